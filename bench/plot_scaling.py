@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""How the time of paged attention grows with batch and context: a picture, and the steps that cost too much.
+"""Draws how the time of paged attention grows with batch and context, and lists the steps that cost too much.
 
 CSV is what `bench_pa --sweep=scaling --benchmark_format=csv` writes on a GPU; several, say one for each type of KV, count as
 one. The steps go from each cell to the next batch and to the next context that was measured. With t the time of a cell and

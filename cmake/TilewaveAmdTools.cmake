@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# What compiles and reads AMD code beside the host room, where tests want that:
+# The tools that compile and read AMD code beside the host room, where tests want that:
 #   TILEWAVE_AMD_CLANG      a clang++ that compiles and links HIP for gfx942 and gfx950; LLVM 20 is the first. Or empty.
 #   TILEWAVE_LLVM_OBJDUMP   llvm-objdump 20 or newer, or empty
 # Both may be given. What is not is looked for at each configure: something better may have been installed, what was found may

@@ -43,6 +43,13 @@ function(tilewave_optimise_less target)
   endif()
 endfunction()
 
+# After tilewave_optimise_less: kernels of rows, whose lanes mostly wait for each other, see ROWS of tilewave_entries().
+function(tilewave_optimise_rows target)
+  if(TILEWAVE_ROOM STREQUAL "host" AND NOT TILEWAVE_SANITIZE)
+    target_compile_options(${target} PRIVATE -Og)
+  endif()
+endfunction()
+
 function(tilewave_unoptimised)
   if(TILEWAVE_ROOM STREQUAL "host")
     set_property(SOURCE ${ARGV} APPEND PROPERTY COMPILE_OPTIONS -O0)

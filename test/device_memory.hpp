@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whether the device has room for tensors whose elements lie far apart.
+// Tells if the device has room for tensors whose elements lie far apart.
 #pragma once
 
 #include "bench/harness/device.hpp"
@@ -7,7 +7,7 @@
 
 namespace tilewave::test {
 
-/// Whether so many bytes can be had; if not, says so in the test's output. In the emulated rooms memory that is not
+/// True if this many bytes are available; if not, the test's output says so. In the emulated rooms memory that is not
 /// touched costs nothing.
 inline bool has_memory(std::size_t bytes) {
 #if TILEWAVE_ON_GPU_COMPILER

@@ -13,7 +13,8 @@ namespace tilewave::test {
 
 class Graph {
  public:
-  /// Of what launch(stream), a Status, queues. It has run before: kernels are not to be loaded while it is captured.
+  /// Captures the work that launch(stream) queues, a function that returns a Status. It has run before: kernels must
+  /// not be loaded during the capture.
   template <class Launch>
   explicit Graph(const Launch& launch) {
     bench::check_hip(hipStreamCreate(&stream_), "creating a stream");
@@ -43,7 +44,8 @@ class Graph {
   hipGraphExec_t executable_{};
 };
 
-/// Captures launch(stream), and for each of `inputs` replays it with them: change(input) puts them where the launch reads;
+/// Captures launch(stream), and for each of `inputs` replays it with them: change(input) puts them where the launch
+/// reads;
 /// what check(input) returns, an error or "", is gathered.
 template <class Launch, class Inputs, class Change, class Check>
 std::string replayed(const Launch& launch, const Inputs& inputs, const Change& change, const Check& check) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the JSON of a repro bundle may be, said before anything is looked up in it: each value has its type and its range.
+"""Checks the JSON of a repro bundle before anything is looked up in it: each value has its type and its range.
 
 A rule is a function of a value and of where it stands; it raises Broken with one sentence. docs/reference/bundle.md is the format.
 """

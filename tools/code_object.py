@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What tools/bundle needs of an AMD GPU code object: its chip, and the metadata note's map of each kernel. `tilewave isa` reads the
+"""Reads the parts of an AMD GPU code object that tools/bundle needs: its chip, and the metadata note's map of each kernel. `tilewave isa` reads the
 code itself.
 
 Format: the LLVM document "User Guide for AMDGPU Backend" (code object v5).

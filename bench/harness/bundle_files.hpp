@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Files of a repro bundle (docs/reference/bundle.md).
+// The files of a repro bundle (docs/reference/bundle.md).
 #pragma once
 
 #include <cstdint>

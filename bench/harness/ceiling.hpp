@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How fast the device can move its memory at best, and what that allows an op.
+// The best speed at which the device can move its memory, and the time that it allows an op.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,8 @@
 
 namespace tilewave::bench {
 
-/// Bytes per second of a kernel that only reads, one that reads as much as it writes (both counted), one that only writes.
+/// Bytes per second of three kernels: one only reads, one reads as much as it writes (both counted), and one only
+/// writes.
 struct Ceilings {
   static constexpr double none = std::numeric_limits<double>::quiet_NaN();
   double read = none, copy = none, write = none;
@@ -23,8 +24,8 @@ struct Ceilings {
   static constexpr Ceilings all(double bytes_per_second) {
     return {bytes_per_second, bytes_per_second, bytes_per_second};
   }
-  /// The roof, in seconds: that of memory, or of the products where they take longer. What can be paired, a byte read with
-  /// a byte written, goes at the speed of a copy, the rest at the speed of a read or a write.
+  /// Returns the roof in seconds: the time of memory, or that of the products where they take longer. Bytes that can be
+  /// paired, one read with one written, go at the speed of a copy, and the rest at that of a read or a write.
   constexpr double seconds(const Work& work) const {
     const auto written = static_cast<double>(work.written), reads = static_cast<double>(work.bytes - work.written);
     const double paired = std::min(reads, written);
@@ -33,15 +34,15 @@ struct Ceilings {
   }
 };
 
-/// The device that rows are of, as its data sheet has it: the GPU at hand, the chip whose times are modelled, or on the
-/// emulated device what it impersonates.
+/// The device that rows describe, by its data sheet: the GPU at hand, the chip whose times are modelled, or on the
+/// emulated device the chip that it impersonates.
 struct Device {
   std::string name;
   ArchFacts facts;
 };
 const Device& device_of(ArchId arch);
 
-/// The entry of a kind and policy. Throws if the architecture is not one of this build's.
+/// Returns the entry of a kind and policy. Throws if the architecture is not one of this build's.
 inline const TrafficEntry& traffic_entry(ArchId arch, TrafficKind kind, const TrafficPolicy& policy) {
   for (const TrafficEntry* e : all_traffic_entries()) {
     if (e->arch == arch && e->spec.kind == kind && e->policy == policy) return *e;
@@ -49,19 +50,19 @@ inline const TrafficEntry& traffic_entry(ArchId arch, TrafficKind kind, const Tr
   throw std::runtime_error("no kernel of this build moves memory on this device");
 }
 
-/// Queues it; throws what the library would return.
+/// Queues the kernel. Throws where the library would return an error.
 inline void move(const TrafficEntry& entry, const TrafficProblem& problem, hipStream_t stream) {
   const Status status = entry.launch(problem, stream);
   if (!status.ok()) throw std::runtime_error(std::string("moving memory: ") + status.reason);
 }
 
-/// Makes [0, bytes) of a buffer random bits.
+/// Fills [0, bytes) of a buffer with random bits.
 inline void fill_random(ArchId arch, void* data, std::int64_t bytes, std::uint32_t seed, hipStream_t stream) {
   move(traffic_entry(arch, TrafficKind::write, {.chunks = 1}), {.to = data, .bytes = bytes, .seed = seed}, stream);
 }
 
-/// Displaces what caches hold by reading `bytes` of random bits. It reads since lines that it wrote would be written back
-/// at the cost of the kernel that is timed next, and without hints, which could leave other lines alone.
+/// Displaces the contents of caches by reading `bytes` of random bits. It reads, because lines that it wrote would be
+/// written back at the cost of the kernel that is timed next. It uses no hints, which could leave other lines in place.
 class CacheFlush {
  public:
   CacheFlush(ArchId arch, std::int64_t bytes, hipStream_t stream)
@@ -83,13 +84,39 @@ class CacheFlush {
   DeviceBuffer data_, verdict_;
 };
 
-/// The fastest policy of each kind over 4 GiB: the median of nine passes after one. Not on the emulated device.
+/// A read of `bytes` of random bits, rounded up to whole tiles, by each policy of the kernel that reads: the time below which no
+/// kernel that reads as much can get under the same launch.
+class ReadFloor {
+ public:
+  ReadFloor(ArchId arch, std::int64_t bytes, hipStream_t stream)
+      : data_(static_cast<std::size_t>(align_up(bytes, most_tile_bytes))), verdict_(sizeof(TrafficVerdict)) {
+    for (const TrafficEntry* e : all_traffic_entries())
+      if (e->arch == arch && e->spec.kind == TrafficKind::read) entries_.push_back(e);
+    fill_random(arch, data_.data(), static_cast<std::int64_t>(data_.bytes()), 0, stream);
+  }
+  std::size_t policies() const { return entries_.size(); }
+  Status launch(std::size_t policy, hipStream_t stream) const {
+    return entries_[policy]->launch({.from = data_.data(),
+                                     .verdict = static_cast<TrafficVerdict*>(verdict_.data()),
+                                     .bytes = static_cast<std::int64_t>(data_.bytes())},
+                                    stream);
+  }
+
+ private:
+  static constexpr std::int64_t most_tile_bytes = TrafficPolicy{.chunks = 8}.tile_bytes();
+
+  DeviceBuffer data_, verdict_;
+  std::vector<const TrafficEntry*> entries_;
+};
+
+/// Measures the fastest policy of each kind over 4 GiB: the median of nine passes after a first one. It does not run on
+/// the emulated device.
 inline Ceilings measured_ceilings(ArchId arch, hipStream_t stream) {
   constexpr std::int64_t bytes = std::int64_t{4} << 30;
   const DeviceBuffer data(bytes), verdict(sizeof(TrafficVerdict));
   const DeviceEvent begin, end;
   const auto best = [&](TrafficKind kind, const TrafficProblem& problem) {
-    double fastest = std::numeric_limits<double>::infinity();  // microseconds
+    double fastest = std::numeric_limits<double>::infinity();  // in microseconds
     for (const TrafficEntry* entry : all_traffic_entries()) {
       if (entry->arch != arch || entry->spec.kind != kind) continue;
       std::vector<double> microseconds;
@@ -105,7 +132,7 @@ inline Ceilings measured_ceilings(ArchId arch, hipStream_t stream) {
     return static_cast<double>(bytes) / (fastest * 1e-6);
   };
   Ceilings ceilings;
-  ceilings.write = best(TrafficKind::write, {.to = data.data(), .bytes = bytes});  // what the others then read
+  ceilings.write = best(TrafficKind::write, {.to = data.data(), .bytes = bytes});  // the others then read these bytes
   ceilings.read = best(TrafficKind::read,
                        {.from = data.data(), .verdict = static_cast<TrafficVerdict*>(verdict.data()), .bytes = bytes});
   ceilings.copy =

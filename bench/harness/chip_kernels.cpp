@@ -24,14 +24,15 @@ std::string whole_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-std::uint64_t hash(std::uint64_t h, const std::string& text) {  // FNV-1a
+std::uint64_t hash(std::uint64_t h, const std::string& text) {  // the hash is FNV-1a
   for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return h;
 }
 std::string hash_name(const std::string& text) { return tilewave::sim::hex(hash(0xcbf29ce484222325, text)).substr(2); }
 
-/// A kernel's type as the chip's compiler is to read it. Class-type template arguments are written `tilewave::Spec{...}`, but
-/// without the members at their end that are zero: C++ would give those their defaults, so whole() stands for the braces.
+/// Returns a kernel's type as the chip's compiler reads it. Class-type template arguments are printed as
+/// `tilewave::Spec{...}` without the trailing members that are zero. C++ would give those their defaults, so whole()
+/// stands for the braces.
 std::string for_chip(std::string type, const std::string& arch) {
   const std::string backend = "tilewave::host::Backend<";
   for (std::size_t at; (at = type.find(backend)) != std::string::npos;)
@@ -52,7 +53,7 @@ std::string for_chip(std::string type, const std::string& arch) {
   return text;
 }
 
-/// T of its first members, all others zero.
+/// It makes a T of its first members, with all others zero.
 constexpr const char* whole = R"(
 struct Zero {
   template <class T>
@@ -111,7 +112,7 @@ fs::path ChipKernels::headers() {
   return file;
 }
 
-/// Files have a name of this process first: others may be at the same ones.
+/// Each process puts its name first into file names, because others may write the same files.
 void ChipKernels::compile(const fs::path& file, const std::string& text, const std::string& options) const {
   const std::string mine = file.string() + "." + std::to_string(getpid()), log = file.string() + ".log";
   const fs::path source = file.string() + ".hip";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The emulated room's kernels as machine code of an AMD chip.
+// Kernels of the emulated room as machine code of an AMD chip.
 #pragma once
 
 #include <filesystem>
@@ -13,14 +13,15 @@
 
 namespace tilewave::bench {
 
-/// Kernels of an AMD room by their types, compiled when they are first asked for. Code objects lie in the build folder by
-/// what they were made of: the type, and every header it may include. Members throw std::runtime_error with the reason.
+/// Kernels of an AMD room by their types, compiled when they are first needed. Code objects lie in the build folder
+/// under a hash of their type and of every header that they may include. Members throw std::runtime_error with the
+/// reason.
 class ChipKernels {
  public:
-  /// `options`: of the compiler, besides those of every code object.
+  /// `options` are compiler options, besides those of every code object.
   explicit ChipKernels(ArchId arch, const std::string& options = "");
 
-  /// `type` is a kernel of the emulated room. A code object holds one kernel.
+  /// Returns the code object of `type`, a kernel of the emulated room. A code object holds one kernel.
   std::filesystem::path file_of(const std::type_info& type);
   const tilewave::sim::CodeObject& object_of(const std::type_info& type);
 
@@ -30,10 +31,11 @@ class ChipKernels {
 
   std::string arch_, command_;
   std::filesystem::path folder_;
-  std::map<std::string, tilewave::sim::CodeObject> objects_;  // by file
+  std::map<std::string, tilewave::sim::CodeObject> objects_;  // by file name
 };
 
-/// The kernel argument segment of a launch that was seen: its arguments with the addresses they have here, and hidden ones.
+/// Returns the kernel argument segment of a launch that was seen: its arguments with the addresses that they have here,
+/// and the hidden ones.
 tilewave::sim::Launch chip_launch(const tilewave::sim::CodeObject& object, const host::SeenLaunch& seen);
 
 }  // namespace tilewave::bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Cells of the CSV and of the JSON: counts, numbers and words, each under the name of its column.
+// Cells of the CSV and of the JSON: counts, numbers and words, each with the name of its column.
 #pragma once
 
 #include <cmath>
@@ -15,30 +15,33 @@
 
 #include "tilewave/arch/facts.hpp"
 #include "tilewave/core/dtype.hpp"
+#include "tilewave/core/scaling.hpp"
 
 namespace tilewave::bench {
 
-/// The layout that docs/reference/benchmarking-columns.md describes. Columns may be added to it; none is renamed.
+/// The version of the layout in docs/reference/benchmarking-columns.md. Columns may be added to it; none is renamed.
 inline constexpr int schema_version = 2;
 
 using Cell = std::variant<std::int64_t, double, std::string>;
 
 struct Column {
-  std::string name;  // a number's carries its unit
+  std::string name;  // the name of a number carries its unit
   Cell value;
-  bool policy = false;  // says how a row was computed, not what it is
+  bool policy = false;  // true: it says how a row was computed, not what it is
 };
 using Columns = std::vector<Column>;
 
-/// Of an enumeration that is read as well; they count from 0 and each has its word, name_of().
+/// Makes a cell of an enumeration that can also be read. Enumerators count from 0, and each has its word, name_of().
 template <class E>
 inline constexpr int enumerators_of = 0;
 template <>
 inline constexpr int enumerators_of<DType> = 10;
 template <>
 inline constexpr int enumerators_of<ArchId> = 3;
+template <>
+inline constexpr int enumerators_of<Scaling> = 8;
 
-/// Truth is 0 or 1; an enumerator is its word.
+/// Makes a cell of a value: a bool is 0 or 1, and an enumerator is its word.
 template <class T>
 Cell cell_of(const T& value) {
   if constexpr (std::is_enum_v<T>) {
@@ -52,11 +55,12 @@ Cell cell_of(const T& value) {
   }
 }
 
-/// Collects what each_column() of a config or a policy declares, in that order: visit(name, field), and
-/// visit.derived(name, value) for what follows from other fields, visit.chosen() for what the harness makes of it.
+/// Collects the cells that each_column() of a config or a policy declares, in that order. visit(name, field) declares a
+/// field, visit.derived(name, value) a value that follows from other fields, and visit.chosen() one that the harness
+/// chooses.
 struct ColumnWriter {
   Columns columns;
-  bool policy = false;  // what follows is a policy's
+  bool policy = false;  // true: the following columns belong to a policy
 
   template <class T>
   void operator()(const char* name, const T& value) {
@@ -70,11 +74,11 @@ struct ColumnWriter {
   void chosen(const char* name, const T& value) {
     (*this)(name, value);
   }
-  /// A truth that has words.
+  /// Declares a bool that is written as words.
   void words(const char* name, bool value, const char* no, const char* yes) { (*this)(name, value ? yes : no); }
 };
 
-/// Six digits, as many as a measurement has; counts are exact.
+/// Returns numbers with six digits, as many as a measurement has. Counts are exact.
 inline std::string text_of(const Cell& cell) {
   if (const auto* number = std::get_if<double>(&cell)) {
     char text[32];
@@ -85,7 +89,7 @@ inline std::string text_of(const Cell& cell) {
   return count != nullptr ? std::to_string(*count) : std::get<std::string>(cell);
 }
 
-/// A field of CSV (RFC 4180): quoted where it has to be.
+/// Returns a field of CSV (RFC 4180), which is quoted where necessary.
 inline std::string csv_field(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == text.npos) return text;
   std::string quoted = "\"";
@@ -104,7 +108,8 @@ inline std::string csv_line(const Columns& row) {
   return line + "\n";
 }
 
-/// Throws if two rows have equal columns: nobody could tell them apart. A row has a name and identity(), its Columns.
+/// Throws if two rows have equal columns, since nobody could distinguish them. A row has a name and identity(), its
+/// Columns.
 template <class Rows>
 void check_identities(const Rows& rows) {
   std::map<std::string, std::string> seen;

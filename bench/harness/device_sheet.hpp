@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the data sheets of devices say where those of one architecture differ; docs/reference/hardware has the sources.
+// Data sheets of devices, where those of one architecture differ. docs/reference/hardware has the sources.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 namespace tilewave::bench {
 
 struct DeviceSheet {
-  std::string_view name;  // of the page in docs/reference/hardware
+  std::string_view name;  // name of the page in docs/reference/hardware
   ArchId arch;
   double hbm_bytes_per_second, bf16_flops, fp8_flops;
 };
@@ -26,8 +26,9 @@ inline constexpr std::array device_sheets{DeviceSheet{"MI300X", ArchId::gfx942, 
                                           DeviceSheet{"H200", ArchId::sm90, 4.8e12, 989e12, 1979e12},
                                           DeviceSheet{"H20", ArchId::sm90, 4.0e12, 148e12, 296e12}};
 
-/// By the name that its driver gives a device: `AMD Instinct MI300X VF` is an MI300X; of NVIDIA's the memory behind the name
-/// tells an H100 with HBM3 from one of PCIe, whose sheet is not here. Null if there is none.
+/// Returns the sheet of a device by the name that its driver gives: `AMD Instinct MI300X VF` is an MI300X. NVIDIA's
+/// names end with the memory, which distinguishes an H100 with HBM3 from one on PCIe, whose sheet is not here. Null if
+/// there is none.
 constexpr const DeviceSheet* sheet_of(std::string_view driver_name) {
   constexpr std::string_view amd = "AMD Instinct ", nvidia = "NVIDIA ";
   if (driver_name == "NVIDIA H100 80GB HBM3") driver_name = "NVIDIA H100";
@@ -48,7 +49,8 @@ constexpr const DeviceSheet* sheet_named(std::string_view name) {
   return nullptr;
 }
 
-/// The facts of an architecture with what is a device's own; of a device without a sheet that is not known.
+/// Returns the facts of an architecture with those of the device in place of its own. A device without a sheet has
+/// unknown ones.
 constexpr ArchFacts facts_with(ArchId arch, const DeviceSheet* sheet) {
   constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
   ArchFacts facts = facts_of(arch);

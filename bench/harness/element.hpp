@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Elements of any type on the host: writing one, the byte that poisons one, and what rounding to one may cost.
+// Elements of any type on the host: writing one, the byte that poisons one, and the error of rounding to one.
 #pragma once
 
 #include <algorithm>
@@ -12,16 +12,16 @@
 
 namespace tilewave::bench {
 
-/// The byte that makes a NaN of every float type when repeated: all ones, but 0x80 is e4m3fnuz's only NaN. i8 has none;
-/// -128 is a code that no quantisation here makes.
+/// Returns the byte that makes a NaN of every float type when it is repeated. It is all ones, except that 0x80 is
+/// e4m3fnuz's only NaN. i8 has no NaN; -128 is a code that no quantisation here makes.
 constexpr int poison_byte(DType type) { return type == DType::fp8_e4m3fnuz || type == DType::i8 ? 0x80 : 0xff; }
 
-/// Bytes of an element by its name: that of a DType, i32, or bytes.
+/// Returns the bytes of an element by its name: that of a DType, i32, or bytes.
 inline int bytes_of_element(std::string_view name) {
   return name == "f32" || name == "i32" ? 4 : name == "f16" || name == "bf16" ? 2 : 1;
 }
 
-/// Element `index` of an array becomes the nearest to `value`.
+/// Sets element `index` of an array to the one nearest to `value`.
 inline void set_element(DType type, void* data, std::int64_t index, float value) {
   switch (type) {
     case DType::f16: static_cast<std::uint16_t*>(data)[index] = f32_to_f16(value); break;
@@ -32,7 +32,7 @@ inline void set_element(DType type, void* data, std::int64_t index, float value)
   }
 }
 
-/// Half a step of a float type at a value: what rounding to nearest may be off by.
+/// Returns half a step of a float type at a value, which is the largest error of rounding to nearest.
 inline double half_step(DType type, double value) {
   const int bits = type == DType::f32        ? 24
                    : type == DType::f16      ? 11

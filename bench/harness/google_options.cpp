@@ -13,7 +13,8 @@ namespace tilewave::bench {
 
 namespace {
 
-/// What is wrong with the value of an option, `benchmark_format` say; empty if nothing is, or if any text will do.
+/// Returns the fault in the value of an option such as `benchmark_format`; it is empty if there is none, or if any text
+/// is valid.
 std::string fault_of(std::string_view option, const std::string& value) {
   const auto one_of = [&](std::initializer_list<std::string_view> allowed) {
     return std::find(allowed.begin(), allowed.end(), value) != allowed.end();
@@ -25,7 +26,7 @@ std::string fault_of(std::string_view option, const std::string& value) {
   if (option == "benchmark_min_time" || option == "benchmark_min_warmup_time") {
     char* end;
     const double seconds = std::strtod(value.c_str(), &end);
-    const std::string_view unit = end;  // release 1.8 knows `0.5s` and `10x`
+    const std::string_view unit = end;  // release 1.8 accepts `0.5s` and `10x`
     const bool number = end != value.c_str() && std::isfinite(seconds) && seconds >= 0;
     return number && (unit.empty() || unit == "s" || unit == "x") ? "" : "expected a number of seconds";
   }
@@ -38,7 +39,8 @@ std::string fault_of(std::string_view option, const std::string& value) {
   return "";
 }
 
-/// What `--name=value`, else its environment variable, says; `otherwise` if neither does. `--name` alone says `true`.
+/// Returns the value of `--name=value`, or of its environment variable, or `otherwise` if neither is given. `--name`
+/// alone means `true`.
 std::string google_option(const std::vector<std::string>& arguments, const std::string& name,
                           const std::string& otherwise) {
   std::string variable = name;

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-/// A launch of a call that was seen and not run.
+/// A launch of a call that was recorded and not run.
 struct Recorded {
   const std::type_info* kernel;
   ArchId arch;
@@ -51,7 +51,7 @@ class Recorder final : private host::LaunchWatcher {
   std::vector<Recorded> seen_;
 };
 
-/// An allocation that a launch has a pointer into, and what it held before the call.
+/// An allocation that a launch has a pointer into, and its contents before the call.
 struct Tensor {
   const std::uint8_t* data;
   std::size_t bytes;
@@ -61,7 +61,8 @@ struct Tensor {
 
 class Tensors {
  public:
-  /// The tensor that an address lies in; null if that is no tensor's. Of the first asked for file tensor0.bin, and so on.
+  /// Returns the tensor that contains an address, or null if none does. The first tensor that is asked for gets file
+  /// tensor0.bin, and so on.
   Tensor* holding(std::uint64_t address) {
     for (const auto& tensor : found_)
       if (inside(*tensor, address)) return tensor.get();
@@ -91,7 +92,8 @@ class Tensors {
   std::vector<std::unique_ptr<Tensor>> found_;
 };
 
-/// Addresses in the arguments of a launch become entries of `pointers`, and zero: 8 bytes that lie in a tensor are one.
+/// Moves addresses in the arguments of a launch to entries of `pointers` and zeroes them. 8 bytes that lie in a tensor
+/// count as an address.
 ordered_json take_pointers(Tensors& tensors, std::size_t arguments, std::size_t bytes, Bytes& kernarg) {
   ordered_json pointers = ordered_json::array();
   for (std::size_t at = align_up<std::size_t>(arguments, 8); at + 8 <= arguments + bytes; at += 8) {
@@ -108,16 +110,17 @@ ordered_json take_pointers(Tensors& tensors, std::size_t arguments, std::size_t 
 }
 
 struct Tolerance {
-  double relative, absolute;  // the latter in root mean squares of what is finite, of codes in units
+  double relative, absolute;  // absolute is in root mean squares of the finite values; for codes it is in units
 };
-/// A step of the type where sums differ in their last bits; f32: what another order and other approximations cost.
+/// Returns one step of the type where sums differ in their last bits. For f32 it is the error of another order and of
+/// other approximations.
 Tolerance tolerance_of(std::string_view element) {
   if (element == "f32") return {1e-5, 1e-5};
   if (element == "bf16") return {0x1p-7, 0x1p-8};
   if (element == "f16") return {0x1p-10, 0x1p-11};
   if (element == "i8") return {0, 1};
   if (element.starts_with("fp8")) return {0x1p-3, 0x1p-9};
-  return {0, 0};  // integers and bytes
+  return {0, 0};  // integers and bytes must be equal
 }
 
 double root_mean_square(std::string_view element, const std::uint8_t* data, std::size_t bytes) {
@@ -156,7 +159,7 @@ void write_bundle(const BundleRequest& request, ArchId arch, const std::vector<R
     ordered_json pointers = take_pointers(tensors, arguments, seen.args.size(), launch.kernarg);
     json["launches"].push_back({{"name", name},
                                 {"code_object", file},
-                                {"kernel", launch.symbol.substr(0, launch.symbol.size() - 3)},  // .kd
+                                {"kernel", launch.symbol.substr(0, launch.symbol.size() - 3)},  // without `.kd`
                                 {"symbol", launch.symbol},
                                 {"grid_blocks", launch.grid_blocks},
                                 {"block", launch.block},
@@ -177,7 +180,7 @@ void write_bundle(const BundleRequest& request, ArchId arch, const std::vector<R
     const bool is_output = output != outputs.end();
     const bool changed = std::memcmp(tensor->data, tensor->before.data(), tensor->bytes) != 0;
     write_file(dir / tensor->file, tensor->before.data(), tensor->bytes);
-    json["buffers"].push_back(  // what is written may be what was there, -1 say
+    json["buffers"].push_back(  // an output may hold its old value, -1 for example
         {{"file", tensor->file}, {"bytes", tensor->bytes}, {"direction", changed || is_output ? "inout" : "in"}});
     if (!is_output) continue;
     any_changed = any_changed || changed;
@@ -210,7 +213,7 @@ void export_bundle(const BundleRequest& request, ArchId arch, const std::functio
   try {
     write_bundle(request, arch, launches, call, outputs);
   } catch (...) {
-    clear_bundle(request.directory);  // half of a bundle is none
+    clear_bundle(request.directory);  // an incomplete bundle is useless
     throw;
   }
 }

@@ -23,16 +23,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Source lines into the code.json of a thread trace, from the code object's line table.
+/// Adds source lines to the code.json of a thread trace, from the code object's line table.
 void add_source_lines(const fs::path& folder, const fs::path& object) {
-  const fs::path file = folder / "code.json", places = folder / "addresses";
+  const fs::path file = folder / "code.json", address_list = folder / "addresses";
   nlohmann::json trace = nlohmann::json::parse(std::ifstream(file));
-  std::ofstream addresses(places);
+  std::ofstream addresses(address_list);
   for (const auto& row : trace["code"]) addresses << tilewave::sim::hex(row[5].get<std::uint64_t>()) << "\n";
   addresses.close();
   const std::string lines = folder / "lines";
   const std::string command = std::string(TILEWAVE_MODEL_ADDR2LINE) + " -e '" + object.string() + "' < '" +
-                              places.string() + "' > '" + lines + "' 2> /dev/null";
+                              address_list.string() + "' > '" + lines + "' 2> /dev/null";
   if (std::system(command.c_str()) != 0) throw std::runtime_error("no source lines: " + command);
   std::ifstream in(lines);
   const std::string root = TILEWAVE_MODEL_SOURCES "/";
@@ -42,16 +42,16 @@ void add_source_lines(const fs::path& folder, const fs::path& object) {
     if (line.starts_with(root)) row[3] = line.substr(root.size(), line.find(' ') - root.size());
   }
   std::ofstream(file) << trace.dump();
-  fs::remove(places);
+  fs::remove(address_list);
   fs::remove(lines);
 }
 
 using Bytes = std::span<std::uint8_t>;
 
-/// All tensors, those that arguments point to first and in their order, then by size: where they lie differs from run to run,
-/// and modelled caches see them in this order.
+/// Returns all tensors: first those that arguments point to, in their order, then the others by size. Their addresses
+/// differ from run to run, and modelled caches see them in this order.
 std::vector<Bytes> in_order(const host::detail::Allocations& all, const std::vector<std::uint8_t>& arguments) {
-  using Key = std::pair<std::size_t, std::size_t>;  // place of the argument, bytes
+  using Key = std::pair<std::size_t, std::size_t>;  // index of the argument, bytes
   std::vector<std::pair<Key, Bytes>> keyed;
   for (const auto& [pointer, pages] : all.pages) {
     auto* const first = static_cast<std::uint8_t*>(pointer);
@@ -101,7 +101,7 @@ class SimulatorClock final : public ModelClock, private host::LaunchWatcher {
   }
 
   void time(const host::SeenLaunch& seen) {
-    if (!kernels_) kernels_.emplace(arch_, model_time.trace.empty() ? "" : "-g1");  // reads all headers
+    if (!kernels_) kernels_.emplace(arch_, model_time.trace.empty() ? "" : "-g1");  // this reads all headers
     const tilewave::sim::CodeObject& object = kernels_->object_of(seen.kernel);
     const tilewave::sim::Launch launch = chip_launch(object, seen);
     tilewave::sim::Memory memory;
@@ -113,7 +113,7 @@ class SimulatorClock final : public ModelClock, private host::LaunchWatcher {
     const tilewave::sim::ClockReport report =
         tilewave::sim::time_launch(object, launch, memory, options_, model_time.trace.empty() ? nullptr : &trace);
     if (!model_time.trace.empty()) write_trace(object, launch, report, trace, kernels_->file_of(seen.kernel));
-    // The share of the error in the sum.
+    // The error is weighted by the time of each launch.
     total_.error = (total_.error * total_.us + report.spread * report.us) / (total_.us + report.us);
     total_.us += report.us;
     total_.clk += report.cycles;
@@ -122,7 +122,7 @@ class SimulatorClock final : public ModelClock, private host::LaunchWatcher {
     if (report.us > longest_) longest_ = report.us, total_.bound = report.bound;
   }
 
-  /// The launch as rocprofv3 tells of one, in a folder of its own; all say that nothing was measured.
+  /// Writes the launch as rocprofv3 would, in a folder of its own. Every file says that nothing was measured.
   void write_trace(const tilewave::sim::CodeObject& object, const tilewave::sim::Launch& launch,
                    const tilewave::sim::ClockReport& report, const tilewave::sim::WaveTrace& trace,
                    const fs::path& file) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Dimensions of served models, as config.json of the repository beside each gives them (https://huggingface.co/NAME); `experts`
-// 0 where feed-forward layers are dense, else as many, `intermediate` wide each, of which a token goes to `experts_per_token`.
-// Of models whose first or every other layer is dense the layers with experts are meant.
+// Dimensions of served models, from the config.json of the repository beside each (https://huggingface.co/NAME).
+// `experts` is 0 where feed-forward layers are dense. Otherwise it is their number; each is `intermediate` wide, and a
+// token goes to `experts_per_token` of them. In models whose first or every other layer is dense, the dimensions are
+// those of the layers with experts.
 #pragma once
 
 #include <array>
@@ -11,14 +12,15 @@
 
 namespace tilewave::bench {
 
-/// Attention whose cache holds one latent vector a token, of `kv` and the `rope` that turn, and whose queries come of `q`;
-/// a head's query has `nope` and `rope` dimensions. All 0 where heads have keys and values.
+/// Attention whose cache holds one latent vector a token, with `kv` dimensions and `rope` rotated ones, and whose
+/// queries come from `q` dimensions. A head's query has `nope` and `rope` dimensions. All are 0 where heads have keys
+/// and values.
 struct Latent {
   int q = 0, kv = 0, nope = 0, rope = 0;
   constexpr bool any() const { return kv > 0; }
 };
 
-/// How a router chooses beyond the largest softmax.
+/// The way in which a router chooses, beyond taking the largest softmax.
 struct Router {
   bool sigmoid = false, bias = false;
   int groups = 1, kept_groups = 1;
@@ -28,12 +30,12 @@ struct Model {
   std::string_view name;
   int hidden, q_heads, kv_heads, head_size, intermediate, vocabulary;
   int experts = 0, experts_per_token = 0;
-  int shared = 0;  // width of the expert that all tokens go to
+  int shared = 0;  // width of the expert that takes all tokens
   Latent latent{};
   Router router{};
-  int gpus = 1;  // that share it
+  int gpus = 1;  // GPUs that divide the model among them
 
-  /// Columns of the projection to the vocabulary.
+  /// Returns the columns of one GPU's projection to the vocabulary.
   int vocabulary_share() const { return (vocabulary + gpus - 1) / gpus; }
 };
 
@@ -51,15 +53,15 @@ inline constexpr std::array models{
     Model{"mixtral-8x7b", 4096, 32, 8, 128, 14336, 32000, 8, 2},       // mistralai/Mixtral-8x7B-v0.1
     Model{"qwen3-30b-a3b", 2048, 32, 4, 128, 768, 151936, 128, 8},     // Qwen/Qwen3-30B-A3B
     Model{"qwen3-235b-a22b", 4096, 64, 4, 128, 1536, 151936, 128, 8},  // Qwen/Qwen3-235B-A22B
-    // meta-llama/Llama-4-Scout-17B-16E-Instruct, meta-llama/Llama-4-Maverick-17B-128E-Instruct
+    // The sources are meta-llama/Llama-4-Scout-17B-16E-Instruct and meta-llama/Llama-4-Maverick-17B-128E-Instruct.
     Model{"llama4-scout", 5120, 40, 8, 128, 8192, 202048, 16, 1, 8192, {}, {.sigmoid = true}},
     Model{"llama4-maverick", 5120, 40, 8, 128, 8192, 202048, 128, 1, 8192, {}, {.sigmoid = true}},
-    // deepseek-ai/DeepSeek-V3, moonshotai/Kimi-K2-Instruct
+    // The sources are deepseek-ai/DeepSeek-V3 and moonshotai/Kimi-K2-Instruct.
     Model{"deepseek-v3", 7168, 128, 1, 128, 2048, 129280, 256, 8, 2048, deepseek_latent, {true, true, 8, 4}},
     Model{"kimi-k2", 7168, 64, 1, 128, 2048, 163840, 384, 8, 2048, deepseek_latent, {true, true}}};
 
-/// What one of `tp` GPUs holds of a model: whole heads, kv heads repeated where there are fewer than GPUs, columns of the
-/// feed-forward layers. Throws if they cannot be shared out.
+/// Returns the part of a model that one of `tp` GPUs holds: whole heads, kv heads repeated where there are fewer than
+/// GPUs, and columns of the feed-forward layers. Throws if they cannot be divided.
 inline Model share_of(std::string_view name, int tp) {
   for (Model m : models) {
     if (m.name != name) continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How far a run has come, where stderr is a terminal, and how it is ended early.
+// Shows how far a run has come, where stderr is a terminal, and lets signals end it early.
 #pragma once
 
 #include <sys/ioctl.h>
@@ -14,7 +14,7 @@
 
 namespace tilewave::bench {
 
-/// `[12/64] 0:43 left  softmax/...`, redrawn in place. Whoever writes to the terminal clears it first.
+/// Draws `[12/64] 0:43 left  softmax/...` in place. Code that writes to the terminal clears it first.
 class Progress {
  public:
   using Clock = std::chrono::steady_clock;
@@ -39,10 +39,10 @@ class Progress {
     if (shown_) std::cerr << "\r\x1b[K" << std::flush;
   }
   std::size_t done() const { return done_; }
-  ~Progress() { clear(); }  // an error ends the line, too
+  ~Progress() { clear(); }  // an exception clears the line, too
 
  private:
-  /// As if the rows to come took as long as those that went.
+  /// Returns the remaining time, as if the remaining rows took as long as those before.
   std::string left() const {
     if (done_ == 0) return "-:-- left";
     const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
@@ -59,7 +59,7 @@ class Progress {
   Clock::time_point start_ = Clock::now();
 };
 
-/// SIGINT and SIGTERM end a run behind its current row; the second of them ends the process.
+/// SIGINT and SIGTERM end a run after its current row. The second signal ends the process.
 class Interrupt {
  public:
   static void watch() {
@@ -69,7 +69,7 @@ class Interrupt {
     sigaction(SIGINT, &action, nullptr);
     sigaction(SIGTERM, &action, nullptr);
   }
-  /// 0 if there was none.
+  /// Returns the signal, or 0 if there was none.
   static int received() { return received_; }
 
  private:

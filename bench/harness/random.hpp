@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Counter-based random numbers: every value is a pure function of its coordinates, so that any part of a tensor can be
-// made, in any order, by any thread, and always comes out the same.
+// Counter-based random numbers: every value is a pure function of its coordinates. Any part of a tensor can then be
+// made in any order by any thread, and is always the same.
 #pragma once
 
 #include <cstdint>
@@ -8,27 +8,28 @@
 
 namespace tilewave::bench {
 
-/// Finaliser of splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+/// This is the finaliser of splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 constexpr std::uint64_t mix64(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
   return z ^ (z >> 31);
 }
 
-/// 64 random bits of a list of coordinates; their order matters.
+/// Returns 64 random bits of a list of coordinates; their order matters.
 constexpr std::uint64_t random_bits(std::initializer_list<std::uint64_t> coordinates) {
   std::uint64_t state = 0;
   for (const std::uint64_t c : coordinates) state = mix64(state + 0x9e3779b97f4a7c15ull + c);
   return state;
 }
 
-/// The i-th number of the stream `key`, uniform in (-1, 1): odd multiples of 2^-23, exact in f32. One hash makes two.
+/// Returns the i-th number of the stream `key`, uniform in (-1, 1): odd multiples of 2^-23, exact in f32. One hash
+/// makes two.
 constexpr float random_uniform(std::uint64_t key, std::uint64_t i) {
   const std::uint64_t bits = mix64(key + (i / 2 + 1) * 0x9e3779b97f4a7c15ull) >> (i % 2 * 32);
   return static_cast<float>(static_cast<std::int32_t>(bits >> 9 & 0x7fffffu) * 2 - 0x7fffff) * 0x1p-23f;
 }
 
-/// Uniform integer in [0, n), n < 2^32: the top bits of a product, biased by less than n / 2^32.
+/// Returns a uniform integer in [0, n), n < 2^32: the top bits of a product, biased by less than n / 2^32.
 constexpr std::int64_t random_below(std::uint64_t bits, std::int64_t n) {
   return static_cast<std::int64_t>((bits >> 32) * static_cast<std::uint64_t>(n) >> 32);
 }

@@ -9,8 +9,9 @@
 
 namespace tilewave::bench {
 
-/// Plans of all candidates that serve, most wanted first: each is the choice among those that are left, which makes the order that
-/// of the op's cost model, whatever it is. `select`(candidates) is a plan with its `entry`, null where none serves.
+/// Returns plans of all candidates that serve, the most wanted first. Each is the choice among the remaining ones, so
+/// the order is that of the op's cost model, whatever it is. `select`(candidates) returns a plan with its `entry`,
+/// which is null where none serves.
 template <class Entry, class Select>
 auto ranked(std::span<const Entry* const> candidates, const Select& select) {
   using Plan = decltype(select(candidates));

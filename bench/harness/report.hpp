@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reporters for Google Benchmark. Its own know no columns but doubles of six digits, take their columns from the first row,
-// add `/iterations:1/manual_time` to every name, and do not notice that nobody can read what they write.
+// Reporters for Google Benchmark. Its own reporters know only doubles of six digits, take their columns from the first
+// row and add `/iterations:1/manual_time` to every name. They also do not notice when their output cannot be written.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -22,14 +22,15 @@
 
 namespace tilewave::bench {
 
-/// What a run has to report, as its rows come.
+/// The results of a run, as its rows come.
 struct Report {
   Columns header;  // every row has these names
-  Columns row;     // the last that ran; empty: it was left out
+  Columns row;     // the last row that ran; empty: it was left out
 };
 
-/// Google Benchmark's own fields of a run, as its reporters write them: tools that read its files find them. real_time is
-/// `us`; cpu_time is that of its loop, in which the host does nothing; where nothing was timed both are nan.
+/// Returns Google Benchmark's own fields of a run, as its reporters write them, for tools that read its files.
+/// real_time is `us`. cpu_time is that of its loop, in which the host does nothing. Both are nan where nothing was
+/// timed.
 inline Columns google_columns(const benchmark::BenchmarkReporter::Run& run, const std::string& name, double us) {
   const double cpu = std::isnan(us) ? us : run.GetAdjustedCPUTime();
   return {{"family_index", std::int64_t{run.family_index}},
@@ -45,7 +46,8 @@ inline Columns google_columns(const benchmark::BenchmarkReporter::Run& run, cons
           {"time_unit", std::string(benchmark::GetTimeUnitString(run.time_unit))}};
 }
 
-/// A row with Google Benchmark's fields behind its own, of which none gives way: `threads` are some policies'.
+/// Returns a row with Google Benchmark's fields behind its own. None of its own is replaced: `threads` belongs to some
+/// policies.
 inline Columns with_google(Columns row, const benchmark::BenchmarkReporter::Run& run) {
   const auto find = [&](std::string_view name) {
     return std::find_if(row.begin(), row.end(), [&](const Column& column) { return column.name == name; });
@@ -57,7 +59,7 @@ inline Columns with_google(Columns row, const benchmark::BenchmarkReporter::Run&
   return row;
 }
 
-/// What is not finite becomes null, which is all that JSON has for it.
+/// Returns a row as JSON. Values that are not finite become null, which is all that JSON has for them.
 inline nlohmann::ordered_json json_of(const Columns& row) {
   nlohmann::ordered_json object = nlohmann::ordered_json::object();
   for (const Column& column : row) {
@@ -66,7 +68,7 @@ inline nlohmann::ordered_json json_of(const Columns& row) {
   return object;
 }
 
-/// Throws unless all of `text` has left for its file.
+/// Throws unless all of `text` has reached its file.
 inline void write_whole(std::ostream& out, const std::string& text, const std::string& file) {
   if (!(out << text).flush()) throw std::runtime_error("cannot write to " + file);
 }
@@ -88,7 +90,7 @@ class CsvReporter : public benchmark::BenchmarkReporter {
   std::string file_;
 };
 
-/// Google Benchmark's object of `context` and `benchmarks`, each of which is a row with its columns.
+/// Writes Google Benchmark's object of `context` and `benchmarks`, in which every row has its columns.
 class JsonReporter : public benchmark::JSONReporter {
  public:
   JsonReporter(const Report& report, std::string file) : report_(report), file_(std::move(file)) {}
@@ -115,14 +117,15 @@ class JsonReporter : public benchmark::JSONReporter {
   bool first_ = true;
 };
 
-/// For people: time, rate and verdict of each row.
+/// Prints the time, the rate and the verdict of each row for people.
 class ConsoleReporter : public benchmark::ConsoleReporter {
  public:
-  /// What Google Benchmark tells of a machine, on stderr, but for how it was itself built: its clock times nothing here.
+  /// Prints Google Benchmark's description of the machine on stderr, without its own build type: its clock times
+  /// nothing here.
   static void print_context() {
-    std::stringstream told;
-    PrintBasicContext(&told, Context());
-    for (std::string line; std::getline(told, line);)
+    std::stringstream context;
+    PrintBasicContext(&context, Context());
+    for (std::string line; std::getline(context, line);)
       if (line.find("Library was built as DEBUG") == line.npos) std::cerr << line << "\n";
   }
 

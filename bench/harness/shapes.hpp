@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// A user's own configs in place of a sweep: from a file, from the name of a row, or from a model's dimensions.
+// A user's own configs replace the sweep: they come from a file, from the name of a row, or from a model's dimensions.
 //
-// A Case has each_column(), name_parts, name_types and name_mode (words.hpp), imply(Words&), which fills in what users leave
-// out, complete(), which makes of a config what is launched, and fault(): why no such call can be made, or nothing.
-// model_cases(arch, what) are an op's calls in one decode step of a model.
+// A Case has each_column(), name_parts, name_types and name_mode (config_parser.hpp). imply(Words&) fills in what users
+// leave out, complete() turns a config into the call that is launched, and fault() returns why no such call can be
+// made, or nothing. model_cases(arch, what) are an op's calls in one decode step of a model.
 #pragma once
 
 #include <set>
@@ -27,7 +27,7 @@ struct ShapeOptions {
   bool any() const { return !shapes.empty() || !config.empty() || !model.empty(); }
 };
 
-/// Of a decode step: one GPU's share of a model, sequences and their lengths.
+/// A decode step: the part of a model on one GPU, and the sequences and their lengths.
 struct ModelStep {
   Model share;
   std::vector<int> batch, context;
@@ -35,8 +35,9 @@ struct ModelStep {
 
 void declare(CLI::App& app, ShapeOptions& o);
 
-/// The configs that the options ask for, in their order. `start`: architecture, seed, and what users need not say.
-/// `others`: columns of a row that are none of its config. Throws std::invalid_argument, with the place, for a bad one.
+/// Returns the configs that the options ask for, in their order. `start` has the architecture, the seed, and defaults.
+/// `others` are columns of a row that do not belong to its config. Throws std::invalid_argument, with the position, for
+/// a bad one.
 template <class Case, class ModelCases>
 std::vector<Case> cases_of(const ShapeOptions& o, const Case& start, const std::set<std::string>& others,
                            const ModelCases& model_cases) {

@@ -10,7 +10,7 @@
 
 namespace tilewave::bench {
 
-/// Of no samples: all NaN, count 0.
+/// Statistics of time samples. Without samples all are NaN, and count is 0.
 struct SampleStats {
   static constexpr double none = std::numeric_limits<double>::quiet_NaN();
   double min = none, q1 = none, median = none, q3 = none;
@@ -19,7 +19,8 @@ struct SampleStats {
   std::size_t count = 0;
 };
 
-/// Quantile by linear interpolation between order statistics (R's type 7, numpy's default). `sorted` is not empty.
+/// Returns a quantile by linear interpolation between order statistics (R's type 7, numpy's default). `sorted` is not
+/// empty.
 inline double quantile(const std::vector<double>& sorted, double fraction) {
   const double at = fraction * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<std::size_t>(at);
@@ -62,7 +63,7 @@ class RunningNoise {
   double mean_ = 0, squares_ = 0;
 };
 
-/// When to stop sampling: nvbench's rule (stdev / mean below max_noise after min_samples), or out of time.
+/// Says when to stop sampling: by nvbench's rule (stdev / mean below max_noise after min_samples), or when time is up.
 struct StopRule {
   double max_noise = 0.005;
   std::size_t min_samples = 10;

@@ -29,8 +29,8 @@ std::string called(const char* path) { return std::filesystem::path(path).filena
 
 int run_tool(const char* name, const std::function<int()>& body) {
   tool_name = name;
-  std::signal(SIGPIPE, SIG_IGN);  // a pipe that nobody reads is a file that cannot be written,
-  std::signal(SIGXFSZ, SIG_IGN);  // as is one that may grow no more
+  std::signal(SIGPIPE, SIG_IGN);  // a pipe without a reader is a file that cannot be written,
+  std::signal(SIGXFSZ, SIG_IGN);  // and so is one that may not grow
   try {
     return body();
   } catch (const std::exception& error) {
@@ -38,7 +38,7 @@ int run_tool(const char* name, const std::function<int()>& body) {
   }
 }
 
-/// CLI::Range lets NaN pass.
+/// It is needed because CLI::Range accepts NaN.
 static std::string is_a_number(const std::string& text) {
   return std::isnan(std::strtod(text.c_str(), nullptr)) ? text + " is not a number" : "";
 }
@@ -62,9 +62,22 @@ void declare(CLI::App& app, ToolOptions& o, MeasureOptions& measure) {
                  "what reading, copying and writing may reach, instead of measuring it")
       ->check(is_a_number)
       ->check(CLI::Range(1.0, 1e9));
+  std::vector<std::string> states;
+  for (const StateChoice state : all_state_choices) states.emplace_back(name_of(state));
+  auto* state =
+      app.add_option_function<std::string>(
+             "--state",
+             [&measure](const std::string& word) {
+               for (const StateChoice each : all_state_choices)
+                 if (word == name_of(each)) measure.state = each;
+             },
+             "of the chip: as_is (default), rested: 0.3 s idle before a row, sustained: a second of calls before "
+             "it, or both, in columns of their own")
+          ->check(CLI::IsMember(states));
   auto* model =
       app.add_flag("--model-time", model_time.on,
                    "model what gfx942 or gfx950 would take, on the host, in columns of their own; run nothing");
+  state->excludes(model);
   app.add_option("--model-chip", model_time.chip,
                  "MI300X, MI300A, MI308X, MI325X, MI350X or MI355X (default: MI300X, MI355X)")
       ->needs(model);
@@ -79,7 +92,7 @@ void declare(CLI::App& app, ToolOptions& o, MeasureOptions& measure) {
   app.add_option("--export-bundle", bundle_request.directory,
                  "write the one row that is left as a repro bundle into this folder (docs/reference/bundle.md)")
       ->excludes(model);
-  app.add_flag("--inject-error", measure.inject_error)->group("");  // hidden: shows that verification works
+  app.add_flag("--inject-error", measure.inject_error)->group("");  // hidden; it shows that verification works
   app.footer("All --benchmark_* options of Google Benchmark work too; rows are chosen with --benchmark_filter=REGEX.");
 }
 
@@ -106,7 +119,7 @@ GoogleOptions initialize_google(std::vector<std::string> rest) {
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
   int count = static_cast<int>(arguments.size());
-  benchmark::Initialize(&count, pointers.data(), [] {  // called for a bad value, in place of exit(0)
+  benchmark::Initialize(&count, pointers.data(), [] {  // called for a bad value, instead of exit(0)
     std::exit(fail("a --benchmark_ option has a value that Google Benchmark refuses"));
   });
   if (count > 1) throw std::invalid_argument(std::string("unknown option ") + pointers[1]);
@@ -125,10 +138,7 @@ std::optional<int> parse(const char* about, int argc, char** argv, CommandLine& 
 
 static ArchId architecture_of(const std::string& wanted, ArchId built_for, bool only_lists) {
   check_device_options();
-  int devices = 0;
-  if (!only_lists && (hipGetDeviceCount(&devices) != hipSuccess || devices == 0)) {
-    throw std::invalid_argument("no GPU of the kind this build is for");
-  }
+  if (!only_lists && device_count() == 0) throw std::invalid_argument("no GPU of the kind this build is for");
   if (wanted.empty() || wanted == name_of(built_for)) return built_for;
   if (const ArchFacts* facts = facts_named(wanted); emulated_device && facts != nullptr) return facts->id;
   throw std::invalid_argument("--arch " + wanted + ": this build is for " + std::string(name_of(built_for)));
@@ -150,7 +160,7 @@ void RowLog::operator()(const std::string& text) const {
 
 namespace {
 
-/// All columns of a row: its name, what tells it from others, what was measured, where it comes from.
+/// Returns all columns of a row: its name, its identity, the results, and their origin.
 Columns columns_of(const RowFacts& row, const Measurement& measured) {
   ColumnWriter visit{{{"name", row.name}}};
   std::string policy;
@@ -167,7 +177,7 @@ Columns columns_of(const RowFacts& row, const Measurement& measured) {
   return visit.columns;
 }
 
-/// The rows' names, or their identities in the format asked for, and nothing run.
+/// Prints the rows' names, or their identities in the requested format, and runs nothing.
 int list_rows(std::size_t count, const std::function<RowFacts(std::size_t)>& row_of, const std::string& format) {
   for (std::size_t i = 0; i < count; ++i) {
     const RowFacts row = row_of(i);
@@ -185,8 +195,8 @@ int list_rows(std::size_t count, const std::function<RowFacts(std::size_t)>& row
   return 0;
 }
 
-/// Whether a file can be written; what it holds is left alone. A fifo is not opened, since its reader takes the first writer that
-/// leaves for the end.
+/// True if a file can be written; its contents are left alone. A fifo is not opened, since its reader takes the first
+/// writer that leaves for the end.
 bool writable(const std::string& path) {
   std::error_code error;
   const auto there = std::filesystem::status(path, error);
@@ -218,7 +228,7 @@ int run_rows(std::size_t count, const std::function<RowFacts(std::size_t)>& row_
     const RowFacts row = row_of(i);
     if (i == 0 && google.format != "json") ConsoleReporter::print_context();
     report.row.clear();
-    if (Interrupt::received() != 0) return state.SkipWithError("interrupted");  // left out, as all behind it
+    if (Interrupt::received() != 0) return state.SkipWithError("interrupted");  // left out, like all rows after it
     log.row = row.name;
     progress.begin(row.name);
     if (!row.refusal.empty()) log(row.refusal);
@@ -228,7 +238,7 @@ int run_rows(std::size_t count, const std::function<RowFacts(std::size_t)>& row_
     const Measurement measured = run(i);
     all_ok = all_ok && !measured.failed();
     report.row = columns_of(row, measured);
-    for (auto _ : state) state.SetIterationTime(measured.timing.cold.median * 1e-6);
+    for (auto _ : state) state.SetIterationTime(measured.timing.main.own.cold.median * 1e-6);
     for (const auto& [name, value] : measured.console()) state.counters[name] = value;
     state.SetLabel(row.entry_name);
     progress.end();
@@ -242,7 +252,8 @@ int run_rows(std::size_t count, const std::function<RowFacts(std::size_t)>& row_
   const auto display = reporter_for(google.format, report, "stdout");
   const auto file = reporter_for(google.out_format, report, "--benchmark_out=" + google.out);
   Interrupt::watch();
-  benchmark::RunSpecifiedBenchmarks(display.get(), google.out.empty() ? nullptr : file.get(), ".");  // filtered already
+  // rows are filtered already
+  benchmark::RunSpecifiedBenchmarks(display.get(), google.out.empty() ? nullptr : file.get(), ".");
   log.progress = nullptr;
   if (const int signal = Interrupt::received(); signal != 0) {
     std::cerr << tool_name << ": interrupted, " << progress.done() << " of " << count << " rows are done\n";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the command lines of all benchmarks share: options, Google Benchmark's set-up, rows, exit statuses. Compiled once, in
-// tool.cpp and what it includes; a benchmark's program holds what knows its op.
+// Parts that the command lines of all benchmarks share: options, Google Benchmark's set-up, rows, exit statuses. They
+// are compiled once, in tool.cpp and its includes; a benchmark's program holds what depends on its op.
 #pragma once
 
 #include <cstddef>
@@ -17,18 +17,18 @@
 
 namespace tilewave::bench {
 
-inline constexpr int exit_wrong = 1, exit_usage = 2, exit_signal = 128;  // plus the signal
+inline constexpr int exit_wrong = 1, exit_usage = 2, exit_signal = 128;  // exit_signal plus the signal
 
-/// Of this process, for its messages.
+/// The name of this process in its messages.
 inline std::string tool_name;
 
-/// The message on stderr, and the status to exit with.
+/// Prints the message on stderr and returns the status to exit with.
 int fail(const std::string& message);
 
-/// What a benchmark with two names was called by.
+/// Returns the name by which a benchmark with two names was called.
 std::string called(const char* path);
 
-/// main of a benchmark: body(), with an exception turned into a message.
+/// Runs body() as the main function of a benchmark, and turns an exception into a message.
 int run_tool(const char* name, const std::function<int()>& body);
 
 struct ToolOptions {
@@ -39,17 +39,17 @@ struct ToolOptions {
 };
 void declare(CLI::App& app, ToolOptions& o, MeasureOptions& measure);
 
-/// Every Nth of the rows whose names are wanted, from the first on.
+/// Returns every Nth of the rows whose names are wanted, starting with the first.
 template <class Row, class Wanted>
 void keep(std::vector<Row>& rows, const Wanted& wanted, int every) {
   int seen = 0;
   std::erase_if(rows, [&](const Row& row) { return !wanted(row.name) || seen++ % every != 0; });
 }
 
-/// Parse what was declared; the rest stays in app.remaining(). An exit status if that was all there is to do.
+/// Parses the declared options; the rest stays in app.remaining(). Returns an exit status if nothing is left to do.
 std::optional<int> parse(CLI::App& app, int argc, char** argv);
 
-/// Hand the remaining arguments to Google Benchmark; returns those that the harness answers itself.
+/// Passes the remaining arguments to Google Benchmark, and returns those that the harness handles itself.
 GoogleOptions initialize_google(std::vector<std::string> rest);
 
 /// The command line of a benchmark without options of its own.
@@ -61,10 +61,10 @@ struct CommandLine {
 };
 std::optional<int> parse(const char* about, int argc, char** argv, CommandLine& o);
 
-/// The architecture to run, of which a build for a GPU has one, `built_for`. Throws if there is no such device and rows are
-/// not only listed, and if times are to be modelled and there is no model.
+/// Returns the architecture to run. A build for a GPU has only `built_for`. Throws if there is no such device, unless
+/// rows are only listed, and if times are to be modelled without a model.
 ArchId choose_arch(const std::string& wanted, ArchId built_for, const GoogleOptions& google);
-/// `entries`: of this build.
+/// `entries` are those of this build.
 template <class Entries>
 ArchId choose_arch(const std::string& wanted, const Entries& entries, const GoogleOptions& google) {
   return choose_arch(wanted, emulated_device ? ArchId::gfx950 : entries.front()->arch, google);
@@ -72,18 +72,18 @@ ArchId choose_arch(const std::string& wanted, const Entries& entries, const Goog
 
 class Progress;
 
-/// Writes "<row>: text" to stderr; `row` is the tool before the first one.
+/// Writes "<row>: text" to stderr; before the first row, `row` is the name of the tool.
 struct RowLog {
   std::string row = tool_name;
-  const Progress* progress = nullptr;  // drawn on the same terminal
+  const Progress* progress = nullptr;  // progress on the same terminal
 
   void operator()(const std::string& text) const;
 };
 
-/// A row as it is reported, measured or not.
+/// A row as it is reported, whether it was measured or not.
 struct RowFacts {
   std::string name;
-  Columns identity;  // what tells it from others
+  Columns identity;  // columns that distinguish it from others
   int config_id;
   std::string entry_name, refusal;
 };
@@ -92,13 +92,13 @@ RowFacts row_facts(const Row& row) {
   return {row.name, row.identity(), row.config_id, row.entry_name(), row.refusal};
 }
 
-/// Of all columns of such a row.
+/// Returns the names of all columns of such a row.
 std::set<std::string> column_names(const RowFacts& row);
 
-/// Run rows 0 .. count - 1 in order and report them in the format asked for. Returns the exit status.
+/// Runs rows 0 .. count - 1 in order and reports them in the requested format. Returns the exit status.
 int run_rows(std::size_t count, const std::function<RowFacts(std::size_t)>& row, ArchId arch,
              const GoogleOptions& google, RowLog& log, const std::function<Measurement(std::size_t)>& run);
-/// A row has a name, identity() columns, a config_id, an entry_name() and a refusal; run(row) is its Measurement.
+/// A row has a name, identity() columns, a config_id, an entry_name() and a refusal; run(row) returns its Measurement.
 template <class Row, class Run>
 int run_rows(const std::vector<Row>& rows, ArchId arch, const GoogleOptions& google, RowLog& log, const Run& run) {
   check_identities(rows);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Kernels that only read, copy or write memory, or do nothing: what the ceilings are measured with, and what displaces
-// the caches before a cold sample. Buffers hold random bits, since zeros may be moved faster.
+// Kernels that only read, copy or write memory, or do nothing. They measure the ceilings, and displace the caches
+// before a cold sample. Buffers hold random bits, since zeros may be moved faster.
 #pragma once
 
 #include <array>
@@ -26,15 +26,15 @@ struct TrafficSpec {
   friend constexpr bool operator==(const TrafficSpec&, const TrafficSpec&) = default;
 };
 
-/// Memory is walked as by a vector addition, 16 bytes an access.
+/// Memory is walked as in a vector addition, 16 bytes an access.
 using TrafficPolicy = VecAddPolicy;
 
-/// The word that makes chunk i of a buffer recognisable: the xor of its four words. A chunk read in place of another
-/// shows, and one of four equal words, as memory that nobody wrote.
+/// Returns the word that makes chunk i of a buffer recognisable: the xor of its four words. It reveals a chunk that was
+/// read in place of another, and one of four equal words, like memory that nobody wrote.
 TILEWAVE_HOST_DEVICE constexpr std::uint32_t chunk_tag(std::uint32_t i) { return (i + 1) * 0x9e3779b9u; }
 
-/// Chunk i of a buffer of random bits: three words by the finaliser of MurmurHash3 (Appleby) and two multiplicative
-/// steps on, the fourth for chunk_tag(). Cheap enough to be made while it is written.
+/// Returns chunk i of a buffer of random bits: three words by the finaliser of MurmurHash3 (Appleby) and two
+/// multiplicative steps, and the fourth for chunk_tag(). It is cheap enough to be made while it is written.
 TILEWAVE_HOST_DEVICE constexpr Chunk random_chunk(std::uint32_t i, std::uint32_t seed) {
   std::uint32_t x = i + seed * 0x85ebca77u;
   x = (x ^ (x >> 16)) * 0x85ebca6bu;
@@ -44,18 +44,18 @@ TILEWAVE_HOST_DEVICE constexpr Chunk random_chunk(std::uint32_t i, std::uint32_t
   return {{x, y, z, x ^ y ^ z ^ chunk_tag(i)}};
 }
 
-/// What the kernel that reads found: `wrong` becomes 1 where a chunk has not its tag; `read` becomes the number of chunks
-/// once the last has been read.
+/// The result of the reading kernel: `wrong` becomes 1 where a chunk has a wrong tag; `read` becomes the number of
+/// chunks once the last has been read.
 struct TrafficVerdict {
   std::uint32_t wrong = 0, read = 0;
 };
 
 struct TrafficProblem {
-  const void* from = nullptr;         // read, copy: chunks as random_chunk() makes them
-  void* to = nullptr;                 // copy, write
-  TrafficVerdict* verdict = nullptr;  // read; on the device
-  std::int64_t bytes = 0;             // of one buffer; a multiple of the policy's tile_bytes()
-  std::uint32_t seed = 0;             // write
+  const void* from = nullptr;         // for read and copy: chunks as random_chunk() makes them
+  void* to = nullptr;                 // for copy and write
+  TrafficVerdict* verdict = nullptr;  // for read; on the device
+  std::int64_t bytes = 0;             // bytes of one buffer; a multiple of the policy's tile_bytes()
+  std::uint32_t seed = 0;             // for write
 };
 
 struct TrafficArgs {
@@ -66,7 +66,7 @@ struct TrafficArgs {
   std::uint32_t seed;
 };
 
-/// Grid: one block per tile, blocks in the order of memory; nothing: one block. Bound: memory.
+/// Grid: one block per tile, in the order of memory; `nothing` has one block. Bound: memory.
 template <class B, TrafficSpec S, TrafficPolicy P>
 struct Traffic {
   static_assert(vec_add_policy_status(B::facts, DType::f32, P).ok() && P.vec == sizeof(Chunk),
@@ -106,7 +106,7 @@ struct Traffic {
   }
 
  private:
-  /// Keeps the loads alive as well: no compiler can know that nothing is wrong.
+  /// It also keeps the loads alive: no compiler can know that nothing is wrong.
   TILEWAVE_DEVICE static void check(const Args& a, std::int64_t first, const Chunk (&chunks)[P.chunks]) {
     std::uint32_t wrong = 0;
     TILEWAVE_UNROLL
@@ -143,8 +143,8 @@ constexpr std::array<TrafficSpec, 4> traffic_specs(ArchId) {
   return {{{TrafficKind::nothing}, {TrafficKind::read}, {TrafficKind::copy}, {TrafficKind::write}}};
 }
 
-/// One access a lane, four and eight, with and without hints to the caches, the best on an H200 first: eight for a read,
-/// one where something is written.
+/// Returns policies of one, four and eight accesses a lane, with and without hints to the caches. The best on an H200
+/// comes first: eight for a read, and one where something is written.
 constexpr std::array<TrafficPolicy, 6> traffic_policies(const TrafficSpec& s) {
   const int best = s.kind == TrafficKind::read ? 8 : 1, other = 9 - best;
   return {{{.chunks = best},

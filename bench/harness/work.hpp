@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a call cannot avoid: the numbers behind a row's gbps, tflops and roof.
+// The work that a call cannot avoid: the numbers behind a row's gbps, tflops and roof.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace tilewave::bench {
 
-/// bytes: every input and output byte the call needs, once; written: those of them that it writes, 0 where the roof is
-/// that of reading alone. flops: operations on values, as each op counts them; flops_per_second: what limits them, which
-/// leaves the roof to memory where nothing is said.
+/// bytes counts every input and output byte that the call needs, once. written counts those of them that it writes, and
+/// is 0 where the roof is that of reading alone. flops counts operations on values, as each op defines them.
+/// flops_per_second limits them; where it is not given, the roof is that of memory.
 struct Work {
   std::int64_t bytes = 0;
   std::int64_t written = 0;
@@ -19,7 +19,7 @@ struct Work {
   double flops_per_second = std::numeric_limits<double>::infinity();
 };
 
-/// The data sheet's dense matrix peak of operands of a type; fp4 and fp6 double fp8's where there are any.
+/// Returns the data sheet's dense matrix peak for operands of a type. fp4 and fp6 double fp8's where there are any.
 constexpr double matrix_flops(const ArchFacts& facts, DType type) {
   if (type == DType::fp4_e2m1 || is_fp6(type)) return 2 * facts.fp8_flops;
   return size_of(type) == 1 ? facts.fp8_flops : facts.bf16_flops;

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
-// The ladder of docs/reference/gemm.md as entries of bench_gemm, in a build with TILEWAVE_GENERATED_ENTRIES=bench/ladder.
+// The ladder of docs/reference/gemm.md as entries of bench_gemm. A build with TILEWAVE_GENERATED_ENTRIES=bench/ladder
+// has them.
 #pragma once
 
 #include "bench/ladder/kernels.hpp"
 
 namespace tilewave {
 
-constexpr std::array<GemmSpec, 1> gemm_generated_specs(ArchId) { return {}; }  // bf16
+/// Returns the one spec of the ladder: bf16.
+constexpr std::array<GemmSpec, 1> gemm_generated_specs(ArchId) { return {}; }
 
-/// The rungs above those of kernels.hpp: policies that the library has, and what lies between.
+/// Returns the rungs above those of kernels.hpp: policies that the library has, and some between them.
 constexpr GemmPolicies gemm_generated_policies(ArchId arch, const GemmSpec& s) {
   GemmPolicies all;
   if (facts_of(arch).tensor_copies) {
@@ -23,6 +25,7 @@ constexpr GemmPolicies gemm_generated_policies(ArchId arch, const GemmSpec& s) {
     ring({.rows = 128, .columns = 256}, 0);                  // and twice the columns
     ring({.rows = 128, .columns = 256, .cluster = 2}, 0);    // and B's boxes by multicast
     ring({.rows = 128, .columns = 256, .stream = true}, 0);  // and the last round dealt to all
+    ring({.rows = 128, .columns = 176, .waves_rows = 1, .pingpong = true}, 0);  // wave groups take whole tiles in turn
     ring({.rows = 16, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8}, 0);  // few rows; K shared
     return all;
   }

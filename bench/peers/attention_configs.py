@@ -62,11 +62,12 @@ def config_of(key):
 
 
 # Those of bench_pa, in its order, and the peer.
-COLUMNS = """name peer kind arch q_dtype kv_dtype quant_mode block_size mtp head_size batch_size context_length num_q_heads
+COLUMNS = f"""name peer kind arch q_dtype kv_dtype quant_mode block_size mtp head_size batch_size context_length num_q_heads
 num_kv_heads k_layout v_layout any_block_size native kv_varlen sliding_window sinks soft_cap alibi split_tokens stage_starts distinct inputs seed num_splits tile row_tiles
 wave_rows wave_tokens slices stages stage_tokens fetch_waves groups q_shared balanced waves_per_simd ok err max_abs_err
 max_rel_err us us_min us_q1 us_q3 us_cold us_hot cv_pct samples gbps tflops bytes_ideal flops roof_us roof_pct model_us
-model_clk model_mhz model_error_pct model_bound model_chip entry config_id emulated schema_version policy_columns""".split()
+model_clk model_mhz model_error_pct model_bound model_chip {common.BESIDE}
+entry config_id emulated schema_version policy_columns""".split()
 
 
 def row_of(key, config, arch, peer, entry, cold, hot, verdict):

@@ -10,6 +10,9 @@ import subprocess
 import sys
 import time
 
+# What a benchmark measures of a state and of who is beside it, but for `peer`: empty in the rows of a peer that was timed alone.
+BESIDE = """state sm_mhz power_w peer_us peer_ratio peer_sm_mhz peer_power_w peer_rel_err floor_us over_floor sustained_us sustained_sm_mhz
+sustained_power_w sustained_peer_us sustained_peer_ratio sustained_peer_sm_mhz sustained_peer_power_w sustained_floor_us"""
 SEED = 123  # of the inputs
 SCHEMA = 2  # of the CSV: docs/reference/benchmarking-columns.md
 

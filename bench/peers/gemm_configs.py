@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What bench_gemm times, read from the names of its rows, so that peers time the same; and rows with its columns."""
+"""Configs of bench_gemm, read from the names of its rows so that peers time the same, and rows with its columns."""
 import re
 from dataclasses import dataclass
 
@@ -12,20 +12,20 @@ KEY = re.compile(r"gemm/(?P<a>f16|bf16|fp8|i8)(?:\.(?P<scale>tensor|row|block))?
 
 @dataclass(frozen=True)
 class Config:
-    a: str  # type of both operands
+    a: str  # the type of both operands
     out: str
     scale: str
     m: int
     n: int
     k: int
     batch: int = 1
-    left_out: str = ""  # why PyTorch is not asked to do this
+    left_out: str = ""  # why the config is not run on PyTorch
 
     def bytes_ideal(self):
-        """Both operands, out and scales, once."""
+        """Returns the bytes of both operands, out and scales, once each."""
         elements = (self.m + self.n) * self.k * BYTES[self.a] + self.m * self.n * BYTES[self.out]
-        of_k = -(-self.k // 128)
-        scales = {"none": 0, "tensor": 2, "row": self.batch * (self.m + self.n), "block": (self.m - (-self.n // 128)) * of_k}
+        k_blocks = -(-self.k // 128)
+        scales = {"none": 0, "tensor": 2, "row": self.batch * (self.m + self.n), "block": (self.m - (-self.n // 128)) * k_blocks}
         return self.batch * elements + 4 * scales[self.scale]
 
     def flops(self):
@@ -37,7 +37,7 @@ def config_of(key):
     if match is None:
         raise ValueError(f"'{key}' is no config of bench_gemm")
     named = match.groupdict()
-    batch, scale = int(named["batch"] or 1), named["scale"] or "none"
+    batch, scale = int(named["batch"] or 1), (named["scale"] or "none").removeprefix("per_")
     special = (named["special"].replace(".", "/") + named["rest"]).split("/")[1:]
     left_out = ("i4 weights" if special[:1] == ["i4"] else
                 f"'{special[0]}'" if special else
@@ -47,23 +47,24 @@ def config_of(key):
     return Config(named["a"], named["out"], scale, *(int(named[field]) for field in "mnk"), batch, left_out)
 
 
-# Those of bench_gemm, in its order, and the peer.
-COLUMNS = """name peer kind arch a_dtype b_dtype out_dtype scale group layout weights activation gated out_scale sums bias group_kind group_rows batch m n k
+# The columns of bench_gemm in its order, and the peer.
+COLUMNS = f"""name peer kind arch a_dtype b_dtype out_dtype scale group layout weights activation gated out_scale sums bias group_kind group_rows batch m n k
 groups config_m config_n config_k config_batch config_groups config_group_rows seed tile_rows tile_columns depth stages waves_rows waves_columns path swapped
 cluster splits most_splits waves_per_simd waves_k stream ok err max_abs_err max_rel_err us us_min us_q1 us_q3 us_cold us_hot cv_pct samples
-gbps tflops bytes_ideal flops roof_us roof_pct model_us model_clk model_mhz model_error_pct model_bound model_chip entry config_id
+gbps tflops bytes_ideal flops roof_us roof_pct model_us model_clk model_mhz model_error_pct model_bound model_chip {common.BESIDE}
+entry config_id
 emulated schema_version policy_columns""".split()
 
 
 def row_of(key, config, arch, peer, entry, cold, hot, verdict):
-    """A row of the CSV, from the microseconds of cold and hot samples and a verdict (ok, max_abs_err, max_rel_err). Empty is
-    what a peer does not have: a policy, a roof, a number in our sweep."""
+    """Returns a row of the CSV, from the microseconds of cold and hot samples and a verdict (ok, max_abs_err, max_rel_err).
+    Columns that a peer does not have are empty: a policy, a roof, a number in our sweep."""
     c, (ok, max_abs_err, max_rel_err) = config, verdict
     fp8 = "fp8_e4m3fnuz" if arch == "gfx942" else "fp8_e4m3fn"
     operand = fp8 if c.a == "fp8" else c.a
     values = common.times_of(cold, hot, c.bytes_ideal())
     values |= {"name": f"gemm/{arch}/{key.split('/', 1)[1]}/{peer}", "peer": peer, "kind": "gemm", "arch": arch,
-               "a_dtype": operand, "b_dtype": operand, "out_dtype": c.out, "scale": c.scale, "group": 0, "layout": "nt",
+               "a_dtype": operand, "b_dtype": operand, "out_dtype": c.out, "scale": c.scale if c.scale == "none" else "per_" + c.scale, "group": 0, "layout": "nt",
                "weights": "row_major", "activation": "none", "gated": 0, "out_scale": "none", "sums": "promoted", "bias": 0, "group_kind": "one", "group_rows": 0, "groups": 0,
                "batch": c.batch, "m": c.m, "n": c.n, "k": c.k, "config_m": c.m, "config_n": c.n, "config_k": c.k,
                "config_batch": c.batch, "config_groups": 0, "config_group_rows": 0, "seed": common.SEED, "ok": int(ok), "err": int(not ok), "max_abs_err": max_abs_err,

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Times PyTorch's matrix products on the configs of bench_gemm, in the same way: cuBLAS for 16-bit types and, by
-torch._scaled_mm, for fp8 with scales of the tensor, of rows, and of blocks, 1 x 128 by 128 x 128. CSV with bench_gemm's columns on stdout.
+"""Times PyTorch's matrix products on the configs of bench_gemm, in the same way. PyTorch calls cuBLAS: for
+16-bit types, and by torch._scaled_mm for fp8 with scales of the tensor, of rows, and of blocks, 1 x 128 by 128 x 128. It
+prints CSV with bench_gemm's columns.
 
   torch_gemm.py build/sm90/bench/bench_gemm >peers.csv
   torch_gemm.py --graph --filter '/m16/' ours.csv"""
@@ -36,14 +37,14 @@ class Gemm:
             return (torch.rand(shape, device="cuda") + 0.5) / FP8_DEVIATION
 
         self.a, self.b = operand(c.m), operand(c.n)
-        if c.scale == "block":  # A's [M, K / 128] with M side by side, as ours
+        if c.scale == "block":  # Scales of A [M, K / 128] lie with M side by side, as ours do.
             self.a_scale, self.b_scale = scales(-(-c.k // 128), c.m).T, scales(-(-c.n // 128), -(-c.k // 128))
         else:
             self.a_scale, self.b_scale = (scales(*{"none": (0,), "tensor": (), "row": (rows, 1)}[c.scale])
                                           for rows in (c.m, c.n))
 
     def run_of(self, peer):
-        """A function that multiplies, or why this peer is not asked to."""
+        """Returns a function that multiplies, or why this peer is left out."""
         torch, c = self.torch, self.config
         if c.a == "fp8":
             if c.scale == "block" and peer == "torch":
@@ -56,18 +57,18 @@ class Gemm:
         return lambda: torch.matmul(self.a, self.b.mT)
 
     def verify(self, out):
-        """(ok, max_abs_err, max_rel_err) of up to eight rows and some columns against f64."""
+        """Returns (ok, max_abs_err, max_rel_err) of up to eight rows and some columns against f64."""
         torch, c = self.torch, self.config
 
         def some(extent, count):
             return torch.linspace(0, extent - 1, min(extent, count), device="cuda").long()
 
-        def rows_of(operand, rows):  # fp8 tensors are not indexed
+        def rows_of(operand, rows):  # PyTorch does not index fp8 tensors.
             bits = operand.view(torch.uint8) if c.a == "fp8" else operand
             return bits[..., rows, :].view(operand.dtype).double()
 
         rows, columns = some(c.m, 8), some(c.n, 256)
-        if c.scale == "block":  # 128 k after the other
+        if c.scale == "block":  # Each 128 k are summed and scaled by themselves.
             a, b = rows_of(self.a, rows), rows_of(self.b, columns)
             a_scale, b_scale = self.a_scale[rows].double(), self.b_scale[columns // 128].double()
             expected = sum(a[:, k:k + 128] @ b[:, k:k + 128].mT * a_scale[:, k // 128, None] * b_scale[:, k // 128]
@@ -85,7 +86,7 @@ class Gemm:
 
 
 def configs_of(options):
-    """Those that PyTorch is asked for, by key."""
+    """Returns the configs that are run on PyTorch, by key."""
     found, left_out = {}, {}
     for key, config in common.chosen(TOOL, options, gemm_configs.config_of).items():
         if config.left_out:

@@ -16,7 +16,7 @@ const std::vector<AtomFacts> atoms = [] {
   return all;
 }();
 
-/// How often `map` hits each element of [rows, columns], over all lanes and their `per_lane` elements.
+/// Counts how often `map` hits each element of [rows, columns], over all lanes and their `per_lane` elements.
 template <class Map>
 std::vector<int> hits(const AtomFacts& a, int per_lane, int rows, int columns, Map map) {
   std::vector<int> count(rows * columns, 0);

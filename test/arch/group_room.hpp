@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the tests of wave groups share: matrices of small integers, and who holds which element.
+// Parts that the tests of wave groups share: matrices of small integers, and who holds which element.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ inline void append(std::vector<std::uint32_t>& words, const Matrix& values) {
   for (const float v : values) words.push_back(__builtin_bit_cast(std::uint32_t, v));
 }
 
-/// What a lane knows of its place in the group.
+/// The position of a lane in the group.
 template <class B>
 struct Place {
   int lane = B::lane_id(), wave = B::wave_id() % 4, group = B::wave_id() / 4;
@@ -59,13 +59,13 @@ struct Place {
   }
 };
 
-/// The two pieces of each of `count` rows (32 bytes each in `from`) go where `to` wants them.
+/// The two 16-byte units of each of `count` rows (32 bytes each in `from`) go where `to` wants them.
 template <class B>
 TILEWAVE_DEVICE void place_operand(const GroupOperand& to, const std::uint32_t* from, int count, int id) {
   if (id >= 2 * count) return;
-  const int row = id / 2, piece = id % 2;
+  const int row = id / 2, unit = id % 2;
   auto* const at = static_cast<char*>(const_cast<void*>(to.at)) + to.offset + row / 8 * to.eight_rows + row % 8 * 16;
-  B::store(reinterpret_cast<Chunk*>(at + piece * to.next_piece), B::load(reinterpret_cast<const Chunk*>(from) + id));
+  B::store(reinterpret_cast<Chunk*>(at + unit * to.next_unit), B::load(reinterpret_cast<const Chunk*>(from) + id));
 }
 
 /// left[.., k] right[.., k]^T

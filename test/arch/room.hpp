@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the tests of a room's primitives share: running a kernel in each of the build's rooms. ROOM_HEADER and
+// Parts that the tests of a room's primitives share: running a kernel in each of the build's rooms. ROOM_HEADER and
 // ROOM_BACKENDS come from test/CMakeLists.txt.
 #pragma once
 

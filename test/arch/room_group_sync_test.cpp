@@ -69,8 +69,8 @@ struct CheckStoreMatrices {
 
 // --- barriers and votes ----------------------------------------------------------------------------------------------
 
-/// In block i lane i of the first group votes yes; the other group turns values round meanwhile, behind barriers of its
-/// own, more often than the first meets.
+/// In block i, lane i of the first group votes yes. The other group votes meanwhile with inverted values, behind
+/// barriers of its own, and more often than the first.
 template <class B>
 struct VoteKernel {
   using Room = B;

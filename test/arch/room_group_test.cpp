@@ -12,7 +12,7 @@ namespace {
 // --- one product -----------------------------------------------------------------------------------------------------
 
 struct Strides {
-  int eight_rows, next_piece, offset;
+  int eight_rows, next_unit, offset;
 };
 
 /// Each of the block's two groups multiplies a problem of its own.
@@ -75,7 +75,7 @@ struct Problems {
   Matrix expected;
 
   void add(DType type, Strides a_strides, Strides b_strides, const Matrix& a, const Matrix& b, const Matrix& acc) {
-    for (const int s : {a_strides.eight_rows, a_strides.next_piece, b_strides.eight_rows, b_strides.next_piece}) {
+    for (const int s : {a_strides.eight_rows, a_strides.next_unit, b_strides.eight_rows, b_strides.next_unit}) {
       in.push_back(static_cast<std::uint32_t>(s));
     }
     for (const int s : {a_strides.offset, b_strides.offset, 0, 0}) in.push_back(static_cast<std::uint32_t>(s));
@@ -94,7 +94,7 @@ int wrong_products(const Problems& problems) {
 }
 
 constexpr Strides a_strides[] = {{128, 1024, 0}, {256, 128, 1024}, {144, 1168, 16}, {400, 144, 0}};
-/// The pieces of all rows apart, those of eight rows side by side, and with gaps.
+/// The 16-byte units of all rows apart, those of eight rows side by side, and with gaps.
 constexpr Strides b_strides(int columns, int i) {
   const Strides all[] = {
       {128, 16 * columns, 0}, {256, 128, 48}, {272, 144, 0}, {176, 22 * columns, 2048 - 16 * columns}};
@@ -233,24 +233,24 @@ struct ChainKernel {
   using Room = B;
   static constexpr DType type = element;
   static constexpr int columns = width, size = 64;  // of the head; also the tokens
-  static constexpr int block_threads = group_lanes, waves_per_simd = 1, steps = size / 16, pieces = 2 * steps;
+  static constexpr int block_threads = group_lanes, waves_per_simd = 1, steps = size / 16, units = 2 * steps;
   static constexpr int matrix_words = size * size / 2, problem_words = 2 * matrix_words + columns * size / 2;
   struct Args {
     const std::uint32_t* in;  // [grid, problem_words]: K [tokens, size], V^T [size, tokens], Q [columns, size]
     float* out;               // [grid, size, columns]
   };
   struct Shared {
-    Chunk keys[pieces][size], values[pieces][size], queries[pieces][columns], p[pieces][columns];
+    Chunk keys[units][size], values[units][size], queries[units][columns], p[units][columns];
   };
 
   template <int count>
-  TILEWAVE_DEVICE static void fill(Chunk (&to)[pieces][count], const std::uint32_t* from, int id) {
-    for (int i = id; i < pieces * count; i += group_lanes) {
-      B::store(&to[i % pieces][i / pieces], B::load(reinterpret_cast<const Chunk*>(from) + i));
+  TILEWAVE_DEVICE static void fill(Chunk (&to)[units][count], const std::uint32_t* from, int id) {
+    for (int i = id; i < units * count; i += group_lanes) {
+      B::store(&to[i % units][i / units], B::load(reinterpret_cast<const Chunk*>(from) + i));
     }
   }
   template <int count>
-  TILEWAVE_DEVICE static GroupOperand step_of(const Chunk (&matrix)[pieces][count], int step) {
+  TILEWAVE_DEVICE static GroupOperand step_of(const Chunk (&matrix)[units][count], int step) {
     return {matrix[2 * step], 128, count * 16};
   }
 

@@ -14,8 +14,8 @@ namespace {
 
 inline constexpr int a_row = 8, b_row = 16;  // where the operands begin
 
-/// For every width: the sum over four pieces, begun afresh, then with the last piece once more; with operand a in shared
-/// memory or in registers.
+/// For every width it sums over four slices of k, starting afresh, and then adds the last slice once more. Operand a is
+/// in shared memory or in registers.
 template <class B, DType element, bool from_registers, int... all_columns>
 struct MultiplyKernel {
   using Room = B;
@@ -38,21 +38,21 @@ struct MultiplyKernel {
     for (int i = 0; i < columns / 2; ++i) acc[i] = static_cast<ProductSum<type>>(from_registers ? 0.0f : 1e9f);
     Chunk registers[4];
     TILEWAVE_UNROLL
-    for (int piece = 0; piece < 4; ++piece) {
-      registers[piece] = me.registers(reinterpret_cast<const std::uint32_t*>(a), 32, 8 * piece);
+    for (int k_slice = 0; k_slice < 4; ++k_slice) {
+      registers[k_slice] = me.registers(reinterpret_cast<const std::uint32_t*>(a), 32, 8 * k_slice);
     }
-    const auto multiply = [&](int piece, bool add) TILEWAVE_INLINE_LAMBDA {
-      const SwizzledOperand b{shared.b, b_row, piece};
+    const auto multiply = [&](int k_slice, bool add) TILEWAVE_INLINE_LAMBDA {
+      const SwizzledOperand b{shared.b, b_row, k_slice};
       if constexpr (from_registers) {
-        B::template group_multiply<type, columns>(registers[piece], b, acc);
+        B::template group_multiply<type, columns>(registers[k_slice], b, acc);
       } else {
-        B::template group_multiply<type, columns>(SwizzledOperand{shared.a, a_row, piece}, b, acc, add);
+        B::template group_multiply<type, columns>(SwizzledOperand{shared.a, a_row, k_slice}, b, acc, add);
       }
     };
     B::group_mma_fence(acc);
     B::group_mma_begin();
     TILEWAVE_UNROLL
-    for (int piece = 0; piece < 4; ++piece) multiply(piece, piece != 0);
+    for (int k_slice = 0; k_slice < 4; ++k_slice) multiply(k_slice, k_slice != 0);
     B::group_mma_end();
     B::template group_mma_wait<0>();
     TILEWAVE_UNROLL
@@ -87,9 +87,9 @@ struct CheckProducts {
   template <class B>
   void operator()() const {
     if constexpr (TensorBackend<B>) {
-      check<MultiplyKernel<B, DType::bf16, false, 8, 16, 32, 64, 128, 176, 192, 240, 256>>();
-      check<MultiplyKernel<B, DType::f16, false, 8, 16, 32, 64, 128, 176, 192, 240, 256>>();
-      check<MultiplyKernel<B, B::facts.fp8, false, 8, 16, 32, 64, 128, 176, 192, 240, 256>>();
+      check<MultiplyKernel<B, DType::bf16, false, 8, 16, 32, 64, 80, 96, 112, 128, 176, 192, 240, 256>>();
+      check<MultiplyKernel<B, DType::f16, false, 8, 16, 32, 64, 80, 96, 112, 128, 176, 192, 240, 256>>();
+      check<MultiplyKernel<B, B::facts.fp8, false, 8, 16, 32, 64, 80, 96, 112, 128, 176, 192, 240, 256>>();
       check<MultiplyKernel<B, DType::i8, false, 16, 64, 128, 256>>();
       check<MultiplyKernel<B, DType::bf16, true, 8, 16, 32, 64, 128>>();
       check<MultiplyKernel<B, DType::f16, true, 8, 16, 32, 64, 128>>();
@@ -105,7 +105,7 @@ struct CheckProducts {
       const Matrix a = random_integers(rows * k, 4, 2 * block), b = random_integers(K::most * k, 4, 2 * block + 1);
       append(a_words, K::type, a);
       append(b_words, K::type, b);
-      Matrix a_last(a), b_last(b);  // without the first three pieces
+      Matrix a_last(a), b_last(b);  // without the first three slices of k
       for (std::size_t i = 0; i < a.size(); ++i) a_last[i] = static_cast<int>(i % k) < last ? 0 : a[i];
       const Matrix once = product(b, a, k), again = product(b, a_last, k);
       for (const int columns : K::widths) {
@@ -126,7 +126,7 @@ struct CheckProducts {
 
 // --- transposed operands ---------------------------------------------------------------------------------------------
 
-/// As above, of bf16, with the rows of one operand or of both side by side; b begins in the second of its boxes.
+/// Does the same for bf16 with the rows of one operand or of both side by side; b begins in the second of its boxes.
 template <class B, bool a_transposed, bool b_transposed>
 struct TransposedKernel {
   using Room = B;
@@ -146,11 +146,11 @@ struct TransposedKernel {
     return (row / 64 * k + i) * 64 + 8 * (row % 64 / 8 ^ i % 8) + row % 8;
   }
   template <bool transposed>
-  TILEWAVE_DEVICE static auto operand(const std::uint16_t* at, int row, int piece) {
+  TILEWAVE_DEVICE static auto operand(const std::uint16_t* at, int row, int k_slice) {
     if constexpr (transposed) {
-      return TransposedOperand{at, k, row, piece};
+      return TransposedOperand{at, k, row, k_slice};
     } else {
-      return SwizzledOperand{at, row, piece};
+      return SwizzledOperand{at, row, k_slice};
     }
   }
   TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
@@ -164,9 +164,9 @@ struct TransposedKernel {
     Vec<float, columns / 2> acc{};
     B::group_mma_fence(acc);
     B::group_mma_begin();
-    for (int piece = 0; piece < 4; ++piece) {
-      B::template group_multiply<DType::bf16, columns>(operand<a_transposed>(shared.a, 0, piece),
-                                                       operand<b_transposed>(shared.b, b_row, piece), acc, true);
+    for (int k_slice = 0; k_slice < 4; ++k_slice) {
+      B::template group_multiply<DType::bf16, columns>(operand<a_transposed>(shared.a, 0, k_slice),
+                                                       operand<b_transposed>(shared.b, b_row, k_slice), acc, true);
     }
     B::group_mma_end();
     B::template group_mma_wait<0>();

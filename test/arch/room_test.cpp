@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The primitives of a room as its device executes them: on silicon in a GPU build, in the three emulated rooms in a host
+// The primitives of a room as its device executes them: on silicon in a GPU build, in the three emulated rooms in a
+// host
 // build. Numbers are in room_numbers_test.cpp.
 #include "test/arch/room.hpp"
 
@@ -45,7 +46,8 @@ struct MmaKernel {
   }
 };
 
-/// One block per k: ROWS is (1 + row) at that k and 0 elsewhere, so the product is (1 + row) * kv_value(kv, k): the row,
+/// One block per k: ROWS is (1 + row) at that k and 0 elsewhere, so the product is (1 + row) * kv_value(kv, k): the
+/// row,
 /// the kv and the k of every operand element and the place of every accumulator show. Starts from accumulators of 1/2.
 template <class B, DType type, class KvValue>
 void check_mma(KvValue kv_value) {
@@ -101,7 +103,7 @@ struct KIndex {
 struct KCode {
   int operator()(int, int k) const { return (8 + k % 8) << k / 8; }
 };
-/// What bf16 has not: 11 bits of significand, and subnormals from 2^-24 on.
+/// bf16 lacks these properties of f16: 11 bits of significand, and subnormals from 2^-24 on.
 template <class B>
 void check_halves() {
   using Kernel = MmaKernel<B, DType::f16>;
@@ -345,7 +347,8 @@ struct CheckWidths {
   }
 };
 
-// --- counters ----------------------------------------------------------------------------------------------------------
+// --- counters
+// ----------------------------------------------------------------------------------------------------------
 
 template <class B>
 struct CountersKernel {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What products of wave groups keep of their sums, bit for bit: tolerances of GEMM rest on it (docs/reference/numerics.md).
+// The bits that products of wave groups keep of their sums. The tolerances of GEMM depend on them
+// (docs/reference/numerics.md).
 #include <cmath>
 #include <cstdint>
 #include <random>
@@ -81,7 +82,7 @@ Matrix values(DType type, int count, int kind, std::mt19937& random) {
   return all;
 }
 
-/// How many sums of how many are others than the model's.
+/// Returns how many of the sums differ from the model's.
 template <class B, DType type>
 int others(int bits, int of_sum) {
   using K = ChainKernel<B, type>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the tests of tensors share: device memory, clusters, and boxes as they lie in shared memory.
+// Parts that the tests of tensors share: device memory, clusters, and boxes as they lie in shared memory.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ void launch_kernel(int grid, int cluster, const typename K::Args& args) {
   REQUIRE(hipDeviceSynchronize() == hipSuccess);
 }
 
-/// Where byte `byte` of row `row` of a box lies.
+/// Returns where byte `byte` of row `row` of a box lies.
 inline int swizzled(int row, int byte) { return 128 * row + 16 * (byte / 16 ^ row % 8) + byte % 16; }
 
 inline int rows_of_box(const TensorShape& shape) { return shape.box_rows * shape.box_layers; }

@@ -31,7 +31,7 @@ TEST_CASE("sweeps have their sizes, unique names and disjoint config ids") {
       for (const PagedAttentionCase& c : cases) {
         names.insert(name_of(c));
         REQUIRE(c.arch == arch);
-        REQUIRE(c.kv == (c.quant == QuantMode::none ? c.q : facts_of(arch).fp8));
+        REQUIRE(c.kv == (c.quant == Scaling::none ? c.q : facts_of(arch).fp8));
         REQUIRE((c.q == DType::bf16 || sweep == Sweep::features));
       }
       CHECK(names.size() == cases.size());
@@ -47,7 +47,7 @@ TEST_CASE("the default sweep runs in the order of the original benchmark") {
   for (int i = 0; i < 64; ++i) {
     CAPTURE(i);
     CHECK(cases[i].kv_varlen == (i / 32 == 1));
-    CHECK(cases[i].quant == (i / 16 % 2 == 0 ? QuantMode::per_token : QuantMode::per_tensor));
+    CHECK(cases[i].quant == (i / 16 % 2 == 0 ? Scaling::per_token : Scaling::per_tensor));
     CHECK(cases[i].mtp == i / 4 % 4 + 1);
     CHECK(cases[i].batch == (i / 2 % 2 == 0 ? 3 : 81));
     CHECK(cases[i].num_q_heads == (i % 2 == 0 ? 8 : 16));
@@ -99,7 +99,7 @@ TEST_CASE("the emulated sweep holds every combination of classes, and larger con
 TEST_CASE("the scaling sweep holds every cell up to its limit, each within the first pages of the cell before") {
   const std::int64_t gpu_limit = std::int64_t{1} << 36;
   const std::vector<PagedAttentionCase> cases = scaling_sweep(ArchId::gfx950, gpu_limit);
-  for (const QuantMode quant : {QuantMode::none, QuantMode::per_tensor}) {
+  for (const Scaling quant : {Scaling::none, Scaling::per_tensor}) {
     CAPTURE(std::string(name_of(quant)));
     std::set<std::pair<int, int>> cells;
     std::vector<KvPoolKey> keys;
@@ -115,7 +115,7 @@ TEST_CASE("the scaling sweep holds every cell up to its limit, each within the f
       for (const int context : scaling_contexts) wanted.insert({batch, context});
     CHECK(*wanted.begin() == std::pair(1, 128));
     CHECK(*wanted.rbegin() == std::pair(256, 131072));
-    if (quant == QuantMode::none) {
+    if (quant == Scaling::none) {
       for (const auto& too_large : {std::pair(129, 131072), std::pair(192, 98304), std::pair(192, 131072),
                                     std::pair(256, 98304), std::pair(256, 131072)}) {
         CHECK(wanted.erase(too_large) == 1);
@@ -214,9 +214,9 @@ TEST_CASE("work: bytes once and flops exactly, counted by hand") {
     CHECK(w.bytes == 2.0 * 40 * 2 * (64 + 4) + q_out_lse + 4 * (3 + 1 + 2));  // slots of page 7 count once
   }
   SECTION("per tensor, bf16") {
-    c.quant = QuantMode::per_tensor;
+    c.quant = Scaling::per_tensor;
     CHECK(work_of(c, lengths, table).bytes == 2.0 * (40 * 2 * 64 + 4) + q_out_lse + 4 * 6);
-    c.quant = QuantMode::none;
+    c.quant = Scaling::none;
     c.kv = DType::bf16;
     CHECK(work_of(c, lengths, table).bytes == 2.0 * 40 * 2 * 64 * 2 + q_out_lse + 4 * 6);
   }

@@ -71,7 +71,7 @@ TEST_CASE("each field of a config is in its columns") {
                     {[](Pa& c) { c.arch = ArchId::sm90; },
                      [](Pa& c) { c.q = DType::f16; },
                      [](Pa& c) { c.kv = DType::bf16; },
-                     [](Pa& c) { c.quant = QuantMode::per_head; },
+                     [](Pa& c) { c.quant = Scaling::per_head; },
                      [](Pa& c) { c.block_size = 1; },
                      [](Pa& c) { c.mtp = 2; },
                      [](Pa& c) { c.head_size = 1; },
@@ -96,13 +96,13 @@ TEST_CASE("each field of a config is in its columns") {
       {}, config_line<NormCase>,
       {[](NormCase& c) { c.arch = ArchId::sm90; }, [](NormCase& c) { c.spec.kind = NormKind::layer; },
        [](NormCase& c) { c.spec.x = DType::f32; }, [](NormCase& c) { c.spec.weight = DType::f32; },
-       [](NormCase& c) { c.spec.out = DType::i8; }, [](NormCase& c) { c.spec.scale = ScaleMode::per_token; },
+       [](NormCase& c) { c.spec.out = DType::i8; }, [](NormCase& c) { c.spec.scale = Scaling::per_token; },
        [](NormCase& c) { c.columns = 1; }, [](NormCase& c) { c.rows = 1; }, [](NormCase& c) { c.config_rows = 1; },
        [](NormCase& c) { c.residual = true; }, [](NormCase& c) { c.seed = 1; }});
   check_changes<QuantCase>(
       {}, config_line<QuantCase>,
       {[](QuantCase& c) { c.arch = ArchId::sm90; }, [](QuantCase& c) { c.spec.x = DType::f32; },
-       [](QuantCase& c) { c.spec.out = DType::i8; }, [](QuantCase& c) { c.spec.scale = ScaleMode::per_group; },
+       [](QuantCase& c) { c.spec.out = DType::i8; }, [](QuantCase& c) { c.spec.scale = Scaling::per_group; },
        [](QuantCase& c) { c.columns = 1; }, [](QuantCase& c) { c.rows = 1; }, [](QuantCase& c) { c.config_rows = 1; },
        [](QuantCase& c) { c.given = true; }, [](QuantCase& c) { c.seed = 1; }});
   check_changes<SoftmaxCase>(

@@ -16,17 +16,19 @@ import time
 import unittest
 
 MEASURED = """ok err max_abs_err max_rel_err us us_min us_q1 us_q3 us_cold us_hot cv_pct samples gbps tflops bytes_ideal
-flops roof_us roof_pct model_us model_clk model_mhz model_error_pct model_bound model_chip""".split()
+flops roof_us roof_pct model_us model_clk model_mhz model_error_pct model_bound model_chip state sm_mhz power_w peer peer_us peer_ratio
+peer_sm_mhz peer_power_w peer_rel_err floor_us over_floor sustained_us sustained_sm_mhz sustained_power_w sustained_peer_us
+sustained_peer_ratio sustained_peer_sm_mhz sustained_peer_power_w sustained_floor_us""".split()
 ORIGIN = ["entry", "config_id", "emulated", "schema_version", "policy_columns"]  # tells where a row comes from, but not what it is
 GOOGLE = """family_index per_family_instance_index run_name run_type repetitions repetition_index threads iterations real_time cpu_time
 time_unit""".split()  # Google Benchmark's own
 NOT_A_NUMBER = {"real_time", "cpu_time", "us", "us_min", "us_q1", "us_q3", "us_cold", "us_hot", "cv_pct", "gbps", "tflops", "roof_pct",
-                "model_us", "model_clk", "model_mhz", "model_error_pct"}
+                "model_us", "model_clk", "model_mhz", "model_error_pct"} | set(MEASURED[MEASURED.index("state"):]) - {"state", "peer"}
 FRACTIONS = NOT_A_NUMBER | {"max_abs_err", "max_rel_err", "roof_us"}
 WORDS = {"kind", "arch", "sums", "q_dtype", "kv_dtype", "x_dtype", "weight_dtype", "table_dtype", "pairs", "out_dtype", "quant_mode",
          "scale_mode", "mx_rounding", "k_layout", "v_layout", "inputs", "a_dtype", "b_dtype", "scale", "layout", "weights", "activation", "gating", "out_scale",
          "group_kind", "id_type", "path", "score", "group_score", "model_bound",
-         "model_chip"}
+         "model_chip", "state", "peer"}
 ARCHS = ["gfx942", "gfx950", "sm90"]
 bench = ""  # path of the benchmark
 all_rows = "TILEWAVE_ALL_ENTRIES" in os.environ
@@ -233,6 +235,14 @@ class Contract(unittest.TestCase):
         self.refuses("--config=seed=1", "--shapes=x")
         self.refuses("--tp=8")
         self.refuses("--model=llama9")
+
+    def test_lists_without_a_device(self):
+        """Every call of the device fails, as without a GPU: a list needs none, a row says so."""
+        for arguments in ([], ["--policies=all", "--benchmark_format=csv"]):
+            listed = run("--benchmark_list_tests", *arguments, TILEWAVE_HOST_DEVICES="0")
+            self.assertEqual((listed.returncode, listed.stderr), (0, ""))
+            self.assertEqual(listed.stdout, run("--benchmark_list_tests", *arguments).stdout)
+        self.assertIn("no GPU", self.refuses("--benchmark_format=csv", TILEWAVE_HOST_DEVICES="0"))
 
     def check_help(self, *options):
         done = run("--help")

@@ -34,7 +34,7 @@ inline const std::vector<std::string> extremes{"0",
                                                "0x10",
                                                " 1"};
 
-/// What a benchmark does with a config before anything is allocated.
+/// Does what a benchmark does with a config before anything is allocated.
 template <class Op>
 void plan(typename Op::Case c) {
   std::uintptr_t place = 0;

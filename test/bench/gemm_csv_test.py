@@ -12,7 +12,7 @@ from contract import ARCHS, identities, rows_of, run
 IDENTITY = """kind arch a_dtype b_dtype out_dtype scale group layout weights activation gated out_scale sums bias group_kind group_rows batch m n k groups
 config_m config_n config_k config_batch config_groups config_group_rows seed""".split()
 POLICY = """tile_rows tile_columns depth stages waves_rows waves_columns path swapped cluster splits most_splits
-waves_per_simd waves_k stream""".split()
+waves_per_simd waves_k stream pingpong""".split()
 SWEEPS = "default square decode grouped batched preshuffled int8 gated int4 mx prefill layouts".split()
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "fp8_e4m3fn": 1, "fp8_e4m3fnuz": 1, "i8": 1, "i4": 0.5, "fp4_e2m1": 0.5, "fp6_e2m3": 0.75, "fp6_e3m2": 0.75}
 PEAKS = {"gfx942": (5.3e6, 1307e6, 2615e6), "gfx950": (8.0e6, 2307e6, 4614e6), "sm90": (4.8e6, 989e6, 1979e6)}
@@ -22,8 +22,9 @@ NAME = re.compile(
     r"/(?P<out>bf16|f16|fp8)/m(?P<m>\d+)(?:of(?P<om>\d+))?/n(?P<n>\d+)(?:of(?P<on>\d+))?/k(?P<k>\d+)(?:of(?P<ok>\d+))?"
     r"(?:/batch(?P<batch>\d+)(?:of(?P<ob>\d+))?)?(?:/(?P<kind>contiguous|masked)(?P<groups>\d+)(?:of(?P<og>\d+))?x(?P<rows>\d+)(?:of(?P<or>\d+))?)?"
     r"(?P<bias>/bias)?/(?P<policy>none|t(?P<tr>\d+)x(?P<tc>\d+)x(?P<depth>\d+)\.w(?P<wr>\d+)x(?P<wc>\d+)\.s(?P<stages>\d+)"
-    r"\.(?P<path>tensor|direct|staged|wreg)(?P<swap>\.swap)?(?:\.c(?P<cluster>\d+))?(?:\.k(?P<most>\d+))?(?:\.o(?P<waves>\d+))?(?:\.d(?P<wk>\d+))?(?P<stream>\.stream)?"
+    r"\.(?P<path>tensor|direct|staged|wreg)(?P<swap>\.swap)?(?:\.c(?P<cluster>\d+))?(?:\.k(?P<most>\d+))?(?:\.o(?P<waves>\d+))?(?:\.d(?P<wk>\d+))?(?P<stream>\.stream)?(?P<pingpong>\.pingpong)?"
     r"(?:\.by(?P<by>\d+))?)")
+SCALING = {"none": "none", "mx": "mx"} | {word: "per_" + word for word in ("tensor", "row", "block", "group")}  # names leave per_ out
 SMALL = "/m(8|128)/n(384|512of8192|128)/"  # rows of the decode and the batched sweep
 
 
@@ -34,7 +35,7 @@ class Csv(contract.Contract):
             fp8 = "fp8_e4m3fnuz" if match["arch"] == "gfx942" else "fp8_e4m3fn"
             a = fp8 if match["a"] == "fp8" else match["a"]
             named = {"kind": "gemm", "arch": match["arch"], "a_dtype": a, "b_dtype": match["b"] or a, "group": match["group"] or "0", "out_dtype": fp8 if match["out"] == "fp8" else match["out"],
-                     "scale": match["scale"] or "none", "layout": match["layout"] or "nt",
+                     "scale": SCALING[match["scale"] or "none"], "layout": match["layout"] or "nt",
                      "activation": match["activation"] or "none", "gated": str(int(match["gated"] is not None)),
                      "out_scale": match["quant"] or "none", "sums": "fast" if match["fast"] else "promoted",
                      "weights": "preshuffled" if match["shuffled"] else "row_major", "bias": str(int(match["bias"] is not None)),
@@ -48,7 +49,7 @@ class Csv(contract.Contract):
                       "path": match["path"], "swapped": str(int(match["swap"] is not None)),
                       "cluster": match["cluster"] or "1", "splits": match["by"] or "1",
                       "most_splits": match["most"] or "1", "waves_per_simd": match["waves"] or "1", "waves_k": match["wk"] or "1",
-                      "stream": str(int(match["stream"] is not None))}
+                      "stream": str(int(match["stream"] is not None)), "pingpong": str(int(match["pingpong"] is not None))}
             self.assertTrue(row["entry"].endswith("/" + match["policy"].split(".by")[0]), row["entry"])
             for column, value in named.items():
                 self.assertEqual(row[column], value, (row["name"], column))
@@ -61,8 +62,8 @@ class Csv(contract.Contract):
         m, n, k, batch, groups = (int(row[column]) for column in "m n k batch groups".split())
         rows, layers, written = batch * m, max(batch, groups), n // (1 + int(row["gated"]))
         columns = layers * n
-        scales = {"none": 0, "tensor": 2, "row": rows + columns, "block": (rows + layers * -(-n // 128)) * -(-k // 128)}
-        scales["group"] = columns * (k // max(1, int(row["group"]))) // 2 + (rows if "fp8" in row["a_dtype"] else 0)
+        scales = {"none": 0, "per_tensor": 2, "per_row": rows + columns, "per_block": (rows + layers * -(-n // 128)) * -(-k // 128)}
+        scales["per_group"] = columns * (k // max(1, int(row["group"]))) // 2 + (rows if "fp8" in row["a_dtype"] else 0)
         operands = int(rows * k * BYTES[row["a_dtype"]] + columns * k * BYTES[row["b_dtype"]])
         moved = operands + rows * written * BYTES[row["out_dtype"]] + ((rows + columns) * (k // 32) if row["scale"] == "mx" else 4 * scales[row["scale"]])
         moved += {"none": 0, "per_tensor": 4, "per_group": 4 * rows * -(-written // 128)}[row["out_scale"]]
@@ -97,7 +98,7 @@ class Csv(contract.Contract):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual({(row["err"], row["arch"]) for row in rows}, {("0", arch)})
             self.assertEqual({row["batch"] for row in rows}, {"1", "3"})
-            self.assertEqual({row["scale"] for row in rows}, {"none", "row", "block"})
+            self.assertEqual({row["scale"] for row in rows}, {"none", "per_row", "per_block"})
 
     def test_bias(self):
         done = run("--benchmark_format=csv", "--sweep=square", "--benchmark_filter=/bias/", "--arch=sm90")
@@ -113,7 +114,7 @@ class Csv(contract.Contract):
                           ("fp6_e2m3", "fp4_e2m1")})
         done = run("--benchmark_format=csv", "--sweep=mx", "--every=20", "--arch=gfx942")
         self.assertEqual((done.returncode, {row["entry"] for row in rows_of(done)[1]}), (1, {"none"}))
-        self.assertIn("unsupported_quant_mode: ", done.stderr)
+        self.assertIn("unsupported_scaling: ", done.stderr)
 
     def test_layouts_and_preshuffled_weights(self):
         for arch, sweep, every in ("sm90", "preshuffled", 7), ("gfx950", "layouts", 2), ("sm90", "layouts", 4):
@@ -194,8 +195,17 @@ class Csv(contract.Contract):
         for argument in ("--arch=gfx90a", "--policies=best", "--seed=-1", "--max-seconds=nan", "--threads=0",
                          "--ceiling-gbps=0", "--sweep=train", "--sweep=decode,decode", "--every=0", "--splits=0",
                          "--splits=65", "--frobnicate", "stray", "--benchmark_format=xml", "--benchmark_out=/nonexistent/x",
-                         "--benchmark_repetitions=2", "--benchmark_filter=(", "--benchmark_filter=no_such_row"):
+                         "--benchmark_repetitions=2", "--benchmark_filter=(", "--benchmark_filter=no_such_row", "--state=hot",
+                         "--rotate=-1", "--rotate=many", "--peer=theirs"):
             self.refuses(argument)
+        self.assertIn("--peer=vendor: this build has no library of the vendor", self.refuses("--peer=vendor"))
+        self.refuses("--state=both", "--model-time")
+
+    def test_states_are_told_where_nothing_is_timed(self):
+        common = ["--benchmark_format=csv", "--sweep=decode", "--benchmark_filter=/bf16/bf16/m1/n384/", "--arch=sm90"]
+        for asked, told in ("as_is", "as_is"), ("rested", "rested"), ("sustained", "sustained"), ("both", "rested"):
+            row, = self.check_rows(run(*common, f"--state={asked}"))
+            self.assertEqual((row["state"], row["peer"], row["err"]), (told, "none", "0"))
 
     def test_runs_that_end_early(self):
         self.check_ends("--sweep=decode", "--benchmark_filter=/m1/n384/")
@@ -208,7 +218,7 @@ class Csv(contract.Contract):
             self.check_shapes(f"--sweep={sweep}", every=9)
         own = ["--benchmark_format=csv", "--config=fp8.row/m12/n136/k300", "--arch=sm90"]
         row, = self.check_rows(run(*own))
-        self.assertEqual((row["scale"], row["m"], row["n"], row["k"], row["config_id"], row["err"]), ("row", "12", "136", "300", "0", "0"))
+        self.assertEqual((row["scale"], row["m"], row["n"], row["k"], row["config_id"], row["err"]), ("per_row", "12", "136", "300", "0", "0"))
         for config in ("m0/n8/k8", "m8/n8", "i8/i8/m8/n8/k8", "bf16.rows/m8/n8/k8", "bf16.row.block/m8/n8/k8", "m8/n8/k8/b_dtype=f16",
                        "m8/n8/k8/batch0", "m64/n8/k8/contiguous9x8", "m64/n8/k8/masked8x65", "m64/n8/k8/masked8", "m64/n8/k8/masked8x",
                        "m64/n8/k8/group_kind=masked", "m64/n8/k8/config_groups=2", "m64/n8/k8/masked8x4/batch2",
@@ -230,7 +240,7 @@ class Csv(contract.Contract):
         self.refuses("--model=llama3-70b", "--tp=7")
 
     def test_help(self):
-        self.check_help("--sweep", "--every", "--splits", "--shapes", "--model", "--arch", "--policies", "--seed", "--benchmark_filter")
+        self.check_help("--sweep", "--every", "--peer", "--rotate", "--state", "--splits", "--shapes", "--model", "--arch", "--policies", "--seed", "--benchmark_filter")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What bench_gemm notices: its part-wise use of the reference against the whole, and damage of every kind.
+// bench_gemm notices damage of every kind, and its part-wise use of the reference agrees with the whole.
 #include "bench/ops/gemm/tensors.hpp"
 #include "bench/ops/gemm/verify.hpp"
 #include "test/catch_compat.hpp"
@@ -47,10 +47,10 @@ GemmCase case_of(const GemmSpec& spec, std::int32_t m, std::int32_t n, std::int3
   c.m = m, c.n = n, c.k = k;
   return c;
 }
-GemmSpec fp8(GemmScale scale) { return {.a = DType::fp8_e4m3fn, .b = DType::fp8_e4m3fn, .scale = scale}; }
+GemmSpec fp8(Scaling scale) { return {.a = DType::fp8_e4m3fn, .b = DType::fp8_e4m3fn, .scale = scale}; }
 
 TEST_CASE("what the reference makes is right, whatever the scales, weights and groups") {
-  for (GemmSpec spec : {GemmSpec{}, fp8(GemmScale::tensor), fp8(GemmScale::row), fp8(GemmScale::block)}) {
+  for (GemmSpec spec : {GemmSpec{}, fp8(Scaling::per_tensor), fp8(Scaling::per_row), fp8(Scaling::per_block)}) {
     for (const GemmWeights weights : {GemmWeights::row_major, GemmWeights::preshuffled}) {
       spec.weights = weights;
       INFO(name_of(spec));
@@ -73,7 +73,7 @@ TEST_CASE("what the reference makes is right, whatever the scales, weights and g
 }
 
 TEST_CASE("a wrong element, a step of k that is missing and a scale of the next row are noticed") {
-  Made made(case_of(fp8(GemmScale::row), 6, 144, 2048));
+  Made made(case_of(fp8(Scaling::per_row), 6, 144, 2048));
   const double value = made.get(0, 3, 77);
   made.set(0, 3, 77, value + 0.05 * std::sqrt(2048.0));
   CHECK(made.bad() == 1);
@@ -96,7 +96,7 @@ TEST_CASE("a wrong element, a step of k that is missing and a scale of the next 
 
 TEST_CASE("what an element may be off by follows the sums of the spec") {
   const auto wrong = [](GemmSums sums, double of_magnitude) {
-    GemmCase c = case_of(fp8(GemmScale::row), 2, 48, 4096);
+    GemmCase c = case_of(fp8(Scaling::per_row), 2, 48, 4096);
     c.arch = ArchId::sm90;
     c.spec.sums = sums;
     c.spec.out = DType::f32;

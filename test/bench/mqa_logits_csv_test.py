@@ -7,9 +7,9 @@ import contract
 from contract import ARCHS, run
 
 IDENTITY = """kind arch x_dtype heads queries columns rows config_rows seed block_queries teams stages
-waves_per_simd arranged staged""".split()
+waves_per_simd arranged bulk""".split()
 NAME = re.compile(r"(?P<kind>paged|ranges)/(?P<arch>gfx942|gfx950|sm90)/(?P<type>fp8|fp4_e2m1)/c(?P<columns>\d+)/r(?P<rows>\d+)(?:of(?P<of>\d+))?/"
-                  r"q(?P<queries>\d+)/h(?P<heads>\d+)/(?P<policy>t(?P<teams>\d+)\.q(?P<block_queries>\d+)\.s(?P<stages>\d+)(?P<lds>\.lds)?(?P<ring>\.staged)?)")
+                  r"q(?P<queries>\d+)/h(?P<heads>\d+)/(?P<policy>t(?P<teams>\d+)\.q(?P<block_queries>\d+)\.s(?P<stages>\d+)(?P<lds>\.lds)?(?P<ring>\.bulk)?)")
 ROWS = 16
 SMALL = "/c1024/|/c4096/"  # one of each kind of keys
 
@@ -19,7 +19,7 @@ class Csv(contract.Contract):
         matched = self.check_layout(done, NAME, IDENTITY)
         for row, match in matched:
             named = match.groupdict() | {"config_rows": match["of"] or match["rows"], "arranged": str(int(bool(match["lds"]))),
-                                          "staged": str(int(bool(match["ring"])))}
+                                          "bulk": str(int(bool(match["ring"])))}
             for column in set(IDENTITY) & set(named):
                 self.assertEqual(row[column], named[column], column)
             fp8 = "fp8_e4m3fnuz" if match["arch"] == "gfx942" else "fp8_e4m3fn"

@@ -127,7 +127,7 @@ class Peers(unittest.TestCase):
         done = subprocess.run([bench_pa, "--sweep=decode", f"--benchmark_filter={DECODE}", "--benchmark_format=csv",
                                "--arch=sm90"], capture_output=True, text=True, check=True, timeout=120)
         columns, cells = columns_of(done)
-        self.assertEqual(columns, [column for column in attention_configs.COLUMNS if column != "peer"])
+        self.assertEqual(*([c for c in some if c != "peer"] for some in (columns, attention_configs.COLUMNS)))
         ours, key = dict(zip(columns, cells)), common.key_of(cells[0])
         line = attention_configs.row_of(key, attention_configs.config_of(key), "sm90", "flash", "x", [12.0, 10.0, 14.0],
                                         [9.0, 8.0, 7.0], (True, 1e-4, 2e-3))
@@ -144,7 +144,7 @@ class Peers(unittest.TestCase):
         self.assertEqual({column for column in columns if row[column] == ""},
                          set("""k_layout v_layout num_splits tile row_tiles wave_rows wave_tokens slices stages stage_tokens
                                 fetch_waves groups q_shared balanced waves_per_simd roof_pct roof_us config_id model_us
-                                model_clk model_mhz model_error_pct model_bound model_chip policy_columns""".split()))
+                                model_clk model_mhz model_error_pct model_bound model_chip policy_columns""".split()) | set(common.BESIDE.split()))
         wrong = attention_configs.row_of(key, attention_configs.config_of(key), "sm86", "flash", "x", [1.0], [1.0],
                                          (False, math.inf, math.inf))
         row = dict(zip(attention_configs.COLUMNS, map(str, wrong)))
@@ -174,7 +174,7 @@ class Peers(unittest.TestCase):
         done = subprocess.run([bench_gemm, "--sweep=decode", filtered, "--benchmark_format=csv", "--arch=sm90"],
                               capture_output=True, text=True, check=True, timeout=120)
         columns, cells = columns_of(done)
-        self.assertEqual(columns, [column for column in gemm_configs.COLUMNS if column != "peer"])
+        self.assertEqual(*([c for c in some if c != "peer"] for some in (columns, gemm_configs.COLUMNS)))
         ours = dict(zip(columns, cells))
         config = gemm_configs.Config("fp8", "bf16", "row", *(int(ours[extent]) for extent in "mnk"))
         row = dict(zip(gemm_configs.COLUMNS, map(str, gemm_configs.row_of("gemm/x", config, "sm90", "torch", "x", [12.0, 10.0],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which rows of a row operation are launched and verified, and what comparing one counts.
+// The rows of a row operation that are launched and verified, and the counts of comparing one.
 #include "bench/harness/rows/rows.hpp"
 
 #include <cmath>

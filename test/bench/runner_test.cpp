@@ -115,8 +115,8 @@ double column(const Measurement& row, const std::string& name) {
 
 TEST_CASE("a right answer gives ok and no invented time") {
   const auto [kv, quant] =
-      GENERATE(std::pair{DType::bf16, QuantMode::none}, std::pair{DType::fp8_e4m3fn, QuantMode::per_tensor},
-               std::pair{DType::fp8_e4m3fn, QuantMode::per_token});
+      GENERATE(std::pair{DType::bf16, Scaling::none}, std::pair{DType::fp8_e4m3fn, Scaling::per_tensor},
+               std::pair{DType::fp8_e4m3fn, Scaling::per_token});
   const Inputs inputs = GENERATE(Inputs::uniform, Inputs::varied);
   PagedAttentionCase c = small_case();
   c.kv = kv;
@@ -148,12 +148,12 @@ TEST_CASE("wrong answers give err, and say where") {
                                        std::pair<Launch, const char*>{&sees_the_future, "sees_the_future"},
                                        std::pair<Launch, const char*>{&reads_past_the_end, "reads_past_the_end"},
                                        std::pair<Launch, const char*>{&forgets_a_row, "forgets_a_row"});
-  const QuantMode quant = GENERATE(QuantMode::none, QuantMode::per_token);
+  const Scaling quant = GENERATE(Scaling::none, Scaling::per_token);
   CAPTURE(std::string(name), std::string(name_of(quant)));
   PagedAttentionCase c = small_case();
   c.context_length = GENERATE(200, 1027);
   c.quant = quant;
-  if (quant == QuantMode::none) c.kv = DType::bf16;
+  if (quant == Scaling::none) c.kv = DType::bf16;
   Bench bench;
   const Measurement row = bench.run(launch, c);
   CHECK_FALSE(row.ok);
@@ -171,7 +171,7 @@ TEST_CASE("outputs and workspace hold NaN when a launch begins") {
 
 TEST_CASE("varied inputs tell K scales from V scales, which uniform ones cannot") {
   PagedAttentionCase c = small_case();
-  c.quant = GENERATE(QuantMode::per_tensor, QuantMode::per_token);
+  c.quant = GENERATE(Scaling::per_tensor, Scaling::per_token);
   c.inputs = Inputs::varied;
   Bench bench;
   CHECK_FALSE(bench.run(&swaps_scales, c).ok);
@@ -211,7 +211,7 @@ TEST_CASE("configs that differ in the layout of V share an answer, others do not
   PagedAttentionRunner runner(bench.options, [&](const std::string& text) { bench.log.push_back(text); });
   for (const int mtp : {1, 2, 3, 4, 1, 2})
     for (const bool trans_v : {true, false})
-      for (const QuantMode quant : {QuantMode::per_token, QuantMode::per_tensor}) {
+      for (const Scaling quant : {Scaling::per_token, Scaling::per_tensor}) {
         PagedAttentionCase c = small_case();
         c.mtp = mtp;
         c.trans_v = trans_v;

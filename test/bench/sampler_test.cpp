@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "bench/harness/sampler.hpp"
 
+#include <array>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "test/catch_compat.hpp"
@@ -57,29 +59,89 @@ TEST_CASE("sampling stops when quiet, or out of time, but never below the minimu
   CHECK(rule.done(loud, 1));
 }
 
-TEST_CASE("the sampler launches twice to warm up, once per cold sample, and stops at a bad status") {
-  hipStream_t stream{};
-  REQUIRE(hipStreamCreate(&stream) == hipSuccess);
-  Sampler sampler(facts_of(all_traffic_entries().front()->arch), StopRule{.max_seconds = 0}, stream);
-  Timing timing;
-  int launches = 0;
-  const auto count = [&] {
-    ++launches;
-    return Status{};
-  };
-  REQUIRE(sampler.measure(count, timing).ok());
-  CHECK(timing.cold.count == 10);
-  CHECK(timing.hot.count == 10);
-  CHECK(launches == 2 + 10 + 1 + 10);
-  if constexpr (emulated_device) CHECK(std::isnan(timing.cold.median));  // no invented time
+/// A stream and a sampler that takes as many samples as it must: nobody wants the times.
+class Untimed {
+  hipStream_t stream_{};
+  hipError_t made_ = hipStreamCreate(&stream_);
 
-  const auto fail_third = [&] { return ++launches == 3 ? Status{StatusCode::launch_failed, "third"} : Status{}; };
+ public:
+  Untimed() { REQUIRE(made_ == hipSuccess); }
+  Untimed(Untimed&&) = delete;
+  ~Untimed() { (void)hipStreamDestroy(stream_); }
+
+  hipStream_t stream() const { return stream_; }
+  Sampler sampler{facts_of(all_traffic_entries().front()->arch), StopRule{.max_seconds = 0}, stream_};
+};
+
+TEST_CASE("the sampler launches twice to warm up, once per cold sample, and stops at a bad status") {
+  Untimed untimed;
+  std::vector<SideTiming> timings;
+  int launches = 0;
+  const Side counted{"counted", [&](hipStream_t stream) {
+                       CHECK(stream == untimed.stream());
+                       ++launches;
+                       return Status{};
+                     }};
+  const ChipState state = GENERATE(ChipState::as_is, ChipState::rested, ChipState::sustained);
+  REQUIRE(untimed.sampler.measure(std::array{counted}, state, timings).ok());
+  REQUIRE(timings.size() == 1);
+  CHECK(timings[0].cold.count == 10);
+  CHECK(timings[0].hot.count == 10);
+  CHECK(launches == 2 + 10 + 1 + 10);
+  CHECK(std::isnan(timings[0].sensors.sm_mhz));                              // nothing was timed
+  if constexpr (emulated_device) CHECK(std::isnan(timings[0].cold.median));  // no invented time
+
+  const Side fails{
+      "fails", [&](hipStream_t) { return ++launches == 3 ? Status{StatusCode::launch_failed, "third"} : Status{}; }};
   launches = 0;
-  const Timing before = timing;
-  CHECK(sampler.measure(fail_third, timing).code == StatusCode::launch_failed);
+  CHECK(untimed.sampler.measure(std::array{fails}, state, timings).code == StatusCode::launch_failed);
   CHECK(launches == 3);
-  CHECK(timing.cold.count == before.cold.count);
-  REQUIRE(hipStreamDestroy(stream) == hipSuccess);
+  CHECK(timings.size() == 1);
+  CHECK(timings[0].cold.count == 10);
+}
+
+TEST_CASE("sides take turns by sample, and another begins each round") {
+  Untimed untimed;
+  std::string order;
+  const auto side = [&](char name) {
+    return Side{std::string(1, name), [&order, name](hipStream_t) {
+                  order += name;
+                  return Status{};
+                }};
+  };
+  std::vector<SideTiming> timings;
+  REQUIRE(untimed.sampler.measure(std::array{side('a'), side('b'), side('c')}, ChipState::as_is, timings).ok());
+  REQUIRE(timings.size() == 3);
+  CHECK(order.substr(0, 6) == "aabbcc");  // warm
+  CHECK(order.substr(6, 30) == "abcbcacababcbcacababcbcacababc");
+  CHECK(order.substr(36) == std::string(11, 'a'));  // hot, of the first side alone
+  for (const SideTiming& timing : timings) CHECK(timing.cold.count == 10);
+  CHECK(timings[1].hot.count == 0);
+}
+
+TEST_CASE("the fastest side is sought among those that launch") {
+  Untimed untimed;
+  int tried = 0;
+  const Side works{"works", [&](hipStream_t) {
+                     ++tried;
+                     return Status{};
+                   }};
+  const Side fails{"fails", [](hipStream_t) { return Status{StatusCode::launch_failed, "no such luck"}; }};
+  CHECK(untimed.sampler.fastest(std::array{fails, works, fails}, 5) == 1);
+  CHECK(tried == 1);  // alone it need not be timed
+  CHECK(untimed.sampler.fastest(std::array{fails, fails}, 5) == 2);
+  CHECK(untimed.sampler.fastest({}, 5) == 0);
+  CHECK(untimed.sampler.fastest(std::array{fails, works, works}, 5) < 3);
+  CHECK(tried == 1 + 2 * (1 + 5));
+}
+
+TEST_CASE("a mean of sensors is of the readings that told something") {
+  SensorMean mean;
+  CHECK(std::isnan(mean.mean().sm_mhz));
+  mean.add({.sm_mhz = 1500, .power_w = 300});
+  mean.add({.sm_mhz = 1700});
+  CHECK(mean.mean().sm_mhz == Approx(1600));
+  CHECK(mean.mean().power_w == Approx(300));
 }
 
 }  // namespace

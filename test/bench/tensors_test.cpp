@@ -11,7 +11,7 @@
 namespace tilewave::bench {
 namespace {
 
-PagedAttentionCase small_case(DType kv, QuantMode quant) {
+PagedAttentionCase small_case(DType kv, Scaling quant) {
   PagedAttentionCase c;
   c.kv = kv;
   c.quant = quant;
@@ -46,15 +46,15 @@ struct Reader {
                                  : (head * c.head_size + d) * c.block_size + t);
   }
   float scale(const float* scales, std::int64_t page, int h, int t) const {
-    if (c.quant == QuantMode::none) return 1;
-    return scales[c.quant == QuantMode::per_tensor ? 0 : (page * c.num_kv_heads + h) * c.block_size + t];
+    if (c.quant == Scaling::none) return 1;
+    return scales[c.quant == Scaling::per_tensor ? 0 : (page * c.num_kv_heads + h) * c.block_size + t];
   }
 };
 
 TEST_CASE("pools hold the drawn values where they are used and NaN everywhere else") {
-  const auto [kv, quant] = GENERATE(
-      std::pair{DType::bf16, QuantMode::none}, std::pair{DType::fp8_e4m3fn, QuantMode::per_tensor},
-      std::pair{DType::fp8_e4m3fn, QuantMode::per_token}, std::pair{DType::fp8_e4m3fnuz, QuantMode::per_token});
+  const auto [kv, quant] =
+      GENERATE(std::pair{DType::bf16, Scaling::none}, std::pair{DType::fp8_e4m3fn, Scaling::per_tensor},
+               std::pair{DType::fp8_e4m3fn, Scaling::per_token}, std::pair{DType::fp8_e4m3fnuz, Scaling::per_token});
   const Inputs inputs = GENERATE(Inputs::uniform, Inputs::varied);
   const bool trans_v = GENERATE(true, false);
   CAPTURE(std::string(name_of(kv)), std::string(name_of(quant)), std::string(name_of(inputs)), trans_v);
@@ -75,7 +75,7 @@ TEST_CASE("pools hold the drawn values where they are used and NaN everywhere el
             random_bits({c.seed, 'k', std::uint64_t(page), std::uint64_t(h), std::uint64_t(t)}),
             random_bits({c.seed, 'v', std::uint64_t(page), std::uint64_t(h), std::uint64_t(t)})};
         const float scales[] = {read.scale(p.k_scale, page, h, t), read.scale(p.v_scale, page, h, t)};
-        if (quant == QuantMode::per_token && t >= used[page]) REQUIRE((std::isnan(scales[0]) && std::isnan(scales[1])));
+        if (quant == Scaling::per_token && t >= used[page]) REQUIRE((std::isnan(scales[0]) && std::isnan(scales[1])));
         for (int d = 0; d < c.head_size; ++d) {
           const float stored[] = {read.k(page, h, t, d), read.v(page, h, t, d)};
           if (t >= used[page]) {
@@ -108,7 +108,7 @@ TEST_CASE("pools hold the drawn values where they are used and NaN everywhere el
   }
 }
 
-/// What the device holds, not what the host wrote.
+/// Compares what the device holds, not what the host wrote.
 bool same_bytes(const TwinBuffer& a, const TwinBuffer& b) {
   a.download();
   b.download();
@@ -120,8 +120,8 @@ bool same_pools(const KvPool& a, const KvPool& b) {
 }
 
 TEST_CASE("a few changed pages reach the device as well as many do") {
-  const QuantMode quant = GENERATE(QuantMode::none, QuantMode::per_tensor, QuantMode::per_token);
-  PagedAttentionCase c = small_case(quant == QuantMode::none ? DType::bf16 : DType::fp8_e4m3fn, quant);
+  const Scaling quant = GENERATE(Scaling::none, Scaling::per_tensor, Scaling::per_token);
+  PagedAttentionCase c = small_case(quant == Scaling::none ? DType::bf16 : DType::fp8_e4m3fn, quant);
   c.batch = 30;
   const KvPoolKey key = pool_key_of(c);
   REQUIRE(key.num_pages == 90);
@@ -140,8 +140,8 @@ TEST_CASE("a few changed pages reach the device as well as many do") {
 }
 
 TEST_CASE("a pool brought up to date equals a fresh one, byte for byte") {
-  const QuantMode quant = GENERATE(QuantMode::none, QuantMode::per_token);
-  const PagedAttentionCase c = small_case(quant == QuantMode::none ? DType::bf16 : DType::fp8_e4m3fnuz, quant);
+  const Scaling quant = GENERATE(Scaling::none, Scaling::per_token);
+  const PagedAttentionCase c = small_case(quant == Scaling::none ? DType::bf16 : DType::fp8_e4m3fnuz, quant);
   PagedAttentionCase other = c;
   other.mtp = 4;  // other lengths, hence other used slots
   const auto use = [](const PagedAttentionCase& x) {
@@ -160,7 +160,7 @@ TEST_CASE("a pool brought up to date equals a fresh one, byte for byte") {
   CHECK(std::memcmp(fresh.k().host(), fresh.v().host(), fresh.k().bytes()) != 0);
 }
 
-/// Whether two calls find the same in the pages of a key, on the device and on the host.
+/// True if two calls find the same in the pages of a key, on the device and on the host.
 bool same_caches(const CaseTensors& a, const CaseTensors& b, const KvPoolKey& key) {
   const auto on_device = [](const void* data, std::size_t bytes) {
     std::vector<std::byte> copy(bytes);
@@ -178,8 +178,8 @@ bool same_caches(const CaseTensors& a, const CaseTensors& b, const KvPoolKey& ke
 }
 
 TEST_CASE("a smaller case takes the first pages of a larger pool, and finds there what its own would hold") {
-  const QuantMode quant = GENERATE(QuantMode::none, QuantMode::per_tensor, QuantMode::per_token);
-  PagedAttentionCase large = small_case(quant == QuantMode::none ? DType::bf16 : DType::fp8_e4m3fn, quant);
+  const Scaling quant = GENERATE(Scaling::none, Scaling::per_tensor, Scaling::per_token);
+  PagedAttentionCase large = small_case(quant == Scaling::none ? DType::bf16 : DType::fp8_e4m3fn, quant);
   large.batch = 30;
   PagedAttentionCase small = large;
   small.batch = 20;
@@ -203,7 +203,7 @@ TEST_CASE("a smaller case takes the first pages of a larger pool, and finds ther
 }
 
 TEST_CASE("the pool cache stays within its budget and drops the oldest") {
-  PagedAttentionCase c = small_case(DType::bf16, QuantMode::none);
+  PagedAttentionCase c = small_case(DType::bf16, Scaling::none);
   const std::size_t one = pool_key_of(c).bytes();
   KvPoolCache pools(1, 2 * one + one / 2);
   const auto get = [&](std::uint64_t seed) {
@@ -221,7 +221,7 @@ TEST_CASE("the pool cache stays within its budget and drops the oldest") {
 }
 
 TEST_CASE("Q is a slice of fused rows whose other columns are NaN") {
-  const PagedAttentionCase c = small_case(DType::fp8_e4m3fn, QuantMode::per_token);
+  const PagedAttentionCase c = small_case(DType::fp8_e4m3fn, Scaling::per_token);
   KvPoolCache pools(1);
   const CaseTensors tensors(c, pools);
   const PagedAttentionProblem& p = tensors.host_problem();
@@ -237,7 +237,7 @@ TEST_CASE("Q is a slice of fused rows whose other columns are NaN") {
 }
 
 TEST_CASE("outputs and workspace are poisoned") {
-  const PagedAttentionCase c = small_case(DType::fp8_e4m3fn, QuantMode::per_token);
+  const PagedAttentionCase c = small_case(DType::fp8_e4m3fn, Scaling::per_token);
   KvPoolCache pools(1);
   CaseTensors tensors(c, pools);
   tensors.set_workspace(4096);

@@ -25,8 +25,8 @@ int run(int argc, char** argv) {
     Measurement measured;
     measured.ok = true;
     measured.max_abs_err = measured.max_rel_err = 0;
-    measured.timing.cold.median = static_cast<double>(i + 1) * times;
-    measured.timing.cold.count = 10;
+    measured.timing.main.own.cold.median = static_cast<double>(i + 1) * times;
+    measured.timing.main.own.cold.count = 10;
     return measured;
   });
 }

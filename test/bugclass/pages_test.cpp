@@ -22,7 +22,7 @@ void fill_by_token(Call& call, int period = std::numeric_limits<std::int32_t>::m
 TEST_CASE("bugclass 17: per-token scales are those of the token and its kv head, K's not V's") {
   // Codes of K and V are 1 everywhere, so only the scales say which token a row picks and what it gets.
   each_entry([](const PagedAttentionEntry& e) {
-    if (e.spec.quant != QuantMode::per_token) return;
+    if (e.spec.quant != Scaling::per_token) return;
     const std::vector<std::int32_t> lengths{1, 33, tile_of(e) + 5};
     for (const int block_size : {16, 48}) {
       PagedAttentionCase c = case_for(e, lengths);
@@ -54,7 +54,7 @@ TEST_CASE("bugclass 17: per-token scales are those of the token and its kv head,
 
 TEST_CASE("bugclass 17: per-tensor scales are applied once each, K's not V's") {
   each_entry([](const PagedAttentionEntry& e) {
-    if (e.spec.quant != QuantMode::per_tensor) return;
+    if (e.spec.quant != Scaling::per_tensor) return;
     const std::vector<std::int32_t> lengths{2, tile_of(e) + 5};
     PagedAttentionCase c = case_for(e, lengths);
     Call call(c, lengths);
@@ -83,7 +83,7 @@ TEST_CASE("bugclass 17: per-tensor scales are applied once each, K's not V's") {
 TEST_CASE("bugclass 18: all 256 codes of the architecture's fp8 flavour mean what the flavour says") {
   // Sequences of one token: out is V, and lse is one element of K.
   each_small_entry([](const PagedAttentionEntry& e) {
-    if (e.spec.quant == QuantMode::none) return;
+    if (e.spec.quant == Scaling::none) return;
     const std::vector<std::int32_t> lengths(256, 1);
     PagedAttentionCase c = case_for(e, lengths);
     c.num_q_heads = 1;

@@ -10,12 +10,12 @@
 namespace tilewave::test {
 namespace {
 
-template <class B, bool staged>
+template <class B, bool bulk>
 void decode() {
   constexpr PagedAttentionSpec spec{.kv = DType::bf16, .head_size = 64};
   constexpr PagedAttentionPolicies policies = paged_attention_policies(B::facts.id, spec);
-  constexpr PagedAttentionPolicy policy = policies[staged ? policies.size() - 1 : 0];
-  static_assert(policy.staged() == staged);
+  constexpr PagedAttentionPolicy policy = policies[bulk ? policies.size() - 1 : 0];
+  static_assert(policy.bulk() == bulk);
   const PagedAttentionEntry& e = paged_attention_entry<B, spec, policy>;
   INFO(describe(e));
   const std::vector<std::int32_t> lengths{2 * tile_of(e) + 3};
@@ -23,7 +23,7 @@ void decode() {
   c.mtp = 2;
   Call call(c, lengths);
   call.fill();
-  CHECK(call.verify(call.run(e, staged ? 1 : 2), call.expected()).pass);
+  CHECK(call.verify(call.run(e, bulk ? 1 : 2), call.expected()).pass);
 }
 
 TEST_CASE("the lanes of a decode do not race") {

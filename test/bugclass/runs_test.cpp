@@ -158,7 +158,7 @@ TEST_CASE("bugclass 37: amplified data, every value within two steps of bf16") {
     PagedAttentionCase c = case_for(e, lengths);
     c.num_q_heads = 4;
     Call call(c, lengths);
-    const bool fp8 = e.spec.quant != QuantMode::none;
+    const bool fp8 = e.spec.quant != Scaling::none;
     call.p.softmax_scale = 1;
     call.set_q([](int row, int head, int d) {
       return 2048.0f * bench::random_uniform(bench::random_bits({std::uint64_t(row), std::uint64_t(head)}), d);

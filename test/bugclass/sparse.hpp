@@ -42,7 +42,7 @@ struct SparseCaches {
   }
   static std::size_t scale_bytes(const Call& call) {
     std::int64_t last = 0;
-    if (call.p.spec.quant == QuantMode::per_token)
+    if (call.p.spec.quant == Scaling::per_token)
       each_token(call, [&](int b, int h, int t) { last = std::max(last, scale(call, b, h, t)); });
     return (last + 1) * sizeof(float);
   }

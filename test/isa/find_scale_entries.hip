@@ -14,7 +14,7 @@
 namespace tilewave::ROOM {
 
 constexpr DType codes = Backend::facts.fp8;
-constexpr QuantSpec spec{.out = codes, .scale = ScaleMode::per_tensor};
+constexpr QuantSpec spec{.out = codes, .scale = Scaling::per_tensor};
 constexpr auto policies = quant_policies(Backend::facts.id, spec);
 
 template <std::size_t p>

@@ -3,6 +3,7 @@
 // where the label full alone asks for it. It runs when CMake configures, so it includes registries alone. write_entries.cpp
 // says what each must hold.
 #include <cstdio>
+#include <set>
 #include <span>
 
 #include "isa/row_lists.hpp"
@@ -62,13 +63,21 @@ void gemms(const char* list, std::span<const int> specs, ArchId id) {
                 specs[place]);
 }
 
-[[maybe_unused]] void rows(const char* list, const char* op, const char* name, const char* header, const char* arch,
-                           std::size_t count) {
-  const std::size_t objects = row_objects(count);
-  for (std::size_t i = 0; i < objects; ++i)
-    std::printf("%s(%s_%s_%zu row_entries.hip %s -DLIST=%s -DOP=%s -DNAME=%s -DHEADER=%s -DFIRST=%zu -DSTEP=%zu)\n",
-                in_slice(list, op, i) ? "compile" : "compile_full", list, arch, i, arch, list, op, name, header, i,
-                objects);
+template <class Specs, class Policies>
+[[maybe_unused]] void rows(const char* list, const char* op, const char* name, const char* header, ArchId id,
+                           const Specs& specs, Policies policies_of) {
+  const char* const arch = name_of(id).data();
+  const std::size_t groups = test::row_groups(specs.size());
+  std::set<std::size_t> objects;  // that have a kernel: a half of one policy has none
+  for (std::size_t s = 0; s < specs.size(); ++s)
+    for (std::size_t p = 0; p < policies_of(id, specs[s]).size(); ++p)
+      objects.insert(test::row_object(s, p, specs.size()));
+  for (const std::size_t i : objects)
+    std::printf(
+        "%s(%s_%s_%zu row_entries.hip %s -DLIST=%s -DOP=%s -DNAME=%s -DHEADER=%s -DFIRST=%zu -DSTEP=%zu "
+        "-DHALF=%zu)\n",
+        test::in_slice(id, list, op, i) ? "compile" : "compile_full", list, arch, i, arch, list, op, name, header,
+        i / 2, groups, i % 2);
 }
 
 void list(ArchId id) {
@@ -83,7 +92,7 @@ void list(ArchId id) {
   GEMM_LISTS(LIST_GEMMS)
   std::printf("compile(find_scale_%s find_scale_entries.hip %s)\n", arch, arch);
   std::printf("compile(shared_sampling_%s shared_sampling_entries.hip %s)\n", arch, arch);
-#define LIST_ROWS(list, op, name, header) rows(#list, #op, #name, #header, arch, list##_specs(id).size());
+#define LIST_ROWS(list, op, name, header) rows(#list, #op, #name, #header, id, list##_specs(id), op##_policies);
   ROW_LISTS(LIST_ROWS)
 }
 

@@ -13,12 +13,12 @@ using namespace tilewave;
 std::string text_of(const GemmSpec& s) {
   const auto word = [](const char* type, auto name) { return std::string(type) + "::" + std::string(name); };
   return "{.a = " + word("DType", name_of(s.a)) + ", .b = " + word("DType", name_of(s.b)) +
-         ", .out = " + word("DType", name_of(s.out)) + ", .scale = " + word("GemmScale", name_of(s.scale)) +
+         ", .out = " + word("DType", name_of(s.out)) + ", .scale = " + word("Scaling", name_of(s.scale)) +
          ", .layout = " + word("GemmLayout", name_of(s.layout)) +
          ", .weights = " + word("GemmWeights", name_of(s.weights)) +
          ", .groups = " + word("GemmGroups", name_of(s.groups)) +
          ", .activation = " + word("ActivationKind", name_of(s.activation)) +
-         ", .gated = " + (s.gated ? "true" : "false") + ", .out_scale = " + word("ScaleMode", name_of(s.out_scale)) +
+         ", .gated = " + (s.gated ? "true" : "false") + ", .out_scale = " + word("Scaling", name_of(s.out_scale)) +
          ", .scale_k = " + std::to_string(s.scale_k) + ", .sums = " + word("GemmSums", name_of(s.sums)) + "}";
 }
 
@@ -50,8 +50,8 @@ int main() {
     s.a = types.a, s.b = types.b, s.scale_k = types.group;
     each({bf16, f16, f32, fp8, i8}, [&](DType out) {
       s.out = out;
-      each({GemmScale::none, GemmScale::tensor, GemmScale::row, GemmScale::block, GemmScale::group},
-           [&](GemmScale scale) {
+      each({Scaling::none, Scaling::per_tensor, Scaling::per_row, Scaling::per_block, Scaling::per_group},
+           [&](Scaling scale) {
              s.scale = scale;
              each({GemmLayout::nt, GemmLayout::nn, GemmLayout::tn}, [&](GemmLayout layout) {
                s.layout = layout;
@@ -62,17 +62,16 @@ int main() {
                    each({ActivationKind::none, ActivationKind::silu, ActivationKind::swigluoai},
                         [&](ActivationKind kind) {
                           s.activation = kind;
-                          each({ScaleMode::none, ScaleMode::per_tensor, ScaleMode::per_group},
-                               [&](ScaleMode out_scale) {
-                                 s.out_scale = out_scale;
-                                 for (const bool gated : {false, true}) {
-                                   s.gated = gated;
-                                   each({GemmSums::promoted, GemmSums::fast}, [&](GemmSums sums) {
-                                     s.sums = sums;
-                                     print(s);
-                                   });
-                                 }
-                               });
+                          each({Scaling::none, Scaling::per_tensor, Scaling::per_group}, [&](Scaling out_scale) {
+                            s.out_scale = out_scale;
+                            for (const bool gated : {false, true}) {
+                              s.gated = gated;
+                              each({GemmSums::promoted, GemmSums::fast}, [&](GemmSums sums) {
+                                s.sums = sums;
+                                print(s);
+                              });
+                            }
+                          });
                         });
                  });
                });

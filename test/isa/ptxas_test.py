@@ -23,7 +23,7 @@ ONCE_FAILED = [
     ("a = fp8 b = fp8 out = f32 scale = block groups = contiguous", 0),
     ("a = fp8 b = fp8 scale = row", 0),
 ]
-FIELDS = {"a": "DType", "b": "DType", "out": "DType", "scale": "GemmScale", "groups": "GemmGroups"}
+FIELDS = {"a": "DType", "b": "DType", "out": "DType", "scale": "Scaling", "groups": "GemmGroups"}
 SOURCE = pathlib.Path(__file__).with_name("ptxas_entry.cu.in").read_text()
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What every compiled row kernel must hold; an op's isa_claims.hpp says the rest.
+// Claims that every compiled row kernel must meet; an op's isa_claims.hpp adds its own.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,8 @@ namespace tilewave::test {
 
 using nlohmann::ordered_json;
 
-/// What the code of a row kernel must hold, beside what every kernel must; docs/reference/isa.md says how tilewave isa counts it.
+/// Claims on the code of a row kernel, besides those of every kernel. docs/reference/isa.md says how tilewave isa
+/// counts them.
 struct RowUse {
   int inputs = 1;         // row tensors: x, and a residual
   int row_outputs = 1;    // row tensors written: the output, and a sum with the residual
@@ -21,9 +22,9 @@ struct RowUse {
   int scalar_stores = 0;  // of 4 bytes: statistics
 };
 
-/// Only the output's own type and scales matter beside `use`.
+/// Besides `use`, only the output's own type and scales matter.
 template <ArchId arch>
-ordered_json row_claims(RowUse use, DType x, DType out, ScaleMode mode, const RowPolicy& p) {
+ordered_json row_claims(RowUse use, DType x, DType out, Scaling mode, const RowPolicy& p) {
   constexpr int wave = facts_of(arch).wave_lanes;
   const auto steps = [](int lanes) {
     int n = 0;
@@ -31,26 +32,27 @@ ordered_json row_claims(RowUse use, DType x, DType out, ScaleMode mode, const Ro
     return n;
   };
   const int unit = p.vec / size_of(x), waves_per_row = std::max(1, p.lanes / wave);
-  use.exchanges += mode == ScaleMode::per_token;
-  use.values += mode == ScaleMode::per_token;
-  use.scalar_stores += mode == ScaleMode::per_token;
-  use.scalar_loads += mode == ScaleMode::per_tensor;
+  use.exchanges += mode == Scaling::per_token;
+  use.values += mode == Scaling::per_token;
+  use.scalar_stores += mode == Scaling::per_token;
+  use.scalar_loads += mode == Scaling::per_tensor;
   const int partials = waves_per_row > 1 ? use.values * p.rows * waves_per_row : 0;
   const int spans = p.chunks / p.span;
   int group_steps = 0;
   int scale_bytes = 0;  // of groups
-  if (mode == ScaleMode::per_group || mode == ScaleMode::mx) {
-    scale_bytes = spans * (mode == ScaleMode::mx ? 1 : 4);
+  if (mode == Scaling::per_group || mode == Scaling::mx) {
+    scale_bytes = spans * (mode == Scaling::mx ? 1 : 4);
     group_steps = spans * steps(group_of(mode) / (unit * p.span));
   }
   // The rows of one tile in accesses of 16 bytes. A narrow output joins chunks of a span, and needs one store for each
   // but the last of them where a row ends between two.
   const int joined = std::max(1, std::min(p.span, 16 / bytes_of(out, unit)));
-  const int pieces = mode == ScaleMode::mx ? 0 : p.chunks / joined * (joined - 1);
+  const int pieces = mode == Scaling::mx ? 0 : p.chunks / joined * (joined - 1);
   // 24 bytes of fp6, aligned to 8, of which LLVM makes one store of 16 bytes or none.
   const int sixes = is_fp6(out) ? bytes_of(out, p.chunks * unit) : 0;
   const int output_stores = sixes > 0 ? 0 : bytes_of(out, p.chunks * unit) / 16;
-  // The residual of a row comes in parts where the row is long. Lanes of one wave with rows of their own mask x before it.
+  // The residual of a row comes in parts where the row is long. Lanes of one wave with rows of their own mask x before
+  // it.
   const bool beside = p.chunks <= 8 && p.lanes >= wave;
   return {{"vector", p.vec == 16},
           // clang joins single elements in registers, and waits for them, before it loads the next

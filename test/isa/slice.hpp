@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which code objects of paged attention and GEMM there are, and which gate every change; the others wait for the label full.
+// The code objects of paged attention and GEMM, and which of them gate every change; the others wait for the label
+// full.
 #pragma once
 
 #include <array>
@@ -14,7 +15,7 @@ constexpr bool has_turn(ArchId arch, std::size_t place) { return place % 2 == (a
 
 /// The `place`-th policy of the `spec_place`-th spec. Tests of bundles export entries of one spec on both chips.
 constexpr bool in_slice(ArchId arch, const PagedAttentionSpec& spec, std::size_t spec_place, std::size_t place) {
-  return has_turn(arch, spec_place + place) || (spec.quant == QuantMode::per_token && spec.head_size == 128);
+  return has_turn(arch, spec_place + place) || (spec.quant == Scaling::per_token && spec.head_size == 128);
 }
 
 /// Whether a spec of flash attention has a kernel through LDS, which is the first of its policies; and whether it gates
@@ -33,7 +34,7 @@ inline constexpr std::array gemm_gated_objects{1, 2, 4, 6};
 inline constexpr std::array gemm_int4_objects{0, 1, 2};
 inline constexpr std::array gemm_mx_objects{0, 1, 9, 2, 4, 3, 6, 5, 7};
 #define GEMM_LISTS(each) each(gemm) each(gemm_feature) each(gemm_gated) each(gemm_int4) each(gemm_mx)
-/// Whether the architecture has the list.
+/// True if the architecture has the list.
 constexpr bool has_list(ArchId arch, std::string_view list) { return list != "gemm_mx" || facts_of(arch).mx; }
 
 }  // namespace tilewave::test

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Writes entries.json: what every AMD code object claims, taken from the registry. tilewave isa holds the compiled code to
+// Writes entries.json: what every AMD code object claims, taken from the registry. tilewave isa holds the compiled code
+// to
 // it, and bench_pa --export-bundle finds an entry's code object by it.
 //
 //   write_entries FILE
@@ -24,7 +25,7 @@ namespace {
 using namespace tilewave;
 using namespace tilewave::test;
 
-/// As llvm-objdump prints the room's atom on a type, without `v_mfma_`.
+/// Returns the name of the room's atom on a type as llvm-objdump prints it, without `v_mfma_`.
 template <ArchId arch>
 std::string atom_name(DType type) {
   constexpr AtomFacts atom = atom_of(arch);
@@ -125,12 +126,13 @@ template <ArchId arch, class Specs, class Policies>
 void add_rows(ordered_json& file, const std::string& list, const char* op, const Specs& specs, Policies policies_of) {
   for (std::size_t s = 0; s < specs.size(); ++s) {
     const auto policies = policies_of(arch, specs[s]);
-    const std::size_t object = s % row_objects(specs.size());
-    const std::string code_object = list + "_" + std::string(name_of(arch)) + "_" + std::to_string(object);
     for (std::size_t i = 0; i < policies.size(); ++i) {
+      const std::size_t object = row_object(s, i, specs.size());
+      const std::string code_object = list + "_" + std::string(name_of(arch)) + "_" + std::to_string(object);
       const std::string symbol = "RowEntryKernelILi" + std::to_string(s) + "ELi" + std::to_string(i) + "EE";
       file["entries"].push_back(row_entry<arch>(code_object, symbol, op, name_of(specs[s]), policies[i],
-                                                row_claims<arch>(specs[s], policies[i]), !in_slice(list, op, object)));
+                                                row_claims<arch>(specs[s], policies[i]),
+                                                !in_slice(arch, list, op, object)));
     }
   }
 }
@@ -139,7 +141,7 @@ void add_rows(ordered_json& file, const std::string& list, const char* op, const
 template <ArchId arch>
 void add_find_scale(ordered_json& file) {
   constexpr DType codes = facts_of(arch).fp8;
-  constexpr QuantSpec spec{.out = codes, .scale = ScaleMode::per_tensor};
+  constexpr QuantSpec spec{.out = codes, .scale = Scaling::per_tensor};
   const auto add = [&](const std::string& symbol, const RowPolicy& policy, const ordered_json& row) {
     file["entries"].push_back(row_entry<arch>("find_scale_" + std::string(name_of(arch)), symbol,
                                               symbol.starts_with("Amax") ? "find_amax" : "find_scale", name_of(spec),
@@ -149,15 +151,14 @@ void add_find_scale(ordered_json& file) {
   for (std::size_t p = 0; p < policies.size(); ++p) {
     // A wave's partial result is its own; smooth is not part of what must be in flight.
     const RowUse use{.row_outputs = 0, .exchanges = 0, .scalar_stores = 1};
-    ordered_json row = row_claims<arch>(use, spec.x, spec.x, ScaleMode::none, policies[p]);
+    ordered_json row = row_claims<arch>(use, spec.x, spec.x, Scaling::none, policies[p]);
     row["lds_bytes"] = 0;
     row["dpp"] = 6;
     add("AmaxEntryKernelILm" + std::to_string(p) + "EE", policies[p], row);
   }
   constexpr RowPolicy partials = quant_partials_policy();
   add("ScaleEntryKernel", partials,
-      row_claims<arch>(RowUse{.row_outputs = 0, .scalar_stores = 1}, DType::f32, DType::f32, ScaleMode::none,
-                       partials));
+      row_claims<arch>(RowUse{.row_outputs = 0, .scalar_stores = 1}, DType::f32, DType::f32, Scaling::none, partials));
 }
 
 /// Both kernels of a sampling whose rows blocks share: those policies whose rows are read again.
@@ -196,43 +197,47 @@ constexpr double gemm_valu() {
   using W = typename Kernel::W;
   constexpr GemmPolicy policy = W::policy;
   if constexpr (policy.path == GemmPath::direct && policy.rows * policy.columns < 128 * 128) {
-    // Tiles this small take so many turns a round that the places of copies in LDS, two words each, wait in vector registers.
+    // Tiles this small take so many turns a round that the places of copies in LDS, two words each, wait in vector
+    // registers.
     constexpr int a = Kernel::a_slots, b = Kernel::b_slots, turns = a == b ? a : a * b;
     constexpr int places = a * Kernel::RowsA::copies + b * Kernel::RowsB::copies;
-    return 2.0 * places / (turns * Kernel::pieces * W::tiles_m * W::tiles_n);
+    return 2.0 * places / (turns * Kernel::k_slices * W::tiles_m * W::tiles_n);
   }
   if constexpr (spec.int4()) {
-    // Of a step: words of codes are widened, fp8 rows too, scales become f32 and multiply sums in pairs; and a few more.
+    // Each step widens words of codes (and fp8 rows), converts scales to f32 and multiplies sums in pairs; a few more
+    // are left.
     constexpr int codes = 4 * W::tiles_n * (spec.a == DType::bf16 ? 15 : 12);
     constexpr int rows = is_fp8(spec.a) ? 4 * W::tiles_m * (W::Backend::facts.id == ArchId::gfx950 ? 4 : 8) : 0;
-    constexpr int sums = Kernel::groups * W::tiles_n * (4 + 2 * W::tiles_m);
+    constexpr int sums = Kernel::step_scales * W::tiles_n * (4 + 2 * W::tiles_m);
     return (codes + rows + sums + 8.0) / (4 * W::tiles_m * W::tiles_n * (8 / Kernel::k_per_lane));
   } else if constexpr (spec.mx()) {
     // Addresses of scales; in registers codes are brought to the low byte, too.
-    constexpr int products = W::tiles_m * W::tiles_n * Kernel::pieces,
-                  words = (W::tiles_m + W::tiles_n) * Kernel::pieces;
+    constexpr int products = W::tiles_m * W::tiles_n * Kernel::k_slices,
+                  words = (W::tiles_m + W::tiles_n) * Kernel::k_slices;
     if constexpr (policy.path == GemmPath::direct) {
       constexpr int copies = Kernel::RowsA::copies + Kernel::RowsB::copies + 2;  // whose places wait as above
-      // Slots of fp6, and of strips, end beyond what an instruction reaches from one address; fp6's two products read from
+      // Slots of fp6, and of strips, end beyond what an instruction reaches from one address; fp6's two products read
+      // from
       // different ones.
       constexpr int far = is_fp6(spec.a) + is_fp6(spec.b) + (spec.weights == GemmWeights::preshuffled);
       return (4.0 + far + (policy.rows < 256 ? 2.0 * copies : 0)) / products;
     } else {
-      return (2.0 * words + 4.0 * Kernel::pieces) / products;
+      return (2.0 * words + 4.0 * Kernel::k_slices) / products;
     }
-  } else if constexpr (spec.scale == GemmScale::block) {
+  } else if constexpr (spec.scale == Scaling::per_block) {
     // Sums of a step are scaled in f32, in pairs; gates and ups have scales of their own.
     return W::Map::sums / 2 + 2 + (spec.gated ? 0.5 : 0);
   } else if constexpr (spec.layout != GemmLayout::nt && policy.path == GemmPath::direct) {
     return policy.rows < 256 ? 0.1 : 0;  // addresses of reads: a place in LDS for each product of a wave
   } else if constexpr (spec.layout != GemmLayout::nt) {  // 16 words of an operand are turned
-    constexpr int products = W::tiles_m * W::tiles_n * Kernel::pieces * 2;
+    constexpr int products = W::tiles_m * W::tiles_n * Kernel::k_slices * 2;
     return 16.0 * (transposed_a(spec.layout) + transposed_b(spec.layout)) / products;
   }
   return 0;
 }
 
-/// Every policy of a GEMM spec, at a place of the list: the i-th is the kernel GemmEntryKernel<i> of the spec's code object.
+/// Every policy of a GEMM spec, at a place of the list: the i-th is the kernel GemmEntryKernel<i> of the spec's code
+/// object.
 template <ArchId arch, GemmSpec spec, GemmPolicies policies>
 void add_gemm(ordered_json& file, const std::string& list, int index, std::size_t place) {
   const std::string name(name_of(arch));

@@ -28,8 +28,8 @@ std::span<const RopeEntry* const> all_rope_entries() {
 }
 std::span<const KvCacheWriteEntry* const> all_kv_cache_write_entries() {
   constexpr DType fp8 = Room::facts.fp8;
-  constexpr KvCacheWriteSpec plain{.kv = fp8, .quant = QuantMode::per_head};
-  constexpr KvCacheWriteSpec fused{.kv = fp8, .quant = QuantMode::per_token, .fused = true, .norm = true};
+  constexpr KvCacheWriteSpec plain{.kv = fp8, .quant = Scaling::per_head};
+  constexpr KvCacheWriteSpec fused{.kv = fp8, .quant = Scaling::per_token, .fused = true, .norm = true};
   constexpr KvCacheWriteSpec latent = kv_cache_write_latent_spec(Room::facts.id, 64, true);
   static const auto entries = pointers_to<KvCacheWriteEntry>(
       kv_cache_write_entries<Room, plain>, kv_cache_write_entries<Room, fused>, kv_cache_write_entries<Room, latent>);

@@ -11,7 +11,7 @@ struct MicroFormat8 {
   bool fnuz = false;
 };
 
-/// Of a finite code.
+/// Returns the value of a finite code.
 inline double micro_value(MicroFormat8 f, unsigned code) {
   const int e = static_cast<int>(code >> f.mantissa) & ((1 << f.exponent) - 1),
             m = static_cast<int>(code) & ((1 << f.mantissa) - 1);

@@ -13,8 +13,8 @@
 
 namespace tilewave {
 
-/// Of a row operation's spec every third entry from `first` on, and those that take rows of any length: three specs have
-/// every policy between them, and what is compiled for a chip is half.
+/// Returns every third entry of a row operation's spec from `first` on, and those that take rows of any length. Three
+/// specs have every policy between them, and a chip compiles half of them.
 template <class Registry, class B, typename Registry::Spec S, std::size_t first>
 struct EntryShare {
   static constexpr auto policies = Registry::policies(B::facts.id, S);

@@ -54,7 +54,7 @@ foreach(arch gfx942 gfx950)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/${part}_${arch}.o)
     list(APPEND objects ${object})
     add_custom_command(OUTPUT ${object}
-      COMMAND ${TILEWAVE_AMD_CLANG} ${flags} --offload-arch=${arch} -DROOM_BACKENDS=${arch}::Backend
+      COMMAND ${TILEWAVE_AMD_CLANG} ${flags} -Xarch_host -O1 --offload-arch=${arch} -DROOM_BACKENDS=${arch}::Backend
               "-DROOM_HEADER=\"tilewave/arch/${arch}/backend.hpp\"" -MD -MF ${object}.d -MT ${object}
               -c ${PROJECT_SOURCE_DIR}/test/arch/${part}_test.cpp -o ${object}
       DEPENDS ${PROJECT_SOURCE_DIR}/test/arch/${part}_test.cpp DEPFILE ${object}.d

@@ -23,40 +23,40 @@ using Room = ROOM::Backend;
 
 template <std::size_t first, NormSpec spec>
 constexpr auto& norm_share = entry_share<NormRegistry, Room, spec, first>;
-template <std::size_t first, NormKind kind, DType x, DType weight, DType out, ScaleMode scale>
+template <std::size_t first, NormKind kind, DType x, DType weight, DType out, Scaling scale>
 constexpr auto& norm_of = norm_share<first, NormSpec{kind, x, weight, out, scale}>;
 template <std::size_t first, QuantSpec spec>
 constexpr auto& quant_share = entry_share<QuantRegistry, Room, spec, first>;
-template <std::size_t first, DType x, DType out, ScaleMode scale>
+template <std::size_t first, DType x, DType out, Scaling scale>
 constexpr auto& quant_of = quant_share<first, QuantSpec{x, out, scale}>;
 template <std::size_t first, SoftmaxKind kind, DType x>
 constexpr auto& softmax_of = entry_share<SoftmaxRegistry, Room, SoftmaxSpec{kind, x}, first>;
 
-// Where there are no MX formats, another one.
+// A chip without MX formats runs another one.
 constexpr bool mx = Room::facts.mx;
-constexpr NormSpec mx_norm{.out = mx ? DType::fp4_e2m1 : DType::bf16, .scale = mx ? ScaleMode::mx : ScaleMode::none};
+constexpr NormSpec mx_norm{.out = mx ? DType::fp4_e2m1 : DType::bf16, .scale = mx ? Scaling::mx : Scaling::none};
 constexpr QuantSpec mx_quant{.out = mx ? DType::fp4_e2m1 : Room::facts.fp8,
-                             .scale = mx ? ScaleMode::mx : ScaleMode::per_token};
-constexpr QuantSpec mx_fp8_quant{.out = Room::facts.fp8, .scale = mx ? ScaleMode::mx : ScaleMode::per_token};
+                             .scale = mx ? Scaling::mx : Scaling::per_token};
+constexpr QuantSpec mx_fp8_quant{.out = Room::facts.fp8, .scale = mx ? Scaling::mx : Scaling::per_token};
 
 }  // namespace
 
 std::span<const NormEntry* const> all_norm_entries() {
   constexpr DType f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16, i8 = DType::i8, fp8 = Room::facts.fp8;
   static const auto entries =
-      pointers_to<NormEntry>(norm_of<0, NormKind::rms, bf16, bf16, bf16, ScaleMode::none>,
-                             norm_of<1, NormKind::layer, f16, f32, f16, ScaleMode::none>,
-                             norm_of<2, NormKind::rms, f32, f32, fp8, ScaleMode::per_token>,
-                             norm_of<0, NormKind::layer, bf16, bf16, fp8, ScaleMode::per_group>,
-                             norm_of<1, NormKind::rms, bf16, bf16, i8, ScaleMode::per_tensor>, norm_share<2, mx_norm>);
+      pointers_to<NormEntry>(norm_of<0, NormKind::rms, bf16, bf16, bf16, Scaling::none>,
+                             norm_of<1, NormKind::layer, f16, f32, f16, Scaling::none>,
+                             norm_of<2, NormKind::rms, f32, f32, fp8, Scaling::per_token>,
+                             norm_of<0, NormKind::layer, bf16, bf16, fp8, Scaling::per_group>,
+                             norm_of<1, NormKind::rms, bf16, bf16, i8, Scaling::per_tensor>, norm_share<2, mx_norm>);
   return entries;
 }
 std::span<const QuantEntry* const> all_quant_entries() {
   constexpr DType bf16 = DType::bf16, f16 = DType::f16, i8 = DType::i8, fp8 = Room::facts.fp8;
   static const auto entries = pointers_to<QuantEntry>(
-      quant_of<0, bf16, fp8, ScaleMode::per_token>, quant_of<1, f16, i8, ScaleMode::per_group>,
-      quant_of<2, f16, fp8, ScaleMode::per_tensor>, quant_of<0, fp8, bf16, ScaleMode::per_group>,
-      quant_of<1, i8, DType::f32, ScaleMode::per_token>, quant_share<2, mx_quant>, quant_share<0, mx_fp8_quant>);
+      quant_of<0, bf16, fp8, Scaling::per_token>, quant_of<1, f16, i8, Scaling::per_group>,
+      quant_of<2, f16, fp8, Scaling::per_tensor>, quant_of<0, fp8, bf16, Scaling::per_group>,
+      quant_of<1, i8, DType::f32, Scaling::per_token>, quant_share<2, mx_quant>, quant_share<0, mx_fp8_quant>);
   return entries;
 }
 std::span<const SamplingEntry* const> all_sampling_entries() {

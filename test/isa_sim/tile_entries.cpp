@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The entries of operations on tiles, and of an indexer's logits, that their tests run as machine code in the simulator: a
-// few specs of each that cover types, gatings and outputs between them, with every policy. Compiled with ROOM, gfx942 or
+// The entries of operations on tiles, and of an indexer's logits, that their tests run as machine code in the
+// simulator: a
+// few specs of each that cover types, gatings and outputs between them, with every policy. Compiled with ROOM, gfx942
+// or
 // gfx950.
 
 #define STRING_OF(x) #x
@@ -20,12 +22,12 @@ namespace {
 
 using Room = ROOM::Backend;
 
-template <ActivationKind kind, Gating gating, DType x, DType out, ScaleMode scale = ScaleMode::none>
+template <ActivationKind kind, Gating gating, DType x, DType out, Scaling scale = Scaling::none>
 constexpr auto& activation_of = activation_entries<Room, ActivationSpec{kind, gating, x, out, scale}>;
 
-// Where there are no MX formats, another one.
+// A chip without MX formats runs another one.
 constexpr ActivationSpec mx_activation{.out = Room::facts.mx ? DType::fp4_e2m1 : DType::bf16,
-                                       .scale = Room::facts.mx ? ScaleMode::mx : ScaleMode::none};
+                                       .scale = Room::facts.mx ? Scaling::mx : Scaling::none};
 
 }  // namespace
 
@@ -33,10 +35,9 @@ std::span<const ActivationEntry* const> all_activation_entries() {
   using enum ActivationKind;
   constexpr DType f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16, fp8 = Room::facts.fp8;
   static const auto entries = pointers_to<ActivationEntry>(
-      activation_of<silu, Gating::halves, bf16, fp8, ScaleMode::per_token>,
+      activation_of<silu, Gating::halves, bf16, fp8, Scaling::per_token>,
       activation_of<swigluoai, Gating::interleaved, bf16, bf16>, activation_of<gelu, Gating::halves, f32, f32>,
-      activation_of<relu, Gating::plain, f16, DType::i8, ScaleMode::per_tensor>,
-      activation_entries<Room, mx_activation>);
+      activation_of<relu, Gating::plain, f16, DType::i8, Scaling::per_tensor>, activation_entries<Room, mx_activation>);
   return entries;
 }
 std::span<const EmbeddingEntry* const> all_embedding_entries() {

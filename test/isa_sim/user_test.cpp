@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What kernels of others do and none of the library's does (kernels/user.hip).
+// Kernels of others do these things, and none of the library's does (kernels/user.hip).
 #include <algorithm>
 #include <cmath>
 
@@ -26,7 +26,7 @@ std::string error_of(Toy& toy, const std::string& kernel, std::array<u32, 3> gri
   return "";
 }
 
-/// What the kernel's atomics leave where zeros, and all ones in places 3 and 6, were.
+/// Returns the results of the kernel's atomics where zeros were, and all ones at indices 3 and 6.
 template <class T>
 std::vector<T> applied(const std::vector<T>& in, int first, int step) {
   std::vector<T> p{0, 0, 0, static_cast<T>(~T{0}), 0, 0, static_cast<T>(~T{0}), 0};

@@ -10,7 +10,7 @@ namespace tilewave::test {
 
 class MxOutput {
  public:
-  /// With gaps between rows of codes and, where they lie in rows, of scales.
+  /// Rows of codes have gaps between them, and so have scales that lie in rows.
   MxOutput(DType type, std::int32_t rows, std::int32_t columns, ScaleLayout layout,
            MxRounding rounding = MxRounding::up)
       : type_(type),
@@ -35,7 +35,7 @@ class MxOutput {
     p.scale_stride = layout_ == ScaleLayout::rows ? scale_stride() : 0;
   }
 
-  /// What is wrong, after the kernel ran, if `values(row)` are quantised, each of which may be off by `slack` of itself.
+  /// Returns the fault after the kernel ran, if `values(row)` are quantised and each may be off by `slack` of itself.
   template <class Values>
   std::string error(const Values& values, double slack) {
     out_.download();
@@ -49,7 +49,7 @@ class MxOutput {
       const std::vector<double> row = values(r);
       for (std::int32_t first = 0; first < columns_; first += mx_group) {
         const double scale =
-            reference::group_scale(scales.data(), ScaleMode::mx, layout_, scale_stride(), columns_, r, first);
+            reference::group_scale(scales.data(), Scaling::mx, layout_, scale_stride(), columns_, r, first);
         const std::string error = group_error(r, first, row, scale, slack);
         if (error != "") return error;
       }
@@ -116,7 +116,7 @@ inline float mx_value(char name, int row, int column) {
   return std::ldexp(drawn(name, row, column), (5 * row + column / mx_group * 3) % 13 - 6);
 }
 
-/// What of an mx output is refused; the good problem has shuffled scales.
+/// Checks the refusals of an mx output; the good problem has shuffled scales.
 template <class P>
 inline const Wrong<P> mx_wrongs[] = {
     {"columns 33", StatusCode::bad_extent, [](P& p) { p.columns = 33; }},
@@ -130,15 +130,15 @@ inline const Wrong<P> mx_wrongs[] = {
        p.scale_layout = ScaleLayout::rows;
        p.scale_stride = 0;
      }},
-    {"fp4 with another scale", StatusCode::unsupported_quant_mode,
+    {"fp4 with another scale", StatusCode::unsupported_scaling,
      [](P& p) {
        p.spec.out = DType::fp4_e2m1;
-       p.spec.scale = ScaleMode::per_group;
+       p.spec.scale = Scaling::per_group;
      }},
-    {"fp6 with another scale", StatusCode::unsupported_quant_mode,
+    {"fp6 with another scale", StatusCode::unsupported_scaling,
      [](P& p) {
        p.spec.out = DType::fp6_e3m2;
-       p.spec.scale = ScaleMode::per_group;
+       p.spec.scale = Scaling::per_group;
      }},
     {"i8", StatusCode::unsupported_dtype, [](P& p) { p.spec.out = DType::i8; }},
     {"pads of scales inside x", StatusCode::bad_value,
@@ -151,7 +151,7 @@ void check_mx_elsewhere(P p, Status (*check)(const P&, const ArchFacts&)) {
   for (const ArchId arch : {ArchId::gfx942, ArchId::sm90}) {
     p.spec.out = facts_of(arch).fp8;
     const Status status = check(p, facts_of(arch));
-    CHECK(name_of(status.code) == "unsupported_quant_mode");
+    CHECK(name_of(status.code) == "unsupported_scaling");
     CHECK(std::string(status.reason) == "mx scales are for gfx950 only");
   }
 }

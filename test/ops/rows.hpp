@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the tests of row operations share: tensors on the device with gaps between rows, and the entries to run.
+// Parts that the tests of row operations share: tensors on the device with gaps between rows, and the entries to run.
 #pragma once
 
 #include <cmath>
@@ -36,7 +36,8 @@ inline std::uint32_t encode(DType type, float value) {
 
 /// Rows of elements with the same bytes on host and device; it ends exactly where its last element does. A tensor that
 /// is never set is one that a kernel writes, and all of it holds unwritten_byte; of one that is set, what is not holds
-/// unread_byte. Of a tensor that spans more than a GiB the host holds the rows only, packed, and its gaps are not looked
+/// unread_byte. Of a tensor that spans more than a GiB the host holds the rows only, packed, and its gaps are not
+/// looked
 /// at.
 class Tensor {
  public:
@@ -60,7 +61,7 @@ class Tensor {
   /// One row without gaps.
   Tensor(DType type, std::int32_t columns) : Tensor(type, 1, columns, 1, {columns, 0}) {}
 
-  /// Not of values that share an element.
+  /// It is not for values that share an element.
   template <class F>
   void set(std::int32_t rows, std::int32_t columns, const F& f) {
     if (poison_ == unwritten_byte) std::fill(bytes_.begin(), bytes_.end(), poison_ = unread_byte);
@@ -72,7 +73,7 @@ class Tensor {
     upload();
   }
   void download() { download(*this); }
-  /// What the device has in a tensor that was written in place of this one.
+  /// Downloads a tensor that was written in place of this one.
   void download(const Tensor& from) {
     poison_ = from.poison_;
     each_part([&](std::int64_t at, std::int64_t device_at, std::size_t bytes) {

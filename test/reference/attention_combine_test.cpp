@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The oracle of combine: the softmax over two sets of keys, from the softmaxes over each.
+// The reference of combine: the softmax over two sets of keys follows from the softmaxes over each.
 #include "tilewave/reference/attention_combine.hpp"
 
 #include <cmath>
@@ -14,7 +14,7 @@ namespace {
 TEST_CASE("combined partials are the attention over all their keys") {
   constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<double> scores{0.5, -1, 3, 2, 0.25}, values{1, -2, 4, 8, 3};
-  // Partials of keys 0 and 1, of none, and of keys 2 to 4; one row, the second of two heads.
+  // The partials are of keys 0 and 1, of none, and of keys 2 to 4. There is one row, and the second of two heads.
   std::vector<float> x(6, nan), lse(6, -inf);
   double sum = 0, product = 0;
   for (const auto& [partial, first, end] : {std::tuple{0, 0, 2}, {2, 2, 5}}) {

@@ -45,7 +45,7 @@ TEST_CASE("block scales count from 128 to 128, groups have rows of their own") {
   const std::vector<float> a_scale{1, 10, 2, 20, 3, 30}, b_scale{100, 1000, 7, 5};
   const std::vector<std::int32_t> offsets{0, 1, 3};
   GemmProblem p;
-  p.spec = {.a = DType::fp8_e4m3fn, .b = DType::fp8_e4m3fn, .scale = GemmScale::block};
+  p.spec = {.a = DType::fp8_e4m3fn, .b = DType::fp8_e4m3fn, .scale = Scaling::per_block};
   p.spec.groups = GemmGroups::contiguous;
   p.a = a.data(), p.b = b.data(), p.a_scale = a_scale.data(), p.b_scale = b_scale.data();
   p.group_offsets = offsets.data();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The oracle against closed forms: answers known without computing attention.
+// The reference against closed forms, answers that are known without computing attention.
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -37,7 +37,7 @@ TEST_CASE("q = 0 gives the mean of the visible V and lse = log of their number")
   Call c(bf16_spec(), {1, 15, 16, 17, 63, 64, 65, 130}, 3, 4, 2, 16, shuffled);
   c.p.sliding_window = window;
   c.fill_q(0);
-  // V = index: token t of head h holds t + 1 in the even dimensions, minus that in the odd ones.
+  // V shows its index: token t of head h holds t + 1 in the even dimensions, and minus that in the odd ones.
   c.each_token([&](int b, int h, int t) {
     for (int d = 0; d < 64; ++d) {
       c.set_k(b, h, t, d, 1.0f);
@@ -47,7 +47,7 @@ TEST_CASE("q = 0 gives the mean of the visible V and lse = log of their number")
   const auto r = reference::paged_attention(c.p, 2);
   for (int b = 0; b < c.p.batch; ++b)
     for (int i = 0; i < 3; ++i) {
-      // Written out again, from the words of the contract: position L - mtp + i, itself and W tokens before it.
+      // The contract is written out again: a query at position L - mtp + i sees itself and W tokens before it.
       const int position = c.lengths[b] - 3 + i;
       const int first = window > 0 ? std::max(0, position - window) : 0, count = position - first + 1;
       for (int head = 0; head < 4; ++head) {
@@ -69,22 +69,22 @@ TEST_CASE("q = 0 gives the mean of the visible V and lse = log of their number")
 TEST_CASE("a one-hot K picks its row of V, through every layout, type and scale") {
   const auto spec =
       GENERATE(PagedAttentionSpec{.kv = DType::bf16, .head_size = 128},
-               PagedAttentionSpec{.kv = DType::fp8_e4m3fn, .quant = QuantMode::per_tensor, .head_size = 64},
-               PagedAttentionSpec{.kv = DType::fp8_e4m3fnuz, .quant = QuantMode::per_token, .head_size = 256});
+               PagedAttentionSpec{.kv = DType::fp8_e4m3fn, .quant = Scaling::per_tensor, .head_size = 64},
+               PagedAttentionSpec{.kv = DType::fp8_e4m3fnuz, .quant = Scaling::per_token, .head_size = 256});
   const bool shuffled = GENERATE(true, false);
   CAPTURE(name_of(spec), shuffled);
   Call c(spec, {70, 100}, 1, 4, 2, 32, shuffled);
-  // Token t has its only value at dimension t % 64; t and t + 64 share one, told apart by its size.
+  // Token t has its only value at dimension t % 64. t and t + 64 share a dimension and differ in the value.
   c.fill_q(0);
   c.each_token([&](int b, int h, int t) {
-    c.k_scale[c.scale_at(b, h, t)] = spec.quant == QuantMode::per_token ? 0.5f + 0.001f * t : 0.25f;
-    c.v_scale[c.scale_at(b, h, t)] = spec.quant == QuantMode::per_token ? 2.0f + 0.01f * t : 3.0f;
+    c.k_scale[c.scale_at(b, h, t)] = spec.quant == Scaling::per_token ? 0.5f + 0.001f * t : 0.25f;
+    c.v_scale[c.scale_at(b, h, t)] = spec.quant == Scaling::per_token ? 2.0f + 0.01f * t : 3.0f;
     for (int d = 0; d < spec.head_size; ++d) {
       c.set_k(b, h, t, d, d == t % 64 ? (t < 64 ? 4.0f : 2.0f) : 0.0f);
       c.set_v(b, h, t, d, static_cast<float>((t * 7 + d * 3 + h) % 13), shuffled);
     }
   });
-  if (spec.quant == QuantMode::per_tensor) {
+  if (spec.quant == Scaling::per_tensor) {
     c.k_scale[0] = 0.25f;
     c.v_scale[0] = 3.0f;
   }
@@ -97,9 +97,9 @@ TEST_CASE("a one-hot K picks its row of V, through every layout, type and scale"
     for (int head = 0; head < 4; ++head) {
       const int t = (b == 0 ? 11 : 40) + head, h = head / 2;
       const double k =
-          spec.quant == QuantMode::none ? 1 : c.k_scale[spec.quant == QuantMode::per_token ? c.scale_at(b, h, t) : 0];
+          spec.quant == Scaling::none ? 1 : c.k_scale[spec.quant == Scaling::per_token ? c.scale_at(b, h, t) : 0];
       const double v =
-          spec.quant == QuantMode::none ? 1 : c.v_scale[spec.quant == QuantMode::per_token ? c.scale_at(b, h, t) : 0];
+          spec.quant == Scaling::none ? 1 : c.v_scale[spec.quant == Scaling::per_token ? c.scale_at(b, h, t) : 0];
       CAPTURE(b, head);
       CHECK(r.lse[b * 4 + head] == test::Approx(1000 * 4 * k).epsilon(bf16_half_step));
       for (int d = 0; d < spec.head_size; ++d)
@@ -222,7 +222,7 @@ TEST_CASE("soft-cap, then alibi: two tokens weigh as the softmax of their final 
 }
 
 TEST_CASE("scales per head: each kv head its own, at a stride") {
-  Call c({.kv = DType::fp8_e4m3fn, .quant = QuantMode::per_head, .head_size = 64}, {1}, 1, 4, 2);
+  Call c({.kv = DType::fp8_e4m3fn, .quant = Scaling::per_head, .head_size = 64}, {1}, 1, 4, 2);
   c.p.scale_head_stride = 3;
   c.k_scale[0] = 0.5f;
   c.k_scale[3] = 2.0f;
@@ -287,7 +287,7 @@ TEST_CASE("NHD and HND caches, in f16 and bf16, with head sizes and pages of any
     cache[2 * element] = static_cast<std::uint8_t>(bits);
     cache[2 * element + 1] = static_cast<std::uint8_t>(bits >> 8);
   };
-  // Each head picks one token, whose key is the only one along the query; the layouts are spelled out.
+  // Each head picks one token, whose key is the only one along the query. The layouts are written out.
   const auto target = [&](int b, int head) { return (3 * head + b) % c.lengths[b]; };
   c.each_token([&](int b, int h, int t) {
     const std::int64_t page = c.page(b, t), slot = t % block_size;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A call of paged attention on host memory, for tests of the oracle.
+// A call of paged attention on host memory, for tests of the reference.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct Call {
     p.v_strides = packed_value_strides(spec, kv_heads, block_size, shuffled);
     p.scale_page_stride = std::int64_t{kv_heads} * block_size;
     p.scale_head_stride = block_size;
-    // Whatever is not set is NaN; pages are handed out back to front.
+    // Whatever is not set is NaN. Pages are handed out from the last to the first.
     const std::size_t elements = p.num_pages * p.k_strides.page;
     k.assign(elements * size_of(spec.kv), 0xff);
     v = k;
@@ -68,7 +68,7 @@ struct Call {
       cache[2 * element + 1] = static_cast<std::uint8_t>(bits >> 8);
     }
   }
-  // The cache layouts spelled out: K [pages, heads, D/x, bs, x], V [.., bs/x, D, x] or [.., D, bs].
+  // The cache layouts are written out: K [pages, heads, D/x, bs, x], V [.., bs/x, D, x] or [.., D, bs].
   void set_k(int b, int h, int t, int d, float value) {
     const int x = p.spec.unit(), bs = p.block_size, D = p.spec.head_size;
     store(k, (((page(b, t) * p.num_kv_heads + h) * (D / x) + d / x) * bs + t % bs) * x + d % x, value);

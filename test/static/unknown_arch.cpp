@@ -25,7 +25,7 @@
 namespace tilewave {
 namespace {
 
-/// Whether `value(arch)` is a constant, as a kernel's template arguments have to be.
+/// True if `value(arch)` is a constant, as a kernel's template arguments have to be.
 template <auto value, ArchId arch>
 concept Known = requires {
   typename std::bool_constant<(value(arch), true)>;

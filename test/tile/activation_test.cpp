@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every activation of every bf16 and f16 value, and of f32 values between, against double: tails, zeros, infinities and
-// NaN among them.
+// The tests compare every activation of every bf16 and f16 value, and of f32 values between, with double: tails, zeros,
+// infinities and NaN among them.
 #include "tilewave/tile/activation.hpp"
 
 #include <cmath>

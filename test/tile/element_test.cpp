@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every code widened, and every bf16, every f16 and f32 around every tie narrowed, against tables made in double.
+// The tests widen every code, and narrow every bf16, every f16 and f32 around every tie, and compare with tables made
+// in double.
 #include "tilewave/tile/element.hpp"
 
 #include <algorithm>

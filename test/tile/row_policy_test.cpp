@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which policies a chip can have, what they are called, and which rows they take.
+// The policies that a chip can have, their names, and the rows that they take.
 #include "tilewave/tile/row_policy.hpp"
 
 #include <string_view>
@@ -45,13 +45,13 @@ TEST_CASE("a refused row policy says which law it breaks") {
   CHECK(why_not({.vec = 8}) == "vec is 16 bytes, one element, or 8 bytes of elements of one byte");
   CHECK(why_not({.chunks = 3, .span = 2}) == "span divides chunks: a lane's neighbours are whole runs");
   CHECK(why_not({.blocks = 2}) == "blocks is a power of two, up to the chip's largest cluster");
-  const auto no_output = [](ScaleMode mode, const RowPolicy& policy) {
+  const auto no_output = [](Scaling mode, const RowPolicy& policy) {
     return std::string_view(row_output_status(gfx950, DType::bf16, mode, policy).reason);
   };
-  CHECK(no_output(ScaleMode::per_group, {}) == "");
-  CHECK(no_output(ScaleMode::per_group, {.lanes = 8, .rows = 8}) ==
+  CHECK(no_output(Scaling::per_group, {}) == "");
+  CHECK(no_output(Scaling::per_group, {.lanes = 8, .rows = 8}) ==
         "the lanes of a row in one wave have a whole group of a scale");
-  CHECK(no_output(ScaleMode::mx, {.vec = 2, .span = 4}) == "mx scales are of rows that wide accesses take");
+  CHECK(no_output(Scaling::mx, {.vec = 2, .span = 4}) == "mx scales are of rows that wide accesses take");
 }
 
 TEST_CASE("an access is 16 bytes, 8 of codes, or one element") {

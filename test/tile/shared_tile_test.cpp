@@ -9,7 +9,7 @@
 namespace tilewave::test {
 namespace {
 
-/// What SharedTile asks of a kernel: one wave, products of 16 or 32 rows.
+/// The kernel's side of SharedTile: one wave, products of 16 or 32 rows.
 template <class B, int rows_of_product, int k>
 struct Wave {
   using Backend = B;

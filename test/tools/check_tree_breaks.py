@@ -92,6 +92,10 @@ BREAKS = [  # (rule, path that must be named, how to break it)
     ("mirror", "test/nowhere/x_test.cpp", write("test/nowhere/x_test.cpp", TOP)),
     ("tuned", "include/tilewave/ops/paged_attention/tuned/sm90.hpp", write("include/tilewave/ops/paged_attention/tuned/sm90.hpp", TOP + "// source: a.csv\n")),
     ("word", "include/tilewave/core/math.hpp", append("include/tilewave/core/math.hpp", "inline void tell_all() {}\n")),
+    ("comment", "include/tilewave/core/vec.hpp",
+     append("include/tilewave/core/vec.hpp", "/// Whether it is so.\ninline bool is_so() { return true; }\n")),
+    ("comment", "include/tilewave/core/math.hpp",
+     append("include/tilewave/core/math.hpp", "  // Of a row: its\n  // columns.\ninline void of_row() {}\n")),
     ("guide", "docs/guide/x.md", write("docs/guide/x.md", "Measured on 2026-11-27.\n")),
     ("guide", "docs/guide/x.md", write("docs/guide/x.md", "word " * 31 + "\n")),
     ("guide", "docs/guide/x.md", write("docs/guide/x.md", "Two words. " * 51 + "\n")),
@@ -114,6 +118,7 @@ LEGAL = [  # looks like a violation and is none
     write("include/tilewave/ops/paged_attention/tuned/sm90.hpp", TOP + "// source: pa.csv\n// device: MI300X\n// commit: 0123abc\n"),
     write("include/tilewave/core/four.hpp",
           TOP + "template <class A, class B = std::pair<int, int>, int C = f(1, 2), int D = 0>\nstruct F {};\n"),
+    append("include/tilewave/core/math.hpp", "/// Returns true.\n/// Of two, the first.\ninline void f_() {}\n"),
     write("build/host/x.o", ""),
     write("README.md", "x\n" * 120),
 ]

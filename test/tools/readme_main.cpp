@@ -9,7 +9,7 @@
 #include "example.hpp"
 
 int main() {
-  constexpr PagedAttentionSpec spec{.kv = DType::fp8_e4m3fn, .quant = QuantMode::per_token, .head_size = 128};
+  constexpr PagedAttentionSpec spec{.kv = DType::fp8_e4m3fn, .quant = Scaling::per_token, .head_size = 128};
   constexpr int heads = 8, page = 16, pages = 513, length = 8195, most = 4;
   const std::vector<std::uint16_t> q(most * heads * 128);
   std::vector<std::uint16_t> out(q.size(), 0x7fc0);  // NaN

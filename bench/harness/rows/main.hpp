@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The choice of rows and the main of a benchmark of a row operation.
+// The choice of rows and the main function of a benchmark of a row operation.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,8 @@
 
 namespace tilewave::bench {
 
-/// The rows of the default sweep, or of a user's configs, in the order of its configs, then most wanted first.
+/// Returns the rows of the default sweep, or of a user's configs: in the order of its configs, then the most wanted
+/// first.
 template <class Op>
 std::vector<RowOpPlan<Op>> plans_of(ArchId arch, const ToolOptions& o, const ShapeOptions& shapes) {
   using Entry = typename Op::Entry;
@@ -32,9 +33,10 @@ std::vector<RowOpPlan<Op>> plans_of(ArchId arch, const ToolOptions& o, const Sha
     for (typename Op::Case& c : cases) c.seed = o.seed;
   }
   for (typename Op::Case c : cases) {
-    // The library chooses for the whole config. It looks at shapes and at where tensors are, far apart, not at them.
-    std::uintptr_t place = 0;
-    const auto problem = Op::problem_of(c, {}, [&](const TwinBuffer&) -> void* { return somewhere(++place); });
+    // The library chooses for the whole config. It looks at shapes and addresses, which are far apart, and not at
+    // contents.
+    std::uintptr_t tensors = 0;
+    const auto problem = Op::problem_of(c, {}, [&](const TwinBuffer&) -> void* { return somewhere(++tensors); });
     c.rows = launched_rows(c.config_rows, row_elements(c));
     struct Choice {
       const Entry* entry = nullptr;
@@ -58,7 +60,7 @@ std::vector<RowOpPlan<Op>> plans_of(ArchId arch, const ToolOptions& o, const Sha
   return plans;
 }
 
-/// main of the benchmark of a row operation.
+/// This is the main function of the benchmark of a row operation.
 template <class Op>
 int row_op_main(const char* about, int argc, char** argv) {
   CommandLine o;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// What the benchmarks of row operations (norm, quant, softmax) share: a row, running and verifying it.
+// Parts that the benchmarks of row operations (norm, quant, softmax) share: a row, running it and verifying it.
 //
 // An Op has the types Case, Problem, Entry, Tensors and the static functions entries(), select(), problem_of(), fill(),
-// outputs(), work_of(), verify_row(), default_sweep(). A Case has arch, rows, config_rows, columns, seed, out(), the type
-// of its output, and each_column(), which declares what tells one config from another: the columns of the CSV. An Op
-// with `indexes_by_results` is run once before it is modelled: its later launches take addresses from what earlier ones
-// wrote, and the model leaves memory as it was.
+// outputs(), work_of(), verify_row(), default_sweep(). A Case has arch, rows, config_rows, columns, seed, out() (the
+// type of its output), and each_column(), which declares what distinguishes configs: the columns of the CSV. An Op with
+// `indexes_by_results` is run once before it is modelled: its later launches take addresses from the results of earlier
+// ones, and the model leaves memory unchanged.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 
 namespace tilewave::bench {
 
-/// Columns of a policy; of none, all are 0.
+/// Declares the columns of a policy. Without a policy all are 0.
 template <class Visit>
 void each_column(const RowPolicy* policy, Visit& visit) {
   const RowPolicy p = policy != nullptr ? *policy : RowPolicy{0, 0, 0, 0, 0, 0, false, 0};
@@ -45,7 +45,7 @@ struct RowOpPlan {
   const typename Op::Entry* entry;
   int config_id;
   std::string name;
-  std::string refusal;  // why no entry serves the config; empty if one does
+  std::string refusal;  // the reason why no entry serves the config; empty if one does
 
   std::string entry_name() const {
     return entry != nullptr ? name_of(entry->spec) + "/" + name_of(entry->policy) : "none";
@@ -64,7 +64,8 @@ class RowOpRunner {
  public:
   RowOpRunner(const MeasureOptions& options, Meter::Log log) : options_(options), meter_(options, std::move(log)) {}
 
-  /// Never throws: a row that could not be run or is wrong comes back with ok false, and why is logged.
+  /// Runs a row. It never throws: a row that could not be run or is wrong comes back with ok false, and the reason is
+  /// logged.
   Measurement run(const RowOpPlan<Op>& plan) {
     return meter_.fill(plan.config.arch, [&](Measurement& row) {
       row.work = Op::work_of(plan.config);
@@ -88,7 +89,7 @@ class RowOpRunner {
     }
     if (!meter_.run(c.arch, launch, row.timing, outputs)) return;
     for (const TwinBuffer* buffer : outputs) buffer->download();
-    if (options_.inject_error) {  // the bit below the sign: the top of an exponent, or 64 of an i8
+    if (options_.inject_error) {  // the bit below the sign is the top bit of an exponent, or 64 in an i8
       tensors.out.host()[size_of(c.out()) - 1] ^= std::byte{0x40};
     }
 

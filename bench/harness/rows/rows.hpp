@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Rows of the benchmarks of row operations: how many run and are verified, their tensors, what comparing one found.
+// Rows of the benchmarks of row operations: how many are run and verified, their tensors, and the results of comparing
+// one.
 #pragma once
 
 #include <algorithm>
@@ -15,32 +16,32 @@
 #include "bench/harness/element.hpp"
 #include "bench/harness/measurement.hpp"
 #include "bench/harness/random.hpp"
-#include "tilewave/reference/paged_attention.hpp"
+#include "tilewave/reference/parallel.hpp"
 #include "tilewave/reference/rows.hpp"
 #include "tilewave/tile/row_output.hpp"
 
 namespace tilewave::bench {
 
-template <>
-inline constexpr int enumerators_of<ScaleMode> = 5;
-
-/// Elements of one launch on the emulated device, which takes minutes for the gigabytes that a GPU moves in a blink.
+/// The elements of one launch on the emulated device, which takes minutes for the gigabytes that a GPU moves in a
+/// blink.
 inline constexpr std::int64_t emulated_elements = std::int64_t{1} << 20;
-/// Elements compared with the reference before only a sample of rows is.
+/// Up to this many elements are compared with the reference; beyond, only a sample of rows is.
 inline constexpr std::int64_t verified_elements = std::int64_t{1} << 22;
 
-/// Rows launched of a config: all, but on the emulated device as many as fit emulated_elements, at least three.
+/// Returns the rows of a config that are launched: all of them, but on the emulated device as many as fit
+/// emulated_elements, and at least three.
 inline std::int32_t launched_rows(std::int32_t rows, std::int64_t columns) {
   if (!cuts_configs()) return rows;
   return static_cast<std::int32_t>(
       std::min<std::int64_t>(rows, std::max<std::int64_t>(3, emulated_elements / columns)));
 }
-/// An extent that follows from others, at most what fits: a config with more is refused, but after its columns were read.
+/// Returns an extent that follows from others, clamped to the type. A config with more is refused, but only after its
+/// columns were read.
 inline std::int32_t saturated(std::int64_t extent) {
   return static_cast<std::int32_t>(std::min<std::int64_t>(extent, std::numeric_limits<std::int32_t>::max()));
 }
 
-/// What a row of a config counts for there: its columns, or what the config says.
+/// Returns the size of a row in that count: its columns, or the number that the config gives.
 template <class Case>
 std::int64_t row_elements(const Case& c) {
   if constexpr (requires { c.row_elements(); }) {
@@ -50,7 +51,8 @@ std::int64_t row_elements(const Case& c) {
   }
 }
 
-/// The rows to verify: all, or as many as verified_elements takes (at least three), spread evenly from first to last.
+/// Returns the rows to verify: all, or as many as fit verified_elements (at least three), spread evenly from first to
+/// last.
 inline std::vector<std::int32_t> verified_rows(std::int32_t rows, std::int64_t columns) {
   const std::int64_t most = std::max<std::int64_t>(3, verified_elements / columns);
   std::vector<std::int32_t> some(static_cast<std::size_t>(std::min<std::int64_t>(rows, most)));
@@ -59,14 +61,14 @@ inline std::vector<std::int32_t> verified_rows(std::int32_t rows, std::int64_t c
   return some;
 }
 
-/// `c8192/r32768`, or `c8192/r16of32768` where fewer rows are launched than the config has.
+/// Returns `c8192/r32768`, or `c8192/r16of32768` where fewer rows are launched than the config has.
 template <class Case>
 std::string extent_name(const Case& c) {
   return "c" + std::to_string(c.columns) + "/r" + std::to_string(c.rows) +
          (c.rows < c.config_rows ? "of" + std::to_string(c.config_rows) : "");
 }
 
-/// What a row operation's --config shares; `rows` may stand for config_rows.
+/// The names that all row operations' --config share; `rows` may stand for config_rows.
 inline constexpr std::string_view row_name_types[] = {"x_dtype", "out_dtype"};
 template <class Case>
 std::string extent_fault(const Case& c) {
@@ -74,11 +76,10 @@ std::string extent_fault(const Case& c) {
   if (c.config_rows < 1) return "config_rows is below 1 or missing";
   if (std::int64_t{c.columns} * c.config_rows > std::int64_t{1} << 38) return "more than 2^38 elements";
   if constexpr (requires { c.spec.scale; }) {
-    if (c.spec.scale == ScaleMode::mx && c.columns % mx_group != 0)
-      return "columns with mx scales are a multiple of 32";
+    if (c.spec.scale == Scaling::mx && c.columns % mx_group != 0) return "columns with mx scales are a multiple of 32";
   }
   if constexpr (requires { c.mx_rounding; }) {
-    if (c.spec.scale != ScaleMode::mx && c.mx_rounding != MxRounding::up) return "mx_rounding is of mx scales";
+    if (c.spec.scale != Scaling::mx && c.mx_rounding != MxRounding::up) return "mx_rounding is of mx scales";
   }
   return "";
 }
@@ -86,36 +87,40 @@ std::string extent_fault(const Case& c) {
 template <>
 inline constexpr int enumerators_of<MxRounding> = 3;
 
-/// `/floor` or `/nearest` in the name of a row whose mx scales are not the default ones.
+/// Returns `/floor` or `/nearest` for the name of a row whose mx scales are not the default ones.
 inline std::string rounding_name(MxRounding r) { return r == MxRounding::up ? "" : std::string("/") + name_of(r); }
 
-/// A type as the names of rows give it: `fp8` is the architecture's own flavour.
+/// Returns a type as the names of rows give it: `fp8` is the architecture's own flavour.
 inline std::string short_name(DType type) { return is_fp8(type) ? "fp8" : std::string(name_of(type)); }
 
-/// Groups of columns with a scale of their own, and scales of a whole tensor under any mode.
-inline std::int32_t scale_groups(ScaleMode mode, std::int32_t columns) { return ceil_div(columns, group_of(mode)); }
-inline std::int64_t scale_count(ScaleMode mode, std::int32_t rows, std::int32_t columns) {
+/// scale_groups counts groups of columns with a scale of their own; scale_count counts the scales of a whole tensor.
+inline std::int32_t scale_groups(Scaling mode, std::int32_t columns) { return ceil_div(columns, group_of(mode)); }
+inline std::int64_t scale_count(Scaling mode, std::int32_t rows, std::int32_t columns) {
   switch (mode) {
-    case ScaleMode::none: return 0;
-    case ScaleMode::per_tensor: return 1;
-    case ScaleMode::per_token: return rows;
-    case ScaleMode::per_group:
-    case ScaleMode::mx: break;
+    case Scaling::none: return 0;
+    case Scaling::per_tensor: return 1;
+    case Scaling::per_token: return rows;
+    case Scaling::per_row:
+    case Scaling::per_head:
+    case Scaling::per_block:  // row operations have none of these three
+    case Scaling::per_group:
+    case Scaling::mx: break;
   }
   return std::int64_t{rows} * scale_groups(mode, columns);
 }
-/// Columns of a row with one scale.
-inline std::int32_t scale_step(ScaleMode mode, std::int32_t columns) {
-  return mode == ScaleMode::per_group || mode == ScaleMode::mx ? group_of(mode) : columns;
+/// Returns the columns of a row that share one scale.
+inline std::int32_t scale_step(Scaling mode, std::int32_t columns) {
+  return mode == Scaling::per_group || mode == Scaling::mx ? group_of(mode) : columns;
 }
-/// The type of a scale, as far as its size goes.
-inline DType scale_type(ScaleMode mode) { return mode == ScaleMode::mx ? DType::i8 : DType::f32; }
-/// Bytes of `values` of a type.
+/// Returns a type with the size of a scale.
+inline DType scale_type(Scaling mode) { return mode == Scaling::mx ? DType::i8 : DType::f32; }
+/// Returns the bytes of `values` values of a type.
 inline std::int64_t bytes_of_values(DType type, std::int64_t values) {
   return values * size_of(type) / packing_of(type);
 }
 
-/// A tensor [rows, columns] of a row type, packed, element (r, c) the nearest to value(r, c), on host and device.
+/// Makes a packed tensor [rows, columns] of a row type on host and device. Element (r, c) is the one nearest to
+/// value(r, c).
 template <class Value>
 TwinBuffer filled(DType type, std::int32_t rows, std::int32_t columns, int threads, const Value& value) {
   TwinBuffer buffer(static_cast<std::size_t>(rows) * columns * size_of(type), name_of(type));
@@ -126,7 +131,7 @@ TwinBuffer filled(DType type, std::int32_t rows, std::int32_t columns, int threa
   buffer.upload();
   return buffer;
 }
-/// A tensor for results: poison, so that an element that is not written shows.
+/// Makes a tensor for results. It is poisoned, so that an element that is not written shows.
 inline TwinBuffer poisoned(DType type, std::int64_t elements, std::string_view element) {
   TwinBuffer buffer(static_cast<std::size_t>(bytes_of_values(type, elements)), element);
   if (buffer.bytes() > 0 && fills(buffer.bytes())) std::memset(buffer.host(), poison_byte(type), buffer.bytes());
@@ -136,7 +141,7 @@ inline TwinBuffer poisoned(DType type, std::int64_t elements, std::string_view e
 inline TwinBuffer poisoned(DType type, std::int64_t elements) {
   return poisoned(type, elements, is_fp6(type) ? "bytes" : name_of(type));
 }
-/// Of words: not -1, which is an answer.
+/// Makes poisoned words. They are not -1, which is a valid answer.
 inline TwinBuffer poisoned_words(std::int64_t elements) {
   TwinBuffer buffer(static_cast<std::size_t>(4 * elements), "i32");
   if (buffer.bytes() > 0 && fills(buffer.bytes())) std::memset(buffer.host(), 0xcd, buffer.bytes());
@@ -144,24 +149,24 @@ inline TwinBuffer poisoned_words(std::int64_t elements) {
   return buffer;
 }
 
-/// Uniform in (-1, 1): element (r, c) of the tensor `name`.
+/// Returns element (r, c) of the tensor `name`, uniform in (-1, 1).
 inline float drawn(std::uint64_t seed, char name, std::int64_t r, std::int64_t c) {
   return random_uniform(random_bits({seed, static_cast<std::uint64_t>(name), static_cast<std::uint64_t>(r)}),
                         static_cast<std::uint64_t>(c));
 }
 
-/// What comparing a row found.
+/// The result of comparing a row.
 struct RowErrors {
   std::int64_t bad = 0;
-  double max_abs = 0, difference = 0, norm = 0;  // of `out`: squares, summed
-  std::string reason;                            // the first finding
+  double max_abs = 0, difference = 0, norm = 0;  // difference and norm are sums of squares over `out`
+  std::string reason;                            // the first deviation that was found
 
   void expect(bool good, const char* what, std::int64_t row, std::int64_t column, double got, double wanted) {
     if (good || bad++ > 0) return;
     reason = std::string(what) + " is " + std::to_string(got) + " instead of " + std::to_string(wanted) + " at row " +
              std::to_string(row) + ", column " + std::to_string(column);
   }
-  /// An element of `out`, dequantised; both infinite and equal is no error and counts for nothing.
+  /// Compares a dequantised element of `out`. If both are infinite and equal, it is no error and counts for nothing.
   void out(bool good, std::int64_t row, std::int64_t column, double got, double wanted) {
     expect(good, "out", row, column, got, wanted);
     if (got == wanted && std::isinf(wanted)) return;
@@ -173,13 +178,13 @@ struct RowErrors {
   double relative() const { return difference == 0 ? 0 : std::sqrt(difference / norm); }
 };
 
-/// The mx scale of a row's column and, at the first column of its group, whether it is that of the values, each of which
-/// may be off by `slack` of itself. Scales lie in rows.
+/// Returns the mx scale of a row's column. At the first column of its group it also checks that the scale fits the
+/// values, each of which may be off by `slack` of itself. Scales lie in rows.
 template <class Problem>
 double mx_unit(const Problem& p, std::int32_t row, std::int32_t column, const std::vector<double>& values, double slack,
                RowErrors& errors) {
   const double unit =
-      reference::group_scale(p.scale, ScaleMode::mx, ScaleLayout::rows, p.scale_stride, p.columns, row, column);
+      reference::group_scale(p.scale, Scaling::mx, ScaleLayout::rows, p.scale_stride, p.columns, row, column);
   if (column % mx_group == 0) {
     const double largest = reference::amax(values, column, column + mx_group);
     const double low = reference::mx_scale_of(largest * (1 - slack), p.spec.out, p.mx_rounding);
@@ -189,7 +194,7 @@ double mx_unit(const Problem& p, std::int32_t row, std::int32_t column, const st
   return unit;
 }
 
-/// What comparing the rows found becomes the verdict of a measurement; the first finding is logged.
+/// Turns the results of comparing rows into the verdict of a measurement, and logs the first deviation.
 inline void conclude(const std::vector<RowErrors>& found, const Meter& meter, Measurement& m) {
   m.ok = true;
   m.max_abs_err = m.max_rel_err = 0;

@@ -28,7 +28,7 @@ struct ActivationCase {
   DType out() const { return spec.out; }
   std::int32_t width() const { return spec.gated() ? 2 * columns : columns; }
   std::int64_t scales() const { return scale_count(spec.scale, rows, columns); }
-  bool given() const { return spec.scale == ScaleMode::per_tensor; }
+  bool given() const { return spec.scale == Scaling::per_tensor; }
 
   static constexpr NamePart name_parts[] = {{"none", "kind", "none"},
                                             {"relu", "kind", "relu"},
@@ -74,8 +74,7 @@ struct ActivationCase {
 inline std::string name_of(const ActivationCase& c) {
   return std::string(name_of(c.spec.kind)) + "/" + std::string(name_of(c.arch)) + "/" + std::string(name_of(c.spec.x)) +
          "/" + extent_name(c) + "/" + name_of(c.spec.gating) + "/" + short_name(c.spec.out) +
-         (c.spec.scale == ScaleMode::none ? "" : std::string(".") + name_of(c.spec.scale)) +
-         rounding_name(c.mx_rounding);
+         (c.spec.scale == Scaling::none ? "" : std::string(".") + name_of(c.spec.scale)) + rounding_name(c.mx_rounding);
 }
 
 struct ActivationTensors {
@@ -101,7 +100,7 @@ struct ActivationOp {
     p.spec = c.spec;
     p.x = address(t.x);
     p.out = address(t.out);
-    if (c.spec.scale != ScaleMode::none) p.scale = address(t.scale);
+    if (c.spec.scale != Scaling::none) p.scale = address(t.scale);
     p.rows = c.rows;
     p.columns = c.columns;
     p.x_strides = {c.width(), 0};
@@ -129,7 +128,7 @@ struct ActivationOp {
     const std::int64_t elements = std::int64_t{c.rows} * c.columns;
     const ActivationKind kind = c.spec.kind;
     const int function = kind == none ? 0 : kind == relu ? 1 : kind == relu2 ? 2 : kind == gelu ? 16 : 8;
-    const int scaling = c.spec.scale == ScaleMode::none ? 0 : c.given() ? 1 : 2;
+    const int scaling = c.spec.scale == Scaling::none ? 0 : c.given() ? 1 : 2;
     const std::int64_t written =
         bytes_of_values(c.spec.out, elements) + (c.given() ? 0 : size_of(scale_type(c.spec.scale)) * c.scales());
     return {.bytes = std::int64_t{c.rows} * c.width() * size_of(c.spec.x) + written + (c.given() ? 4 : 0),
@@ -146,18 +145,18 @@ struct ActivationOp {
     for (std::int32_t first = 0; first < p.columns; first += step) {
       const std::int32_t end = std::min(first + step, p.columns);
       double unit = 1;
-      if (s.scale == ScaleMode::mx) {
+      if (s.scale == Scaling::mx) {
         unit = mx_unit(p, row, first, wanted.values, 1e-5, errors);
-      } else if (s.scale != ScaleMode::none) {
+      } else if (s.scale != Scaling::none) {
         unit = static_cast<const float*>(
-            p.scale)[s.scale == ScaleMode::per_tensor  ? 0
-                     : s.scale == ScaleMode::per_token ? row
-                                                       : row * p.scale_stride + first / scale_group];
+            p.scale)[s.scale == Scaling::per_tensor  ? 0
+                     : s.scale == Scaling::per_token ? row
+                                                     : row * p.scale_stride + first / scale_group];
         const double right = reference::scale_of(reference::amax(wanted.values, first, end), s.out);
-        errors.expect(s.scale == ScaleMode::per_tensor || std::abs(unit - right) <= 1e-5 * right, "scale", row, first,
+        errors.expect(s.scale == Scaling::per_tensor || std::abs(unit - right) <= 1e-5 * right, "scale", row, first,
                       unit, right);
       }
-      const double largest = s.scale == ScaleMode::none ? std::numeric_limits<double>::infinity() : largest_code(s.out);
+      const double largest = s.scale == Scaling::none ? std::numeric_limits<double>::infinity() : largest_code(s.out);
       for (std::int32_t c = first; c < end; ++c) {
         const double got = reference::element(s.out, p.out, start + c) * unit;
         const double want = std::clamp(wanted.values[c], -largest * unit, largest * unit), code = want / unit;

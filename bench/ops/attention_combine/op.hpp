@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Combine of partial attention results for the harness of row operations: its configs, tensors, work and tolerance.
+// Combine of partial attention results, for the harness of row operations: its configs, tensors, work and tolerance.
 #pragma once
 
 #include "bench/harness/rows/row_op.hpp"
@@ -9,7 +9,7 @@
 
 namespace tilewave::bench {
 
-/// x is [rows, partials, columns], packed, as split decode writes it: a row is one query of one head.
+/// x is [rows, partials, columns] without gaps, as split decode writes it. A row is one query of one head.
 struct AttentionCombineCase {
   ArchId arch = ArchId::gfx950;
   AttentionCombineSpec spec{};
@@ -86,7 +86,7 @@ struct AttentionCombineOp {
     return p;
   }
 
-  // lse in (-2, 2); every eighth partial has none and holds NaN.
+  // lse is in (-2, 2). Every eighth partial has no weight and holds NaN.
   static Tensors fill(const Case& c, int threads) {
     const auto none = [&](std::int64_t r) {
       return c.partials > 1 && random_bits({c.seed, 'n', std::uint64_t(r)}) % 8 == 0;
@@ -113,7 +113,7 @@ struct AttentionCombineOp {
             .flops = 2 * elements * c.partials};
   }
 
-  /// Half a step of the output's type, and what weights and sums in f32 cost.
+  /// Half a step of the output's type, plus the error of weights and sums in f32.
   static void verify_row(const Problem& p, std::int32_t row, RowErrors& errors) {
     constexpr double f32_error = 2e-6;
     const reference::CombinedRow wanted = reference::combined_row(p, row, 0);

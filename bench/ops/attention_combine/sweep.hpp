@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The sweep of bench_attention_combine: which configs, in which order. The order is part of the CSV contract.
+// The sweep of bench_attention_combine: which configs it has, in which order. The order is part of the CSV contract.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace tilewave::bench {
 
-/// Rows are sequences x heads of decode: 1 x 64 and 64 x 32, with the partials that splitting makes; then the two halves
-/// of a shared prefix, in the model's type, for a prefill's worth of rows.
+/// Rows are sequences x heads of decode, 1 x 64 and 64 x 32, with as many partials as splitting makes. Then come the
+/// two halves of a shared prefix, in the type of the model, with as many rows as a prefill has.
 inline std::vector<AttentionCombineCase> AttentionCombineOp::default_sweep(ArchId arch) {
   std::vector<AttentionCombineCase> cases;
   const auto add = [&](DType x, DType out, std::int32_t rows, std::int32_t columns, std::int32_t partials) {
@@ -27,7 +27,7 @@ inline std::vector<AttentionCombineCase> AttentionCombineOp::default_sweep(ArchI
   return cases;
 }
 
-/// Of contexts cut in eight.
+/// Partials of contexts that are cut into eight.
 inline std::vector<AttentionCombineCase> AttentionCombineOp::model_cases(ArchId arch, const ModelStep& step) {
   std::vector<AttentionCombineCase> cases;
   for (const int batch : step.batch) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A config of bench_gemm: its extents, its groups, its name and what it cannot avoid to move and to compute.
+// A config of bench_gemm: its extents, its groups, its name, and the bytes and operations that it needs at least.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,6 @@
 namespace tilewave::bench {
 
 template <>
-inline constexpr int enumerators_of<GemmScale> = 6;
-template <>
 inline constexpr int enumerators_of<GemmLayout> = 4;
 template <>
 inline constexpr int enumerators_of<GemmWeights> = 2;
@@ -28,48 +26,49 @@ inline constexpr int enumerators_of<GemmSums> = 2;
 template <>
 inline constexpr int enumerators_of<ActivationKind> = 7;
 
+/// A config, and the sizes that follow from it.
 struct GemmCase {
   ArchId arch = ArchId::gfx950;
   GemmSpec spec{};
-  std::int32_t m = 0, n = 0, k = 0;  // launched; m: of all contiguous groups, or what a masked one has room for
+  std::int32_t m = 0, n = 0, k = 0;  // as launched; m: rows of all contiguous groups, or the room of a masked one
   std::int32_t batch = 1;
   std::int32_t groups = 0;      // 0 without groups
-  std::int32_t group_rows = 0;  // a group has as many on average, give or take 30 %
+  std::int32_t group_rows = 0;  // of a group on average; a group has up to 30 % more or fewer
   bool bias = false;
   std::int32_t config_m = 0, config_n = 0, config_k = 0, config_batch = 0, config_groups = 0;
-  std::int32_t config_group_rows = 0;  // see launched()
+  std::int32_t config_group_rows = 0;  // config_*: the extents before launched() cut them down
   std::uint64_t seed = 123;
 
   bool grouped() const { return spec.groups != GemmGroups::one; }
   bool contiguous() const { return spec.groups == GemmGroups::contiguous; }
   bool preshuffled() const { return spec.weights == GemmWeights::preshuffled; }
-  bool has(GemmScale scale) const { return spec.scale == scale; }
+  bool has(Scaling scale) const { return spec.scale == scale; }
   std::int32_t out_columns() const { return spec.gated ? n / 2 : n; }
-  /// Scales of out for each of its rows, found by the product.
+  /// Returns how many scales the product finds for each row of out.
   std::int32_t out_scales() const {
-    return spec.out_scale == ScaleMode::per_group ? ceil_div(out_columns(), scale_group) : 0;
+    return spec.out_scale == Scaling::per_group ? ceil_div(out_columns(), scale_group) : 0;
   }
-  /// Products of the launch, each with its B; and matrices of A and out.
+  /// Returns the products of the launch, each with its own B, or the matrices of A and out.
   std::int32_t layers() const { return grouped() ? groups : batch; }
   std::int32_t a_layers() const { return contiguous() ? 1 : layers(); }
   std::int32_t k_blocks() const { return ceil_div(k, gemm_scale_block); }
-  /// Bytes of a layer of weights.
+  /// Returns the bytes of a layer of weights.
   std::int64_t weight_bytes() const {
     return preshuffled() ? std::int64_t{n} * k * size_of(spec.b) / packing_of(spec.b)
                          : rows_of_b() * b_stride() * size_of(spec.b);
   }
-  /// Rows of A and of B of a layer as they lie in memory, and from one to the next.
+  /// Return the rows of A and of B of a layer as they lie in memory, and the elements from one to the next.
   std::int64_t rows_of_a() const { return transposed_a(spec.layout) ? k : m; }
   std::int64_t rows_of_b() const { return transposed_b(spec.layout) ? k : n; }
   std::int64_t a_stride() const { return operand_stride(spec.a, transposed_a(spec.layout) ? m : k); }
   std::int64_t b_stride() const { return operand_stride(spec.b, transposed_b(spec.layout) ? n : k); }
-  bool row_scales_of_a() const { return has(GemmScale::row) || (spec.int4() && is_fp8(spec.a)); }
-  /// From a row of so many values to the next, in elements: rows start at multiples of 16 bytes.
+  bool row_scales_of_a() const { return has(Scaling::per_row) || (spec.int4() && is_fp8(spec.a)); }
+  /// Returns the elements from a row of so many values to the next. Rows start at multiples of 16 bytes.
   static std::int64_t operand_stride(DType type, std::int32_t columns) {
     const int values = packing_of(type);
     return align_up(columns, elements_of_unit(type) * values) / values;
   }
-  /// Of shuffled mx scales of a layer with so many rows.
+  /// Returns the bytes of the shuffled MX scales of a layer with so many rows.
   std::int64_t mx_scales(std::int64_t rows) const {
     return align_up<std::int64_t>(rows, 32) * align_up(k / mx_group, 8);
   }
@@ -83,7 +82,7 @@ struct GemmCase {
                                             {"contiguous", "config_groups", {}, "config_group_rows", "group_kind"},
                                             {"masked", "config_groups", {}, "config_group_rows", "group_kind"}};
   static constexpr std::string_view name_types[] = {"a_dtype", "out_dtype"};
-  static constexpr std::string_view name_mode = "what follows a_dtype";  // in a name, point by point
+  static constexpr std::string_view name_mode = "what follows a_dtype";  // in a name, parted by points
   static void imply(Words& words);
   void complete() {
     m = config_m, n = config_n, k = config_k, batch = config_batch;
@@ -91,7 +90,7 @@ struct GemmCase {
   }
   std::string fault() const;
 
-  template <class Case, class Visit>  // a GemmCase, const or not
+  template <class Case, class Visit>  // Case is GemmCase, const or not.
   static void each_column(Case& c, Visit& visit) {
     visit.derived("kind", "gemm");
     visit("arch", c.arch);
@@ -141,8 +140,13 @@ inline void GemmCase::imply(Words& words) {
       words.values["b_dtype"] = word;
       continue;
     }
-    const bool of_group = word.starts_with("group") && word.size() > 5;  // group128
-    if (of_group) words.values.emplace("scale", "group");
+    const bool scale_k = word.starts_with("group") && word.size() > 5;  // such as group128
+    if (scale_k) words.values.emplace("scale", "group");
+    const auto is_scale_word = [](const std::string& text) {
+      for (int i = 0; i < enumerators_of<Scaling>; ++i)
+        if (text == scale_word(static_cast<Scaling>(i))) return true;
+      return false;
+    };
     const auto names = [&](auto last) {
       for (int i = 0; i < enumerators_of<decltype(last)>; ++i)
         if (word == name_of(static_cast<decltype(last)>(i))) return true;
@@ -150,24 +154,24 @@ inline void GemmCase::imply(Words& words) {
     };
     const char* column = names(GemmLayout{})    ? "layout"
                          : names(GemmWeights{}) ? "weights"
-                         : names(GemmScale{})   ? "scale"
+                         : is_scale_word(word)  ? "scale"
                          : word == "gated"      ? "gated"
-                         : of_group             ? "group"
-                         : names(ScaleMode{})   ? "out_scale"
+                         : scale_k              ? "group"
+                         : names(Scaling{})     ? "out_scale"
                          : names(GemmSums{})    ? "sums"
                                                 : "activation";
-    if (!words.values.emplace(column, word == "gated" ? "1" : of_group ? word.substr(5) : word).second)
+    if (!words.values.emplace(column, word == "gated" ? "1" : scale_k ? word.substr(5) : word).second)
       words.refuse("says " + std::string(column) + " twice");
   }
 }
 
-/// Why there is no such product; whether an entry serves it is the library's to say.
+/// Returns why there is no such product, or nothing. The library says whether an entry serves it.
 inline std::string GemmCase::fault() const {
   if (m < 1 || n < 1 || k < 1) return "config_m, config_n or config_k is below 1 or missing";
   if (batch < 1) return "config_batch is below 1";
-  if (spec.out == DType::i8 && spec.out_scale == ScaleMode::none) return "an out of i8 has no scale";
+  if (spec.out == DType::i8 && spec.out_scale == Scaling::none) return "an out of i8 has no scale";
   if (spec.sums != GemmSums::promoted && !spec.has_sums_to_choose())
-    return "fast sums are of fp8 operands with scales of none, tensor or row";
+    return "fast sums are of fp8 operands with scaling none, per_tensor or per_row";
   if (spec.b != spec.a && !spec.int4() && !spec.mx()) return "b_dtype differs from a_dtype";
   if (spec.mx() && k % mx_group != 0) return "config_k with mx scales is no multiple of 32";
   if (spec.int4() && (spec.scale_k < 1 || k % spec.scale_k != 0)) return "config_k is no multiple of group";
@@ -181,23 +185,23 @@ inline std::string GemmCase::fault() const {
   return largest > double(std::int64_t{1} << 38) ? "more than 2^38 elements" : "";
 }
 
-/// The table of group_offsets or group_rows. Groups fill what there is, but for the room of masked ones.
+/// Returns the table of group_offsets or group_rows. Contiguous groups fill all rows; masked ones leave room.
 inline std::vector<std::int32_t> group_table(const GemmCase& c) {
   std::vector<std::int32_t> table;
-  const auto some = [&](std::int32_t group, double spread) {  // within `spread` of the average
+  const auto deviation = [&](std::int32_t group, double spread) {  // rows, within `spread` of the average
     return static_cast<std::int32_t>(c.group_rows * spread * drawn(c.seed, 'g', group, 0));
   };
   if (c.contiguous()) {
-    for (std::int32_t g = 0; g < c.groups; ++g) table.push_back(g == 0 ? 0 : g * c.group_rows + some(g, 0.15));
+    for (std::int32_t g = 0; g < c.groups; ++g) table.push_back(g == 0 ? 0 : g * c.group_rows + deviation(g, 0.15));
     table.push_back(c.m);
   } else if (c.grouped()) {
-    for (std::int32_t g = 0; g < c.groups; ++g) table.push_back(std::min(c.m, c.group_rows + some(g, 0.3)));
+    for (std::int32_t g = 0; g < c.groups; ++g) table.push_back(std::min(c.m, c.group_rows + deviation(g, 0.3)));
   }
   return table;
 }
 
-/// What the emulated device runs of a config, which takes minutes for what a GPU does in a blink: a few tiles, that end
-/// where those of the config end.
+/// Returns the config that is launched. The emulated device takes minutes for what a GPU does at once, so it runs a few
+/// tiles, with the same remainders at their ends.
 inline GemmCase launched(GemmCase c) {
   c.config_m = c.m, c.config_n = c.n, c.config_k = c.k;
   c.config_batch = c.batch, c.config_groups = c.groups, c.config_group_rows = c.group_rows;
@@ -218,21 +222,22 @@ inline GemmCase launched(GemmCase c) {
   return c;
 }
 
-/// `gemm/sm90/fp8.row/bf16/m16/n4096/k4096` (`bf16.i4.group128.preshuffled`, `fp8.fp4_e2m1.mx`): types of operands, with what is special of them, and of out; then extents, of
-/// which `m144of4096` is cut down; `/batch8`, `/masked32x192` (groups x rows), `/bias`.
+/// Returns a name such as `gemm/sm90/fp8.row/bf16/m16/n4096/k4096`: types of operands with their scales, the type of
+/// out, and extents. Other types are `bf16.i4.group128.preshuffled` or `fp8.fp4_e2m1.mx`. `m144of4096` is an extent
+/// that was cut down. `/batch8`, `/masked32x192` (groups x rows) and `/bias` may follow.
 inline std::string name_of(const GemmCase& c) {
   const auto extent = [](const char* what, std::int32_t launched, std::int32_t config) {
     return what + std::to_string(launched) + (launched != config ? "of" + std::to_string(config) : "");
   };
   std::string name = "gemm/" + std::string(name_of(c.arch)) + "/" + short_name(c.spec.a);
   if (c.spec.b != c.spec.a) name += std::string(".") + std::string(name_of(c.spec.b));
-  if (c.spec.scale != GemmScale::none) name += std::string(".") + name_of(c.spec.scale);
+  if (c.spec.scale != Scaling::none) name += "." + std::string(scale_word(c.spec.scale));
   if (c.spec.scale_k > 0) name += std::to_string(c.spec.scale_k);
   if (c.spec.layout != GemmLayout::nt) name += std::string(".") + name_of(c.spec.layout);
   if (c.preshuffled()) name += ".preshuffled";
   if (c.spec.activation != ActivationKind::none) name += std::string(".") + name_of(c.spec.activation);
   if (c.spec.gated) name += ".gated";
-  if (c.spec.out_scale != ScaleMode::none) name += std::string(".") + name_of(c.spec.out_scale);
+  if (c.spec.out_scale != Scaling::none) name += std::string(".") + name_of(c.spec.out_scale);
   if (c.spec.sums != GemmSums::promoted) name += std::string(".") + name_of(c.spec.sums);
   name += "/" + short_name(c.spec.out) + "/" + extent("m", c.m, c.config_m) + "/" + extent("n", c.n, c.config_n) + "/" +
           extent("k", c.k, c.config_k);
@@ -243,31 +248,33 @@ inline std::string name_of(const GemmCase& c) {
   return name + (c.bias ? "/bias" : "");
 }
 
-/// A's rows that count, B of the layers that have any, their scales, the table, bias and out, once each; two operations a
-/// product.
+/// Returns the least work: A's rows that count, B of the layers that have rows, their scales, the table, bias and out,
+/// once each, and two operations for each product.
 inline Work work_of(const GemmCase& c) {
   std::int64_t rows = std::int64_t{c.layers()} * c.m, layers = c.layers();
   if (c.grouped()) {
     const std::vector<std::int32_t> table = group_table(c);
     rows = layers = 0;
     for (std::int32_t g = 0; g < c.groups; ++g) {
-      const std::int32_t of_group = c.contiguous() ? table[g + 1] - table[g] : table[g];
-      rows += of_group;
-      layers += of_group > 0;
+      const std::int32_t own_rows = c.contiguous() ? table[g + 1] - table[g] : table[g];
+      rows += own_rows;
+      layers += own_rows > 0;
     }
   }
   const std::int64_t columns = layers * c.n,
                      written = rows * (c.out_columns() * size_of(c.spec.out) + 4 * c.out_scales());
   std::int64_t scales = 0;
-  if (c.has(GemmScale::tensor)) scales = 2;
-  if (c.has(GemmScale::row)) scales = rows + columns;
-  if (c.has(GemmScale::block)) scales = (rows + layers * ceil_div(c.n, gemm_scale_block)) * c.k_blocks();
-  if (c.has(GemmScale::group)) scales = columns * (c.k / c.spec.scale_k) / 2 + (c.row_scales_of_a() ? rows : 0);
-  if (c.spec.out_scale == ScaleMode::per_tensor) ++scales;
+  if (c.has(Scaling::per_tensor)) scales = 2;
+  if (c.has(Scaling::per_row)) scales = rows + columns;
+  if (c.has(Scaling::per_block)) scales = (rows + layers * ceil_div(c.n, gemm_scale_block)) * c.k_blocks();
+  if (c.has(Scaling::per_group)) scales = columns * (c.k / c.spec.scale_k) / 2 + (c.row_scales_of_a() ? rows : 0);
+  if (c.spec.out_scale == Scaling::per_tensor) ++scales;
   const std::int64_t mx_scales = c.spec.mx() ? (rows + columns) * (c.k / mx_group) : 0;
   const std::int64_t table = c.grouped() ? c.groups + c.contiguous() : 0;
-  const auto of_values = [&](DType type, std::int64_t count) { return count * c.k * size_of(type) / packing_of(type); };
-  return {.bytes = of_values(c.spec.a, rows) + of_values(c.spec.b, columns) + 4 * (scales + table) + mx_scales +
+  const auto value_bytes = [&](DType type, std::int64_t count) {
+    return count * c.k * size_of(type) / packing_of(type);
+  };
+  return {.bytes = value_bytes(c.spec.a, rows) + value_bytes(c.spec.b, columns) + 4 * (scales + table) + mx_scales +
                    (c.bias ? columns * size_of(c.spec.extra()) : 0) + written,
           .written = written,
           .flops = 2 * rows * c.n * c.k,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// bench_gemm: correctness and speed of matrix products, one row per config and policy. See docs/reference/benchmarking.md.
+// bench_gemm measures correctness and speed of matrix products, with one row for each config and policy. See
+// docs/reference/benchmarking.md.
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <optional>
@@ -23,7 +24,7 @@ using namespace tilewave::bench;
 struct Options : ToolOptions {
   std::vector<std::string> sweeps{"default"};
   int splits = 0;
-  MeasureOptions measure;
+  GemmOptions measure;
   ShapeOptions shapes;
 };
 
@@ -39,17 +40,26 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--splits", o.splits,
                  "blocks that share K, where the policy lets as many, instead of the library's choice")
       ->check(CLI::Range(1, 64));
+  app.add_option_function<std::string>(
+         "--peer", [&o](const std::string& peer) { o.measure.vendor = peer == "vendor"; },
+         "vendor: beside each row cuBLASLt or hipBLASLt, in turns by sample on the same tensors; none (default)")
+      ->check(CLI::IsMember({"none", "vendor"}));
+  app.add_option_function<std::int64_t>(
+         "--rotate", [&o](std::int64_t mib) { o.measure.rotated = mib << 20; },
+         "MiB of copies of the weights that calls take in turns (default: 4 times the last cache up to M 128, else 0)")
+      ->check(CLI::Range(0, 65536));
   declare(app, o, o.measure);
 }
 
-/// Those of one product, of features, groups, gates, i4 weights and mx scales, no two of which have a spec in common.
+/// Returns the entries of all lists: one product, features, groups, gates, int4 weights and MX scales. No two lists
+/// have a spec in common.
 std::span<const GemmEntry* const> every_entry() {
   static const std::vector<const GemmEntry*> entries = [] {
     std::vector<const GemmEntry*> all;
     for (const auto list : {all_gemm_entries(), all_gemm_feature_entries(), all_gemm_grouped_entries(),
                             all_gemm_gated_entries(), all_gemm_int4_entries(), all_gemm_mx_entries()})
       all.insert(all.end(), list.begin(), list.end());
-#ifdef TILEWAVE_GENERATED  // by a tuner; or the ladder of docs/reference/gemm.md
+#ifdef TILEWAVE_GENERATED  // A tuner or the ladder of docs/reference/gemm.md adds these.
     const auto generated = all_gemm_generated_entries();
     all.insert(all.end(), generated.begin(), generated.end());
 #endif
@@ -58,7 +68,7 @@ std::span<const GemmEntry* const> every_entry() {
   return entries;
 }
 
-/// Every plan of an entry that --policies and --splits ask for; `chosen`: what the library would do, which comes first.
+/// Returns the plans of an entry that --policies and --splits ask for. `chosen`, the library's own plan, comes first.
 std::vector<GemmPlan> plans_of(const GemmProblem& p, const GemmPlan& chosen, const Options& o) {
   const GemmPolicy& policy = chosen.entry->policy;
   if (o.splits > 0) return {{chosen.entry, std::min(o.splits, policy.splits)}};
@@ -72,14 +82,15 @@ std::vector<GemmPlan> plans_of(const GemmProblem& p, const GemmPlan& chosen, con
   return plans;
 }
 
-/// The rows of configs, in their order, then most wanted entries first.
+/// Returns the rows of configs in their order. The rows of a config begin with the entry that the library would choose.
 std::vector<GemmRow> rows_of(const std::vector<GemmCase>& configs, int config_id, ArchId arch, const Options& o) {
   const std::span<const GemmEntry* const> entries = every_entry();
   std::vector<GemmRow> rows;
   for (GemmCase c : configs) {
-    // The library chooses for the whole config. It looks at extents only, but wants to see tensors, apart.
-    std::uintptr_t place = 0;
-    const GemmProblem p = problem_of(c, {}, [&](const TwinBuffer&) -> void* { return somewhere(++place); });
+    // The library chooses for the whole config. It looks at extents only, but its check needs tensors that do not
+    // overlap.
+    std::uintptr_t region = 0;
+    const GemmProblem p = problem_of(c, {}, [&](const TwinBuffer&) -> void* { return somewhere(++region); });
     c = launched(c);
     std::string refusal;
     const auto select = [&](std::span<const GemmEntry* const> candidates) {
@@ -90,8 +101,8 @@ std::vector<GemmRow> rows_of(const std::vector<GemmCase>& configs, int config_id
     };
     std::vector<GemmPlan> plans;
     for (const GemmPlan& plan : o.policies == "all" ? ranked<GemmEntry>(entries, select) : std::vector{select(entries)})
-      for (const GemmPlan& each : plan.entry != nullptr ? plans_of(p, plan, o) : std::vector<GemmPlan>{})
-        plans.push_back(each);
+      for (const GemmPlan& variant : plan.entry != nullptr ? plans_of(p, plan, o) : std::vector<GemmPlan>{})
+        plans.push_back(variant);
     if (plans.empty()) plans.push_back({});
     for (const GemmPlan& plan : plans) {
       rows.push_back({c, plan, config_id, name_of(c) + "/" + plan.name(), plan.entry != nullptr ? "" : refusal});
@@ -101,12 +112,12 @@ std::vector<GemmRow> rows_of(const std::vector<GemmCase>& configs, int config_id
   return rows;
 }
 
-/// The rows of the user's configs, or of all sweeps, that the filter and --every leave. What several sweeps have is one row,
-/// of the first of them.
+/// Returns the rows of the user's configs, or of all sweeps, that the filter and --every leave. A row that several
+/// sweeps have belongs to the first of them.
 std::vector<GemmRow> chosen_rows(ArchId arch, const Options& o, const std::string& filter) {
   const auto wanted = row_filter(filter);
   std::vector<GemmRow> rows;
-  std::set<std::string> names;  // of what the filter leaves
+  std::set<std::string> names;  // of the rows that the filter leaves
   const auto take = [&](const std::vector<GemmCase>& configs, int first) {
     for (GemmRow& row : rows_of(configs, first, arch, o)) {
       if (!wanted(row.name) || !names.insert(row.name).second) continue;
@@ -138,6 +149,7 @@ int run(int argc, char** argv) {
     return fail("--sweep names a sweep twice");
   }
   const GoogleOptions google = initialize_google(app.remaining());
+  if (o.measure.vendor && vendor_name().empty()) return fail("--peer=vendor: this build has no library of the vendor");
   const ArchId arch = choose_arch(o.arch, every_entry(), google);
   const std::vector<GemmRow> rows = chosen_rows(arch, o, google.filter);
   if (rows.empty()) return fail("--benchmark_filter=" + google.filter + ": matches no row");

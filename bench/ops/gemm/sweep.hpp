@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The sweeps of bench_gemm: which configs, in which order. The order is part of the CSV contract.
+// The sweeps of bench_gemm, each a list of configs. Their order is part of the CSV contract.
 #pragma once
 
 #include <array>
@@ -37,17 +37,17 @@ constexpr const char* name_of(GemmSweep sweep) {
   return names[static_cast<int>(sweep)];
 }
 
-/// config_id of a sweep's first config; later ones count up.
+/// Returns the config_id of a sweep's first config. Later ones count up.
 constexpr int first_config_id(GemmSweep sweep) { return static_cast<int>(sweep) * 10000; }
 
-/// Configs of one architecture, in the order in which they are added.
+/// The configs of one architecture, in the order in which they are added.
 class GemmCases {
  public:
   explicit GemmCases(ArchId arch) : arch_(arch), fp8_(facts_of(arch).fp8) {}
 
   GemmSpec bf16() const { return {}; }
   GemmSpec f16() const { return {.a = DType::f16, .b = DType::f16, .out = DType::f16}; }
-  GemmSpec fp8(GemmScale scale) const { return {.a = fp8_, .b = fp8_, .scale = scale}; }
+  GemmSpec fp8(Scaling scale) const { return {.a = fp8_, .b = fp8_, .scale = scale}; }
 
   GemmCase& add(const GemmSpec& spec, std::int32_t m, std::int32_t n, std::int32_t k) {
     GemmCase c;
@@ -59,7 +59,7 @@ class GemmCases {
   void add_groups(GemmSpec spec, GemmGroups kind, std::int32_t groups, std::int32_t rows, std::int32_t n,
                   std::int32_t k) {
     spec.groups = kind;
-    const std::int32_t room = 4;  // of a masked group, times its rows on average
+    const std::int32_t room = 4;  // A masked group has room for so many times its average rows.
     GemmCase& c = add(spec, kind == GemmGroups::contiguous ? groups * rows : room * rows, n, k);
     c.groups = groups, c.group_rows = rows;
   }
@@ -71,6 +71,7 @@ class GemmCases {
   DType fp8_;
 };
 
+/// The shape of a weight matrix.
 struct GemmWeightShape {
   std::int32_t n, k;
 };
@@ -91,38 +92,39 @@ inline constexpr std::array gemm_deepseek_shapes{
     GemmWeightShape{32768, 512},  GemmWeightShape{7168, 16384}, GemmWeightShape{12288, 1536},
     GemmWeightShape{16384, 512},  GemmWeightShape{7168, 8192}};  // Kimi-K2
 
-/// Weights of models under 4096 rows, two large cubes.
+/// Returns the weights of models with 4096 rows of A, and two large cubes.
 inline std::vector<GemmCase> gemm_model_sweep(ArchId arch) {
   GemmCases all(arch);
   constexpr std::int32_t m = 4096;
   const auto add = [&](GemmWeightShape s, bool blocks) {
     all.add(all.bf16(), m, s.n, s.k);
-    all.add(all.fp8(GemmScale::row), m, s.n, s.k);
-    if (blocks) all.add(all.fp8(GemmScale::block), m, s.n, s.k);
+    all.add(all.fp8(Scaling::per_row), m, s.n, s.k);
+    if (blocks) all.add(all.fp8(Scaling::per_block), m, s.n, s.k);
   };
   for (const GemmWeightShape s : gemm_model_shapes) add(s, false);
   for (const GemmWeightShape s : gemm_deepseek_shapes) add(s, true);
   for (const std::int32_t side : {4096, 8192}) {
     all.add(all.bf16(), side, side, side);
-    for (const GemmScale scale : {GemmScale::row, GemmScale::tensor, GemmScale::block})
+    for (const Scaling scale : {Scaling::per_row, Scaling::per_tensor, Scaling::per_block})
       all.add(all.fp8(scale), side, side, side);
   }
   return all.cases;
 }
 
+/// Returns products with equal m, n and k.
 inline std::vector<GemmCase> gemm_square_sweep(ArchId arch) {
   GemmCases all(arch);
   for (const std::int32_t side : {1024, 2048, 4096, 8192, 16384}) {
     all.add(all.bf16(), side, side, side);
     all.add(all.f16(), side, side, side);
-    for (const GemmScale scale : {GemmScale::row, GemmScale::tensor, GemmScale::block})
+    for (const Scaling scale : {Scaling::per_row, Scaling::per_tensor, Scaling::per_block})
       all.add(all.fp8(scale), side, side, side);
   }
   all.add(all.bf16(), 4096, 4096, 4096).bias = true;
   return all.cases;
 }
 
-/// Few rows: weights are read once.
+/// Returns products with few rows of A, where weights are read once.
 inline std::vector<GemmCase> gemm_decode_sweep(ArchId arch) {
   constexpr std::array shapes{GemmWeightShape{7168, 2048},  GemmWeightShape{384, 7168},  GemmWeightShape{5120, 8192},
                               GemmWeightShape{7168, 16384}, GemmWeightShape{4096, 4096}, GemmWeightShape{1280, 8192},
@@ -130,17 +132,17 @@ inline std::vector<GemmCase> gemm_decode_sweep(ArchId arch) {
                               GemmWeightShape{2112, 7168}};
   GemmCases all(arch);
   for (const GemmWeightShape s : shapes) {
-    for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::row), all.fp8(GemmScale::block)})
+    for (const GemmSpec& spec : {all.bf16(), all.fp8(Scaling::per_row), all.fp8(Scaling::per_block)})
       for (const std::int32_t m : {1, 8, 16, 32, 64, 128}) all.add(spec, m, s.n, s.k);
   }
   return all.cases;
 }
 
-/// Both projections of an expert of DeepSeek's.
+/// Returns both projections of an expert of DeepSeek.
 inline std::vector<GemmCase> gemm_grouped_sweep(ArchId arch) {
   GemmCases all(arch);
   for (const GemmWeightShape s : {GemmWeightShape{4096, 7168}, GemmWeightShape{7168, 2048}}) {
-    for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::block)}) {
+    for (const GemmSpec& spec : {all.bf16(), all.fp8(Scaling::per_block)}) {
       all.add_groups(spec, GemmGroups::contiguous, 8, 4096, s.n, s.k);
       all.add_groups(spec, GemmGroups::contiguous, 256, 128, s.n, s.k);
       all.add_groups(spec, GemmGroups::masked, 32, 192, s.n, s.k);
@@ -150,7 +152,7 @@ inline std::vector<GemmCase> gemm_grouped_sweep(ArchId arch) {
   return all.cases;
 }
 
-/// The absorbed projections of MLA: a product a head.
+/// Returns the absorbed projections of MLA, with a product for each head.
 inline std::vector<GemmCase> gemm_batched_sweep(ArchId arch) {
   GemmCases all(arch);
   for (const GemmWeightShape s : {GemmWeightShape{512, 128}, GemmWeightShape{128, 512}})
@@ -158,7 +160,7 @@ inline std::vector<GemmCase> gemm_batched_sweep(ArchId arch) {
   return all.cases;
 }
 
-/// A batch of prefill: between few rows and many.
+/// Returns products of a small prefill, with 256 to 2048 rows.
 inline std::vector<GemmCase> gemm_prefill_sweep(ArchId arch) {
   constexpr std::array shapes{
       GemmWeightShape{7168, 2048},  GemmWeightShape{5120, 8192},  GemmWeightShape{28672, 4096},
@@ -166,13 +168,13 @@ inline std::vector<GemmCase> gemm_prefill_sweep(ArchId arch) {
       GemmWeightShape{8192, 28672}, GemmWeightShape{24576, 1536}, GemmWeightShape{18432, 16384}};
   GemmCases all(arch);
   for (const GemmWeightShape s : shapes) {
-    for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::row), all.fp8(GemmScale::block)})
+    for (const GemmSpec& spec : {all.bf16(), all.fp8(Scaling::per_row), all.fp8(Scaling::per_block)})
       for (const std::int32_t m : {256, 512, 1024, 2048}) all.add(spec, m, s.n, s.k);
   }
   return all.cases;
 }
 
-/// A and B with either dimension contiguous, as the features have them, beside nt.
+/// Returns products with the layouts nn, tn and tt that the features have, beside nt.
 inline std::vector<GemmCase> gemm_layouts_sweep(ArchId arch) {
   GemmCases all(arch);
   for (const std::int32_t side : {4096, 8192}) {
@@ -184,7 +186,7 @@ inline std::vector<GemmCase> gemm_layouts_sweep(ArchId arch) {
   return all.cases;
 }
 
-/// Weights of sixteen rows by 16 bytes of k side by side: as CDNA loads them straight to registers, and sm90 multiplies them.
+/// Returns products with preshuffled weights: sixteen rows by 16 bytes of k lie side by side.
 inline std::vector<GemmCase> gemm_preshuffled_sweep(ArchId arch) {
   GemmCases all(arch);
   const auto add = [&](GemmSpec spec, std::int32_t m, GemmWeightShape s) {
@@ -192,27 +194,28 @@ inline std::vector<GemmCase> gemm_preshuffled_sweep(ArchId arch) {
     all.add(spec, m, s.n, s.k);
   };
   for (const GemmWeightShape s : {GemmWeightShape{40960, 5120}, GemmWeightShape{77824, 5120}})
-    add(all.fp8(GemmScale::row), 16, s);
-  GemmSpec blocks = all.fp8(GemmScale::block);
+    add(all.fp8(Scaling::per_row), 16, s);
+  GemmSpec blocks = all.fp8(Scaling::per_block);
   blocks.out = DType::f16;
   for (const std::int32_t m : {1, 16, 64, 256})
-    for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::row), blocks}) add(spec, m, {2112, 7168});
+    for (const GemmSpec& spec : {all.bf16(), all.fp8(Scaling::per_row), blocks}) add(spec, m, {2112, 7168});
   for (const std::int32_t m : {16, 4096})
-    for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::row), blocks}) add(spec, m, {7168, 2048});
+    for (const GemmSpec& spec : {all.bf16(), all.fp8(Scaling::per_row), blocks}) add(spec, m, {7168, 2048});
   return all.cases;
 }
 
-/// Of a decode step: the projections of attention, of the feed-forward layer and to the vocabulary, of which each GPU has its
-/// columns; router and experts, as many as the tokens can ask for, where there are any, and the one that all go to. Products of
-/// weights are in bf16, dense ones in fp8 with scales of rows, too. Of latent attention those between hidden and heads: what
-/// goes into a head's product with the cache is a batch of small ones.
+/// Returns the products of a decode step of a model: the projections of attention, of the feed-forward layer and to the
+/// vocabulary. Each GPU has its share of the columns. With experts, these are the router, as many experts as the tokens
+/// can ask for, and the shared one. Products are in bf16; dense ones are also in fp8 with scales of rows. With latent
+/// attention, the products between hidden size and heads are here; those of a head with the cache are a batch of small
+/// ones.
 inline std::vector<GemmCase> gemm_model_cases(ArchId arch, const ModelStep& step) {
   const Model& m = step.share;
   const std::int32_t heads = m.q_heads * m.head_size, qkv = heads + 2 * m.kv_heads * m.head_size;
   GemmCases all(arch);
   for (const std::int32_t batch : step.batch) {
     const auto dense = [&](std::int32_t n, std::int32_t k) {
-      for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::row)}) all.add(spec, batch, n, k);
+      for (const GemmSpec& spec : {all.bf16(), all.fp8(Scaling::per_row)}) all.add(spec, batch, n, k);
     };
     if (m.latent.any()) {
       dense(m.latent.q + m.latent.kv + m.latent.rope, m.hidden);
@@ -230,27 +233,28 @@ inline std::vector<GemmCase> gemm_model_cases(ArchId arch, const ModelStep& step
       dense(m.hidden, m.intermediate);
     } else {
       all.add(all.bf16(), batch, m.experts, m.hidden);
-      const std::int32_t pairs = batch * m.experts_per_token, busy = std::min(m.experts, pairs);
+      const std::int32_t pairs = batch * m.experts_per_token, experts = std::min(m.experts, pairs);
       for (const GemmWeightShape s :
            {GemmWeightShape{2 * m.intermediate, m.hidden}, GemmWeightShape{m.hidden, m.intermediate}})
-        all.add_groups(all.bf16(), GemmGroups::contiguous, busy, pairs / busy, s.n, s.k);
+        all.add_groups(all.bf16(), GemmGroups::contiguous, experts, pairs / experts, s.n, s.k);
     }
     dense(m.vocabulary_share(), m.hidden);
   }
   return all.cases;
 }
 
-/// Weights and activations quantised to i8, with scales of rows.
+/// Returns products of weights and activations in i8, with scales of rows.
 inline std::vector<GemmCase> gemm_int8_sweep(ArchId arch) {
   GemmCases all(arch);
-  const GemmSpec spec{.a = DType::i8, .b = DType::i8, .scale = GemmScale::row};
+  const GemmSpec spec{.a = DType::i8, .b = DType::i8, .scale = Scaling::per_row};
   for (const GemmWeightShape s :
        {GemmWeightShape{8192, 8320}, GemmWeightShape{4096, 4096}, GemmWeightShape{7168, 2048}})
     for (const std::int32_t m : {1, 16, 64, 128, 4096, 9728}) all.add(spec, m, s.n, s.k);
   return all.cases;
 }
 
-/// The first half of feed-forward layers, silu(gate) * up in the product: of Llama 3 8B and 70B, of experts of DeepSeek's.
+/// Returns the first half of feed-forward layers, with silu(gate) * up in the product: Llama 3 8B and 70B, and experts
+/// of DeepSeek.
 inline std::vector<GemmCase> gemm_gated_sweep(ArchId arch) {
   GemmCases all(arch);
   const auto gated = [](GemmSpec spec) {
@@ -259,41 +263,41 @@ inline std::vector<GemmCase> gemm_gated_sweep(ArchId arch) {
     return spec;
   };
   for (const GemmWeightShape s : {GemmWeightShape{28672, 4096}, GemmWeightShape{57344, 8192}}) {
-    for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::row)})
+    for (const GemmSpec& spec : {all.bf16(), all.fp8(Scaling::per_row)})
       for (const std::int32_t m : {16, 128, 4096}) all.add(gated(spec), m, s.n, s.k);
   }
-  for (const ScaleMode mode : {ScaleMode::per_tensor, ScaleMode::per_group}) {  // quantised for the second half
-    GemmSpec spec = gated(mode == ScaleMode::per_tensor ? all.fp8(GemmScale::row) : all.bf16());
+  for (const Scaling mode : {Scaling::per_tensor, Scaling::per_group}) {  // These are quantised for the second half.
+    GemmSpec spec = gated(mode == Scaling::per_tensor ? all.fp8(Scaling::per_row) : all.bf16());
     spec.out = facts_of(arch).fp8;
     spec.out_scale = mode;
     for (const std::int32_t m : {16, 4096}) all.add(spec, m, 28672, 4096);
   }
   for (const std::int32_t groups : {8, 256}) {
     const std::int32_t rows = 32768 / groups;
-    GemmSpec spec = gated(all.fp8(GemmScale::block));
+    GemmSpec spec = gated(all.fp8(Scaling::per_block));
     all.add_groups(spec, GemmGroups::contiguous, groups, rows, 4096, 7168);
     spec.out = facts_of(arch).fp8;
-    spec.out_scale = ScaleMode::per_group;
+    spec.out_scale = Scaling::per_group;
     all.add_groups(spec, GemmGroups::contiguous, groups, rows, 4096, 7168);
   }
   return all.cases;
 }
 
-/// Weights of i4 under bf16 and fp8 rows, scales of 128 k: few rows, and as many as a prefill has. Experts of W4A16, groups of 32,
-/// of which each has a few rows.
+/// Returns products of int4 weights by bf16 and fp8 rows, with scales of 128 k. Some have few rows, others as many as a
+/// prefill. Experts of W4A16 with scales of 32 k and a few rows each follow.
 inline std::vector<GemmCase> gemm_int4_sweep(ArchId arch) {
   GemmCases all(arch);
-  const auto int4 = [](GemmSpec spec, int group) {
+  const auto int4 = [](GemmSpec spec, int scale_k) {
     spec.b = DType::i4;
-    spec.scale = GemmScale::group;
+    spec.scale = Scaling::per_group;
     spec.weights = GemmWeights::preshuffled;
-    spec.scale_k = group;
+    spec.scale_k = scale_k;
     return spec;
   };
   for (const GemmWeightShape s :
        {GemmWeightShape{4096, 4096}, GemmWeightShape{28672, 4096}, GemmWeightShape{7168, 2048},
         GemmWeightShape{5120, 8192}, GemmWeightShape{7168, 16384}, GemmWeightShape{8192, 28672}}) {
-    for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::none)})
+    for (const GemmSpec& spec : {all.bf16(), all.fp8(Scaling::none)})
       for (const std::int32_t m : {1, 16, 64, 128, 4096}) all.add(int4(spec, 128), m, s.n, s.k);
   }
   GemmSpec gated = int4(all.bf16(), 32);
@@ -304,16 +308,17 @@ inline std::vector<GemmCase> gemm_int4_sweep(ArchId arch) {
   return all.cases;
 }
 
-/// OCP MX, where a chip multiplies it: fp4, fp6, fp8, and fp4 weights under rows of fp8 and fp6; large products, few and
-/// some rows, with preshuffled weights, too; the first half of experts' layers. Other architectures refuse them.
+/// Returns products in OCP MX: fp4, fp6, fp8, and fp4 weights with rows of fp8 and fp6. There are large products and
+/// products with few and some rows, also with preshuffled weights, and the first half of experts' layers. Chips without
+/// MX refuse them.
 inline std::vector<GemmCase> gemm_mx_sweep(ArchId arch) {
   GemmCases all(arch);
   constexpr DType fp4 = DType::fp4_e2m1;
   const DType fp8 = facts_of(arch).fp8;
-  const GemmSpec a4w4{.a = fp4, .b = fp4, .scale = GemmScale::mx}, a8w8{.a = fp8, .b = fp8, .scale = GemmScale::mx},
-      a8w4{.a = fp8, .b = fp4, .scale = GemmScale::mx},
-      a6w6{.a = DType::fp6_e2m3, .b = DType::fp6_e2m3, .scale = GemmScale::mx},
-      a6w4{.a = DType::fp6_e2m3, .b = fp4, .scale = GemmScale::mx};
+  const GemmSpec a4w4{.a = fp4, .b = fp4, .scale = Scaling::mx}, a8w8{.a = fp8, .b = fp8, .scale = Scaling::mx},
+      a8w4{.a = fp8, .b = fp4, .scale = Scaling::mx},
+      a6w6{.a = DType::fp6_e2m3, .b = DType::fp6_e2m3, .scale = Scaling::mx},
+      a6w4{.a = DType::fp6_e2m3, .b = fp4, .scale = Scaling::mx};
   for (const std::int32_t side : {8192, 16384}) all.add(a4w4, side, side, side);
   all.add(a4w4, 8192, 8192, 16384);
   for (const GemmSpec& spec : {a4w4, a8w4, a8w8})
@@ -328,18 +333,18 @@ inline std::vector<GemmCase> gemm_mx_sweep(ArchId arch) {
   preshuffled.out = DType::f16;
   preshuffled.weights = GemmWeights::preshuffled;
   for (const std::int32_t m : {1, 16, 64, 256}) all.add(preshuffled, m, 7168, 18432);
-  GemmSpec rows_of_eight = a8w4;
-  rows_of_eight.weights = GemmWeights::preshuffled;
-  for (const GemmSpec& spec : {preshuffled, rows_of_eight})
+  GemmSpec a8w4_preshuffled = a8w4;
+  a8w4_preshuffled.weights = GemmWeights::preshuffled;
+  for (const GemmSpec& spec : {preshuffled, a8w4_preshuffled})
     for (const std::int32_t m : {1024, 8192}) all.add(spec, m, 8192, 8192);
   for (const GemmSpec& spec : {a6w6, a6w4}) {
     for (const std::int32_t m : {32, 128, 1024, 5133}) all.add(spec, m, 8192, 8192);
     for (const std::int32_t m : {1, 16, 256}) all.add(spec, m, 4096, 14336);
   }
-  all.add({.a = DType::fp6_e3m2, .b = DType::fp6_e3m2, .scale = GemmScale::mx}, 8192, 8192, 8192);
-  GemmSpec rows_of_six = a6w4;
-  rows_of_six.weights = GemmWeights::preshuffled;
-  for (const std::int32_t m : {16, 64, 256}) all.add(rows_of_six, m, 4096, 14336);
+  all.add({.a = DType::fp6_e3m2, .b = DType::fp6_e3m2, .scale = Scaling::mx}, 8192, 8192, 8192);
+  GemmSpec a6w4_preshuffled = a6w4;
+  a6w4_preshuffled.weights = GemmWeights::preshuffled;
+  for (const std::int32_t m : {16, 64, 256}) all.add(a6w4_preshuffled, m, 4096, 14336);
   GemmSpec gated = a8w4;
   gated.weights = GemmWeights::preshuffled;
   gated.activation = ActivationKind::silu;
@@ -349,6 +354,7 @@ inline std::vector<GemmCase> gemm_mx_sweep(ArchId arch) {
   return all.cases;
 }
 
+/// Returns the configs of a sweep.
 inline std::vector<GemmCase> cases_of(GemmSweep sweep, ArchId arch) {
   switch (sweep) {
     case GemmSweep::standard: break;
@@ -365,7 +371,7 @@ inline std::vector<GemmCase> cases_of(GemmSweep sweep, ArchId arch) {
     case GemmSweep::layouts: return gemm_layouts_sweep(arch);
   }
   if (!cuts_configs()) return gemm_model_sweep(arch);
-  // A sample of the sweeps that every architecture serves.
+  // The emulated device runs a sample of the sweeps that every architecture serves.
   std::vector<GemmCase> some;
   const auto take = [&](const std::vector<GemmCase>& all, std::size_t every) {
     for (std::size_t i = 0; i < all.size(); i += every) some.push_back(all[i]);

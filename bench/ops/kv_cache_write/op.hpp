@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Writes into a paged KV cache for the harness of row operations: their configs, tensors, work and tolerance.
+// Writes into a paged KV cache, for the harness of row operations: their configs, tensors, work and tolerance.
 #pragma once
 
 #include "bench/harness/rows/row_op.hpp"
@@ -11,10 +11,9 @@ namespace tilewave::bench {
 
 template <>
 inline constexpr int enumerators_of<RopePairs> = 2;
-template <>
-inline constexpr int enumerators_of<QuantMode> = 4;
 
-/// A row is a token: the heads of a fused qkv tensor. Slots are spread over the pages, as those of sequences in decode.
+/// A row is a token, with the heads of a fused qkv tensor. Slots are spread over the pages, like those of sequences in
+/// decode.
 struct KvCacheWriteCase {
   ArchId arch = ArchId::gfx950;
   KvCacheWriteSpec spec{};
@@ -23,7 +22,7 @@ struct KvCacheWriteCase {
   std::int32_t rows = 0;         // tokens; launched
   std::int32_t config_rows = 0;  // of the config, see launched_rows
   std::int32_t columns = 0;      // of qkv
-  std::int32_t latent = 0;       // of latent heads, which have no V: the last dimensions, which turn; else 0
+  std::int32_t latent = 0;       // of latent heads, which have no V: the last dimensions, which are rotated; else 0
   std::uint64_t seed = 123;
 
   static constexpr std::int32_t table_rows = 8192;
@@ -33,14 +32,14 @@ struct KvCacheWriteCase {
   std::int32_t cached() const { return (latent > 0 ? 1 : 2) * kv_heads; }  // heads
   std::int32_t fused_columns() const { return saturated((std::int64_t{queries()} + cached()) * head_size); }
   std::int32_t rotary() const { return latent > 0 ? latent : head_size; }
-  /// Scales of a head, where they are found.
+  /// Scales of a head, if they are found by the write.
   std::int32_t groups() const { return spec.group > 0 ? head_size / spec.group : 1; }
   DType scale_type() const { return spec.e8m0 ? DType::i8 : DType::f32; }  // as far as its size goes
   std::int32_t pages() const { return ceil_div(max_of(rows, 64), block_size) + 1; }
   std::int32_t position(std::int64_t token) const {
     return static_cast<std::int32_t>((token * 7919 + static_cast<std::int64_t>(seed % table_rows)) % table_rows);
   }
-  /// 7919 is prime, and larger than any factor of the slots here.
+  /// 7919 is a prime, and larger than any factor of the number of slots.
   std::int64_t slot(std::int64_t token) const {
     const std::int64_t all = std::int64_t{pages()} * block_size;
     return all % 7919 == 0 ? token : token * 7919 % all;
@@ -104,8 +103,8 @@ struct KvCacheWriteCase {
 };
 
 /// `rope_cache/gfx950/bf16/c6144/r4096/hq32/hkv8/d128/bs16/fp8.per_head/token_major/norm1/halves/bf16/f32`: kind, arch,
-/// type, columns of qkv, tokens, heads and their size, tokens of a page, the caches; of fused ones norm, pairs, types of
-/// q_out and of the tables.
+/// type, columns of qkv, tokens, heads and their size, tokens of a page, the caches; of fused ones norm, pairs, types
+/// of q_out and of the tables.
 inline std::string name_of(const KvCacheWriteCase& c) {
   const KvCacheWriteSpec& s = c.spec;
   const auto number = [](const char* name, int value) { return "/" + std::string(name) + std::to_string(value); };
@@ -162,8 +161,8 @@ struct KvCacheWriteOp {
       p.v_cache_strides = c.dim_major ? packed_value_strides(cache, c.kv_heads, c.block_size, false)
                                       : nhd_value_strides(cache, c.kv_heads, c.block_size);
     }
-    if (c.spec.quant != QuantMode::none) {
-      const bool per_token = c.spec.quant == QuantMode::per_token;
+    if (c.spec.quant != Scaling::none) {
+      const bool per_token = c.spec.quant == Scaling::per_token;
       p.k_scale = address(t.k_scale);
       if (c.latent == 0) p.v_scale = static_cast<float*>(address(t.v_scale));
       p.scale_page_stride = per_token ? std::int64_t{c.kv_heads} * c.block_size : 0;
@@ -195,8 +194,8 @@ struct KvCacheWriteOp {
     t.out = poisoned(s.kv, cached * c.head_size);
     if (c.latent == 0) t.v_cache = poisoned(s.kv, cached * c.head_size);
     const auto scales = [&] {
-      if (s.quant == QuantMode::per_token) return poisoned(c.scale_type(), cached * c.groups());
-      const int count = s.quant == QuantMode::none ? 0 : s.quant == QuantMode::per_head ? c.kv_heads : 1;
+      if (s.quant == Scaling::per_token) return poisoned(c.scale_type(), cached * c.groups());
+      const int count = s.quant == Scaling::none ? 0 : s.quant == Scaling::per_head ? c.kv_heads : 1;
       return filled(DType::f32, 1, count, 1, [](std::int64_t, std::int64_t h) { return 0.02f + 0.001f * (h % 8); });
     };
     t.k_scale = scales();
@@ -232,24 +231,25 @@ struct KvCacheWriteOp {
     return {&t.q_out, &t.out, &t.v_cache, &t.k_scale, &t.v_scale, &t.q_scale};
   }
 
-  /// Of a token: its heads in, q and the cached heads out, scales that are found, its slot; fused its position and rows
-  /// of the tables. An element that turns: 3; that is normalised: 4; a code: 1, 2 where the scale is found.
+  /// Bytes of a token: its heads are read, q and the cached heads written, and scales if they are found; its slot; in
+  /// fused specs its position and rows of the tables. Operations: 3 for an element that is rotated, 4 for one that is
+  /// normalised, and for a code 1, or 2 if its scale is found.
   static Work work_of(const Case& c) {
     const KvCacheWriteSpec& s = c.spec;
     const std::int64_t q = std::int64_t{c.queries()} * c.head_size, cached = std::int64_t{c.cached()} * c.head_size;
-    const bool found = s.quant == QuantMode::per_token;
+    const bool found = s.quant == Scaling::per_token;
     const std::int64_t scales = found ? (c.cached() + (s.group > 0 ? c.queries() : 0)) * c.groups() : 0;
     const std::int64_t written = q * size_of(s.q_out) + cached * size_of(s.kv) + scales * size_of(c.scale_type());
     const std::int64_t read = c.columns * size_of(s.x) + 8 + (s.fused ? 4 + c.rotary() * size_of(s.table) : 0);
     const std::int64_t heads = s.fused ? q + std::int64_t{c.kv_heads} * c.head_size : 0;
-    const std::int64_t turned = heads / c.head_size * c.rotary();
+    const std::int64_t rotated = heads / c.head_size * c.rotary();
     const std::int64_t codes = is_fp8(s.kv) ? cached + (s.group > 0 ? q : 0) : 0;
     return {.bytes = c.rows * (read + written),
             .written = c.rows * written,
-            .flops = c.rows * (3 * turned + (s.norm ? 4 * heads : 0) + (found ? 2 : 1) * codes)};
+            .flops = c.rows * (3 * rotated + (s.norm ? 4 * heads : 0) + (found ? 2 : 1) * codes)};
   }
 
-  /// Half a step of the type, and what the f32 arithmetic costs.
+  /// Half a step of the type, plus the error of the f32 arithmetic.
   static void verify_row(const Problem& p, std::int32_t token, RowErrors& errors) {
     using reference::HeadOf;
     const std::int64_t slot = reference::slot_of(p, token);
@@ -270,20 +270,20 @@ struct KvCacheWriteOp {
     // Of a group, whose head's scales are the block-th.
     const auto grouped = [&](HeadOf what, const void* scales, std::int64_t block, std::int32_t h, std::int32_t d) {
       const int group = d / p.spec.group;
-      const std::vector<double> unturned = reference::unturned_head(p, what, token, h);
+      const std::vector<double> unrotated = reference::unrotated_head(p, what, token, h);
       const double factor = reference::group_scale(p, scales, block * (p.head_size / p.spec.group) + group);
-      const double low = reference::bound_scale(p, unturned, group, 1 - 4e-6);
-      const double high = reference::bound_scale(p, unturned, group, 1 + 4e-6);
+      const double low = reference::expected_group_scale(p, unrotated, group, 1 - 4e-6);
+      const double high = reference::expected_group_scale(p, unrotated, group, 1 + 4e-6);
       errors.expect(factor >= low && factor <= high, "scale", token, h, factor, low);
       return factor;
     };
     const auto cached = [&](HeadOf what, const void* scales) {
       return [&, what, scales](std::int32_t h, std::int32_t d, const std::vector<double>& wanted) {
-        if (p.spec.quant == QuantMode::none) return 1.0;
+        if (p.spec.quant == Scaling::none) return 1.0;
         const std::int64_t at = reference::scale_index(p, slot, h);
         if (p.spec.group > 0) return grouped(what, scales, at, h, d);
         const double factor = static_cast<const float*>(scales)[at];
-        if (p.spec.quant == QuantMode::per_token) {
+        if (p.spec.quant == Scaling::per_token) {
           const double right = reference::scale_of(reference::amax(wanted, 0, p.head_size), p.spec.kv);
           errors.expect(std::abs(factor - right) <= 1e-5 * right, "scale", token, h, factor, right);
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The sweep of bench_kv_cache_write: which configs, in which order. The order is part of the CSV contract.
+// The sweep of bench_kv_cache_write: which configs it has, in which order. The order is part of the CSV contract.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,10 @@
 
 namespace tilewave::bench {
 
-/// Tokens of decode and of prefill. Fused, with the heads of Llama-3 8B: plain, into dim-major caches, with all of it in
-/// fp8, with norms; then the heads of 70B, 405B, Qwen3-235B, which has the norms, and GPT-OSS. Then writes alone, into
-/// each kind of cache; and DeepSeek-V4's latent heads, of which the last 64 dimensions turn, in 16 bits and as fp8 with
-/// scales of groups.
+/// Tokens of decode and of prefill. Fused writes come first, with the heads of Llama-3 8B: plain, into dim_major
+/// caches, with everything in fp8, and with norms. Then come the heads of 70B, 405B, Qwen3-235B, which has the norms,
+/// and GPT-OSS. Then come writes that are not fused, into each kind of cache. DeepSeek-V4's latent heads are last, of
+/// which the last 64 dimensions are rotated, in 16 bits and as fp8 with scales of groups.
 inline std::vector<KvCacheWriteCase> KvCacheWriteOp::default_sweep(ArchId arch) {
   std::vector<KvCacheWriteCase> cases;
   const DType fp8 = facts_of(arch).fp8;
@@ -25,7 +25,7 @@ inline std::vector<KvCacheWriteCase> KvCacheWriteOp::default_sweep(ArchId arch) 
   for (const int tokens : {1, 16, 32, 64, 128, 256, 4096}) add(fused, tokens, 32, 8, 128);
   for (const int tokens : {1, 64, 4096}) add(fused, tokens, 32, 8, 128, true);
   for (const int tokens : {1, 16, 32, 64, 128, 256, 4096}) {
-    add({.kv = fp8, .quant = QuantMode::per_head, .fused = true, .q_out = fp8}, tokens, 32, 8, 128);
+    add({.kv = fp8, .quant = Scaling::per_head, .fused = true, .q_out = fp8}, tokens, 32, 8, 128);
   }
   for (const int tokens : {1, 16, 64, 256, 4096}) add(norm, tokens, 32, 8, 128);
   for (const int tokens : {1, 64, 4096}) {
@@ -34,14 +34,14 @@ inline std::vector<KvCacheWriteCase> KvCacheWriteOp::default_sweep(ArchId arch) 
     add(norm, tokens, 64, 4, 128);
     add(fused, tokens, 64, 8, 64);
   }
-  add({.kv = fp8, .quant = QuantMode::per_token, .fused = true, .norm = true}, 256, 32, 8, 128);
+  add({.kv = fp8, .quant = Scaling::per_token, .fused = true, .norm = true}, 256, 32, 8, 128);
   for (const int tokens : {1, 256, 4096}) {
     for (const bool dim_major : {false, true}) {
       add({}, tokens, 0, 8, 128, dim_major);
-      add({.kv = fp8, .quant = QuantMode::per_token}, tokens, 0, 8, 128, dim_major);
+      add({.kv = fp8, .quant = Scaling::per_token}, tokens, 0, 8, 128, dim_major);
     }
   }
-  add({.kv = fp8, .quant = QuantMode::per_tensor}, 256, 0, 8, 128);
+  add({.kv = fp8, .quant = Scaling::per_tensor}, 256, 0, 8, 128);
   add({.x = DType::f16, .kv = DType::f16}, 256, 0, 8, 128);
   const auto latent = [&](KvCacheWriteSpec spec, std::int32_t tokens) {
     spec.fused = spec.norm = true;
@@ -49,7 +49,7 @@ inline std::vector<KvCacheWriteCase> KvCacheWriteOp::default_sweep(ArchId arch) 
     spec.table = DType::bf16;
     cases.push_back({arch, spec, false, 128, 1, 512, 64, tokens, tokens, 129 * 512, 64});
   };
-  const KvCacheWriteSpec codes{.kv = fp8, .quant = QuantMode::per_token, .q_out = fp8, .group = 128};
+  const KvCacheWriteSpec codes{.kv = fp8, .quant = Scaling::per_token, .q_out = fp8, .group = 128};
   KvCacheWriteSpec powers = codes;
   powers.group = 64;
   powers.e8m0 = true;
@@ -59,7 +59,7 @@ inline std::vector<KvCacheWriteCase> KvCacheWriteOp::default_sweep(ArchId arch) 
   return cases;
 }
 
-/// A token of each sequence, fused.
+/// One token of each sequence, in a fused write.
 inline std::vector<KvCacheWriteCase> KvCacheWriteOp::model_cases(ArchId arch, const ModelStep& step) {
   std::vector<KvCacheWriteCase> cases;
   const Model& m = step.share;

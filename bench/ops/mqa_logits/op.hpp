@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Logits of an indexer for the harness of row operations: their configs, tensors, work and what is right.
+// Logits of an indexer, for the harness of row operations: their configs, tensors, work and tolerance.
 #pragma once
 
 #include "bench/harness/rows/row_op.hpp"
@@ -12,8 +12,9 @@ namespace tilewave::bench {
 template <>
 inline constexpr int enumerators_of<MqaKeys> = 2;
 
-/// Paged: a row is a sequence with `queries` of its own and up to `columns` keys, half to all of them, in pages of 64 with
-/// the scales behind the keys; of fp8 one a key, of fp4, which is for paged keys, one for 32 dimensions. Ranges: a row is a query, which sees the keys up to its own, of all queries the last ones.
+/// Paged: a row is a sequence with `queries` of its own. It has up to `columns` keys, half to all of them, in pages of
+/// 64 with the scales behind the keys. fp8 keys have one scale each. fp4 keys, which are paged, have one for 32
+/// dimensions. Ranges: a row is a query, which sees the keys of all queries up to its own.
 struct MqaLogitsCase {
   ArchId arch = ArchId::gfx950;
   MqaLogitsSpec spec{};
@@ -28,13 +29,13 @@ struct MqaLogitsCase {
   bool paged() const { return spec.keys == MqaKeys::paged; }
   bool fp4() const { return spec.type == DType::fp4_e2m1; }
   std::int32_t head_bytes() const { return bytes_of(spec.type, spec.head_size); }
-  /// Scores behind a row's logits: what emulating and verifying one costs.
+  /// Scores behind the logits of a row, which is what emulating and verifying a row costs.
   std::int64_t row_elements() const { return std::int64_t{columns} * (paged() ? queries : 1) * spec.heads; }
   std::int32_t length(std::int32_t sequence) const {
     const std::uint64_t bits = random_bits({seed, 'l', static_cast<std::uint64_t>(sequence)});
     return std::max(queries, static_cast<std::int32_t>(columns / 2 + random_below(bits, columns / 2 + 1)));
   }
-  /// One past the last key of a query.
+  /// One past the last key that a query sees.
   std::int32_t end(std::int32_t row) const { return columns - rows + row + 1; }
   std::int32_t table_columns() const { return ceil_div(columns, block_size); }
 
@@ -73,13 +74,14 @@ struct MqaLogitsCase {
   }
 };
 
-/// `paged/gfx950/fp8/c8192/r64/q1/h64`: keys, arch, type, most keys, sequences or queries, queries of a sequence, heads.
+/// `paged/gfx950/fp8/c8192/r64/q1/h64`: keys, arch, type, most keys, sequences or queries, queries of a sequence,
+/// heads.
 inline std::string name_of(const MqaLogitsCase& c) {
   return std::string(name_of(c.spec.keys)) + "/" + std::string(name_of(c.arch)) + "/" + short_name(c.spec.type) + "/" +
          extent_name(c) + "/q" + std::to_string(c.queries) + "/h" + std::to_string(c.spec.heads);
 }
 
-/// Columns of a policy; of none, all are 0.
+/// The columns of a policy. Without a policy all are 0.
 template <class Visit>
 void each_column(const MqaLogitsPolicy* policy, Visit& visit) {
   const MqaLogitsPolicy p = policy != nullptr ? *policy : MqaLogitsPolicy{0, 0, 0, 0};
@@ -88,7 +90,7 @@ void each_column(const MqaLogitsPolicy* policy, Visit& visit) {
   visit("stages", p.stages);
   visit("waves_per_simd", p.waves_per_simd);
   visit("arranged", p.arranged);
-  visit("staged", p.staged);
+  visit("bulk", p.bulk);
 }
 
 struct MqaLogitsTensors {
@@ -215,8 +217,8 @@ struct MqaLogitsOp {
   }
   static std::vector<const TwinBuffer*> outputs(const Tensors& t) { return {&t.out}; }
 
-  /// Keys that are seen with their scales and what finds them once, queries once, all logits. A key and a head: a product
-  /// of head_size, a comparison, a product and a sum.
+  /// Bytes: once each, the keys that are seen with their scales and what leads to them, the queries, and all logits.
+  /// Operations of a key and a head: a product of head_size, a comparison, a product and a sum.
   static Work work_of(const Case& c) {
     std::int64_t keys = 0, pairs = 0;
     for (std::int32_t i = 0; i < c.rows; ++i) {
@@ -240,7 +242,7 @@ struct MqaLogitsOp {
             .flops = pairs * c.spec.heads * (2 * c.spec.head_size + 3)};
   }
 
-  /// Of sums of fp8 products sm90 keeps 14 bits or so.
+  /// sm90 keeps about 14 bits of sums of fp8 products.
   static void verify_row(const Problem& p, std::int32_t row, RowErrors& errors) {
     const std::int32_t of_row = p.spec.keys == MqaKeys::paged ? p.queries : 1;
     for (std::int32_t n = 0; n < of_row; ++n) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The sweep of bench_mqa_logits: which configs, in which order. The order is part of the CSV contract.
+// The sweep of bench_mqa_logits: which configs it has, in which order. The order is part of the CSV contract.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,9 @@
 
 namespace tilewave::bench {
 
-/// Decode of the reference measurements (batch 8, 4 and 32 of FlyDSL's examples/pa_mqa_logits_fp4), with lengths that
-/// vary, and of few keys; two queries a sequence, as speculative decode has them; prefill of DeepSeek-V3.2; decode in fp4.
+/// Decode of the reference measurements (batch 8, 4 and 32 of FlyDSL's examples/pa_mqa_logits_fp4), also with lengths
+/// that vary and with few keys. Then come two queries a sequence, as in speculative decode, the prefill of
+/// DeepSeek-V3.2, and decode in fp4.
 inline std::vector<MqaLogitsCase> MqaLogitsOp::default_sweep(ArchId arch) {
   std::vector<MqaLogitsCase> cases;
   const auto add = [&](MqaKeys keys, std::int32_t queries, std::int32_t context, std::int32_t rows) {
@@ -34,7 +35,7 @@ inline std::vector<MqaLogitsCase> MqaLogitsOp::default_sweep(ArchId arch) {
   return cases;
 }
 
-/// No model of the harness has an indexer.
+/// It has no configs of models, since no model of the harness has an indexer.
 inline std::vector<MqaLogitsCase> MqaLogitsOp::model_cases(ArchId, const ModelStep&) { return {}; }
 
 }  // namespace tilewave::bench

@@ -62,7 +62,7 @@ struct NormCase {
 
 /// `rmsnorm/gfx950/bf16/c8192/r32768/fp8.per_token/res0`: kind, arch, type of x, columns, rows, output, residual.
 inline std::string name_of(const NormCase& c) {
-  const std::string mode = c.spec.scale == ScaleMode::none ? "" : std::string(".") + name_of(c.spec.scale);
+  const std::string mode = c.spec.scale == Scaling::none ? "" : std::string(".") + name_of(c.spec.scale);
   return std::string(name_of(c.spec.kind)) + "/" + std::string(name_of(c.arch)) + "/" + std::string(name_of(c.spec.x)) +
          "/" + extent_name(c) + "/" + short_name(c.spec.out) + mode + "/res" + (c.residual ? "1" : "0") +
          rounding_name(c.mx_rounding);
@@ -96,7 +96,7 @@ struct NormOp {
       p.residual_strides = p.residual_out_strides = {c.columns, 0};
     }
     p.out = address(t.out);
-    if (c.spec.scale != ScaleMode::none) p.scale = address(t.scale);
+    if (c.spec.scale != Scaling::none) p.scale = address(t.scale);
     p.rows = c.rows;
     p.columns = c.columns;
     p.x_strides = {c.columns, 0};
@@ -126,7 +126,7 @@ struct NormOp {
       t.residual_out = poisoned(c.spec.x, std::int64_t{c.rows} * c.columns);
     }
     t.out = poisoned(c.spec.out, std::int64_t{c.rows} * c.columns);
-    if (c.spec.scale == ScaleMode::per_tensor) {
+    if (c.spec.scale == Scaling::per_tensor) {
       // Saturates the few values beyond 3.5, as a static scale does.
       t.scale =
           filled(DType::f32, 1, 1, 1, [&](std::int64_t, std::int64_t) { return 3.5f / largest_code(c.spec.out); });
@@ -142,12 +142,12 @@ struct NormOp {
   static Work work_of(const Case& c) {
     const std::int64_t elements = std::int64_t{c.rows} * c.columns, x = size_of(c.spec.x);
     const bool layer = c.spec.kind == NormKind::layer;
-    const int scaling = c.spec.scale == ScaleMode::none ? 0 : c.spec.scale == ScaleMode::per_tensor ? 1 : 2;
+    const int scaling = c.spec.scale == Scaling::none ? 0 : c.spec.scale == Scaling::per_tensor ? 1 : 2;
     const std::int64_t scales = size_of(scale_type(c.spec.scale)) * c.scales();
     const std::int64_t out = bytes_of_values(c.spec.out, elements);
     return {.bytes = elements * x * (c.residual ? 3 : 1) + out +
                      std::int64_t{c.columns} * size_of(c.spec.weight) * (layer ? 2 : 1) + scales,
-            .written = elements * (c.residual ? x : 0) + out + (c.spec.scale == ScaleMode::per_tensor ? 0 : scales),
+            .written = elements * (c.residual ? x : 0) + out + (c.spec.scale == Scaling::per_tensor ? 0 : scales),
             .flops = elements * ((layer ? 8 : 4) + (c.residual ? 1 : 0) + scaling)};
   }
 
@@ -162,13 +162,13 @@ struct NormOp {
     for (std::int32_t first = 0; first < p.columns; first += step) {
       const std::int32_t end = std::min(first + step, p.columns);
       double unit = 1;
-      if (s.scale == ScaleMode::per_tensor) {
+      if (s.scale == Scaling::per_tensor) {
         unit = static_cast<const float*>(p.scale)[0];
-      } else if (s.scale == ScaleMode::mx) {
+      } else if (s.scale == Scaling::mx) {
         unit = mx_unit(p, row, first, wanted.values, f32_error, errors);
-      } else if (s.scale != ScaleMode::none) {
+      } else if (s.scale != Scaling::none) {
         unit = static_cast<const float*>(
-            p.scale)[s.scale == ScaleMode::per_token ? row : row * p.scale_stride + first / scale_group];
+            p.scale)[s.scale == Scaling::per_token ? row : row * p.scale_stride + first / scale_group];
         double amax = 0;
         for (std::int32_t c = first; c < end; ++c) amax = std::max(amax, std::abs(wanted.values[c]));
         const double wanted_unit = amax == 0 ? 1 : amax / largest;
@@ -178,7 +178,7 @@ struct NormOp {
       for (std::int32_t c = first; c < end; ++c) {
         const double got = reference::element(s.out, p.out, start + c);
         const double code =
-            s.scale == ScaleMode::none ? wanted.values[c] : std::clamp(wanted.values[c] / unit, -largest, largest);
+            s.scale == Scaling::none ? wanted.values[c] : std::clamp(wanted.values[c] / unit, -largest, largest);
         const double slack = f32_error / unit + f32_error * std::abs(code);
         const double error = std::abs(got - code);
         const bool good = s.out == DType::i8 ? std::abs(got) <= std::abs(code) + slack && error < 1 + slack

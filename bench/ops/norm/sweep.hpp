@@ -18,33 +18,33 @@ inline std::vector<NormCase> NormOp::default_sweep(ArchId arch) {
   };
   const DType fp8 = facts_of(arch).fp8;
   std::vector<NormCase> cases;
-  const auto add = [&](NormKind kind, DType x, Extent e, DType out, ScaleMode scale, bool residual) {
+  const auto add = [&](NormKind kind, DType x, Extent e, DType out, Scaling scale, bool residual) {
     const NormCase c{arch, {kind, x, x, out, scale}, e.columns, e.rows, e.rows, residual};
     if (std::find(cases.begin(), cases.end(), c) == cases.end()) cases.push_back(c);
   };
   for (const NormKind kind : {NormKind::rms, NormKind::layer})
     for (const Extent e : {Extent{32768, 8192}, Extent{8192, 8192}, Extent{4096, 4096}, Extent{16384, 2048},
                            Extent{128, 8192}, Extent{32, 5120}}) {
-      add(kind, DType::bf16, e, DType::bf16, ScaleMode::none, false);
-      add(kind, DType::bf16, e, DType::bf16, ScaleMode::none, true);
-      add(kind, DType::bf16, e, fp8, ScaleMode::per_token, false);
+      add(kind, DType::bf16, e, DType::bf16, Scaling::none, false);
+      add(kind, DType::bf16, e, DType::bf16, Scaling::none, true);
+      add(kind, DType::bf16, e, fp8, Scaling::per_token, false);
     }
   for (const std::int32_t columns : {128, 512, 1536, 2880, 4096, 5120, 7168, 8192, 16384}) {
-    add(NormKind::rms, DType::bf16, {4096, columns}, DType::bf16, ScaleMode::none, false);
+    add(NormKind::rms, DType::bf16, {4096, columns}, DType::bf16, Scaling::none, false);
   }
   constexpr Extent e{4096, 4096};
   for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
-    for (const DType x : {DType::f16, DType::f32}) add(kind, x, e, x, ScaleMode::none, false);
-    for (const ScaleMode scale : {ScaleMode::per_tensor, ScaleMode::per_group}) {
+    for (const DType x : {DType::f16, DType::f32}) add(kind, x, e, x, Scaling::none, false);
+    for (const Scaling scale : {Scaling::per_tensor, Scaling::per_group}) {
       add(kind, DType::bf16, e, fp8, scale, false);
     }
-    for (const ScaleMode scale : {ScaleMode::per_token, ScaleMode::per_tensor}) {
+    for (const Scaling scale : {Scaling::per_token, Scaling::per_tensor}) {
       add(kind, DType::bf16, e, DType::i8, scale, false);
     }
   }
   if (facts_of(arch).mx) {
     for (const DType codes : {DType::fp4_e2m1, fp8})
-      for (const bool residual : {false, true}) add(NormKind::rms, DType::bf16, e, codes, ScaleMode::mx, residual);
+      for (const bool residual : {false, true}) add(NormKind::rms, DType::bf16, e, codes, Scaling::mx, residual);
   }
   return cases;
 }
@@ -54,7 +54,7 @@ inline std::vector<NormCase> NormOp::model_cases(ArchId arch, const ModelStep& s
   std::vector<NormCase> cases;
   for (const int batch : step.batch) {
     const NormSpec plain{};
-    const NormSpec codes{.out = facts_of(arch).fp8, .scale = ScaleMode::per_token};
+    const NormSpec codes{.out = facts_of(arch).fp8, .scale = Scaling::per_token};
     for (const NormSpec& spec : {plain, codes}) cases.push_back({arch, spec, step.share.hidden, batch, batch, true});
   }
   return cases;

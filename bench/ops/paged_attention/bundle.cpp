@@ -36,8 +36,8 @@ T read_at(const Bytes& bytes, std::size_t at) {
   return value;
 }
 
-/// The metadata of the one kernel in a code object: MessagePack in the ELF note NT_AMDGPU_METADATA (LLVM, "User Guide for
-/// AMDGPU Backend", code object V5 metadata).
+/// The metadata of the one kernel in a code object: MessagePack in the ELF note NT_AMDGPU_METADATA (LLVM, "User Guide
+/// for AMDGPU Backend", code object V5 metadata).
 nlohmann::json kernel_metadata(const Bytes& elf, const std::string& name) {
   constexpr std::uint32_t pt_note = 4, metadata_note = 32;
   const auto headers = read_at<std::uint64_t>(elf, 32);
@@ -63,8 +63,8 @@ nlohmann::json kernel_metadata(const Bytes& elf, const std::string& name) {
   throw std::runtime_error(name + ": no AMDGPU metadata");
 }
 
-/// The kernarg segment: the argument struct, then what the compiler asked for besides. Global offsets and everything else
-/// that is hidden stay zero, as for a launch without queues, printf or heap.
+/// The kernarg segment: the argument struct, then what the compiler asked for besides. Global offsets and all other
+/// hidden arguments stay zero, as for a launch without queues, printf or heap.
 Bytes kernarg_segment(const nlohmann::json& kernel, const PagedAttentionArgs& args, std::int64_t grid, int block) {
   Bytes segment(kernel.at(".kernarg_segment_size").get<std::size_t>(), 0);
   const auto put = [&](std::size_t at, std::uint64_t value, std::size_t bytes) {
@@ -94,7 +94,7 @@ struct Buffer {
   const char* direction;
 };
 
-/// The declared extent of each tensor: from its first element to its last, whatever lies around it.
+/// The declared extent of each tensor, from its first element to its last, whatever lies around it.
 Buffer buffer_of(std::string_view name, const PagedAttentionProblem& p, std::size_t workspace) {
   const std::int64_t rows = std::int64_t{p.batch} * p.mtp, d = p.spec.head_size, x = p.spec.unit();
   const auto bytes = [](std::int64_t last, int element) { return static_cast<std::size_t>((last + 1) * element); };
@@ -120,7 +120,7 @@ Buffer buffer_of(std::string_view name, const PagedAttentionProblem& p, std::siz
     return {bytes(pages(s.page, s.head) + in_head, size_of(p.spec.kv)), "in"};
   }
   if (name == "k_scale" || name == "v_scale") {
-    const bool token = p.spec.quant == QuantMode::per_token, head = p.spec.quant == QuantMode::per_head;
+    const bool token = p.spec.quant == Scaling::per_token, head = p.spec.quant == Scaling::per_head;
     const std::int64_t last_head = head ? (p.num_kv_heads - 1) * p.scale_head_stride : 0;
     return {bytes(token ? pages(p.scale_page_stride, p.scale_head_stride) + p.block_size - 1 : last_head, 4), "in"};
   }
@@ -164,7 +164,7 @@ ordered_json describe(const PagedAttentionProblem& p, int splits) {
           {"table_row_stride", p.table_row_stride}};
 }
 
-/// What entries.json says about a kernel, with its code object.
+/// A kernel as entries.json describes it, with its code object.
 struct Compiled {
   ordered_json claims;
   Bytes image;
@@ -273,10 +273,10 @@ class Writer {
   }
 
   std::int64_t decode_grid() const {
-    if (plan_.entry->policy.balanced()) return args_.workers;
+    if (plan_.entry->policy.balanced()) return args_.balanced_blocks;
     return paged_attention_grid(problem_, plan_.entry->policy, plan_.splits);
   }
-  /// Each wave of combine takes one output row; after a balanced decode several may share one.
+  /// A wave of combine takes one output row. After a balanced decode several waves may share one.
   std::int64_t combine_waves() const {
     return std::int64_t{args_.output_rows} * (plan_.entry->policy.balanced() ? args_.combine_waves.divisor : 1);
   }
@@ -290,7 +290,7 @@ class Writer {
     return tensors_.host_problem();
   }
 
-  /// f(field, address, file, buffer) for every argument that the call does not leave out.
+  /// Calls f(field, address, file, buffer) for every argument that the call does not leave out.
   template <class F>
   void each_pointer(const F& f) const {
     for (const PointerField& field : paged_attention_pointers) {

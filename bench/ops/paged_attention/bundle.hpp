@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Repro bundles: one call as files, for whoever wants to run the compiled kernels without this build. docs/reference/bundle.md is
-// the format.
+// Repro bundles: one call as files, for those who want to run the compiled kernels without this build. The format is in
+// docs/reference/bundle.md.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace tilewave::bench {
 
-/// Write the case, run by the plan's entry on gfx942 or gfx950, into `dir`: code objects, input tensors, expected outputs
-/// and bundle.json. The directory is created; one that holds anything but an older bundle is refused. Needs the code
-/// objects of the target tilewave_code_objects; `code_objects` is their directory, empty for ../code_objects as seen from
-/// this executable. Returns 0, or 2 after one line on stderr.
+/// Writes the case, run by the plan's entry on gfx942 or gfx950, into `dir`: code objects, input tensors, expected
+/// outputs and bundle.json. The directory is created. One that holds anything but an older bundle is refused. The code
+/// objects of the target tilewave_code_objects are needed; `code_objects` is their directory, or empty for
+/// ../code_objects as seen from this executable. Returns 0, or 2 after one line on stderr.
 int export_bundle(const std::string& dir, const PagedAttentionCase& c, const PagedAttentionPlan& plan,
                   const std::string& code_objects = "");
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // One configuration of the paged-attention sweeps, and everything about it that needs no memory: its name, the shape of
-// its call, its lengths and block table, the work it asks for.
+// its call, its lengths and block table, and the work that it asks for.
 #pragma once
 
 #include <algorithm>
@@ -23,14 +23,14 @@
 
 namespace tilewave::bench {
 
-/// How K and V are drawn. uniform: U(-1, 1), rounded to bf16. varied: each token of K and of V is also multiplied by its
-/// own factor in [1/4, 4] (V: half of that), so that every scale is different and one that is mixed up shows.
+/// How K and V are drawn. uniform: from U(-1, 1), rounded to bf16. varied: each token of K and of V is also multiplied
+/// by a factor of its own in [1/4, 4], for V half of that. Every scale then differs, and one that is mixed up shows.
 enum class Inputs : int { uniform, varied };
 
 constexpr std::string_view name_of(Inputs inputs) { return inputs == Inputs::uniform ? "uniform" : "varied"; }
 
-/// Order of a cache's dimensions: K in 16-byte units of one token and V as trans_v says, or both with whole heads of one
-/// token: NHD [pages, block_size, kv_heads, D] or HND [pages, kv_heads, block_size, D].
+/// The order of a cache's dimensions. Either K is in 16-byte units of a token and V as trans_v says; or both have whole
+/// heads of a token, as NHD [pages, block_size, kv_heads, D] or HND [pages, kv_heads, block_size, D].
 enum class KvLayout : int { units, nhd, hnd };
 
 constexpr std::string_view name_of(KvLayout layout) {
@@ -41,14 +41,12 @@ template <>
 inline constexpr int enumerators_of<Inputs> = 2;
 template <>
 inline constexpr int enumerators_of<KvLayout> = 3;
-template <>
-inline constexpr int enumerators_of<QuantMode> = 4;
 
 struct PagedAttentionCase {
   ArchId arch = ArchId::gfx950;
   DType q = DType::bf16;  // and out
   DType kv = DType::fp8_e4m3fn;
-  QuantMode quant = QuantMode::per_token;
+  Scaling quant = Scaling::per_token;
   int block_size = 1024;
   int mtp = 1;
   int head_size = 128;
@@ -163,17 +161,17 @@ struct PagedAttentionCase {
   }
 };
 
-/// Case of an fp8 or bf16 cache in the flavour of `arch`.
-constexpr PagedAttentionCase case_of(ArchId arch, QuantMode quant) {
+/// A case with an fp8 or bf16 cache, in the fp8 flavour of `arch`.
+constexpr PagedAttentionCase case_of(ArchId arch, Scaling quant) {
   PagedAttentionCase c;
   c.arch = arch;
   c.quant = quant;
-  c.kv = quant == QuantMode::none ? DType::bf16 : facts_of(arch).fp8;
+  c.kv = quant == Scaling::none ? DType::bf16 : facts_of(arch).fp8;
   return c;
 }
 
-/// `gfx950/fp8.per_token/bs1024/mtp1/h128/b3/c1027/hq8/hkv1/vt1/vl0/sw0`: every field that is swept, in one order; then
-/// what is not the default of the others.
+/// `gfx950/fp8.per_token/bs1024/mtp1/h128/b3/c1027/hq8/hkv1/vt1/vl0/sw0`: every field that is swept, in one order.
+/// Other fields follow where they are not the default.
 inline std::string name_of(const PagedAttentionCase& c) {
   const auto field = [](const char* key, long value) { return std::string("/") + key + std::to_string(value); };
   std::string name = std::string(name_of(c.arch)) + "/" + (is_fp8(c.kv) ? "fp8." : "") +
@@ -195,7 +193,7 @@ inline std::string name_of(const PagedAttentionCase& c) {
   return name;
 }
 
-/// Case of a spec; token_major ones get NHD caches, those with a soft-cap Gemma 2's of 50.
+/// A case of a spec. token_major specs get NHD caches, and specs with a soft cap get Gemma 2's of 50.
 constexpr PagedAttentionCase case_of(ArchId arch, const PagedAttentionSpec& spec) {
   PagedAttentionCase c;
   c.arch = arch;
@@ -236,8 +234,8 @@ constexpr PagedValueStrides value_strides(const PagedAttentionSpec& s, KvLayout 
                                    : hnd_value_strides(s, kv_heads, block_size);
 }
 
-/// The call without its pointers. Q is a slice of a fused qkv tensor [batch * mtp, (Hq + 2 Hkv) * D]; block table rows
-/// are one column further apart than they are wide; everything else is packed.
+/// The call without its pointers. Q is a slice of a fused qkv tensor [batch * mtp, (Hq + 2 Hkv) * D]; rows of the
+/// block table are one column further apart than they are wide. Everything else is packed.
 inline PagedAttentionProblem shape_of(const PagedAttentionCase& c) {
   PagedAttentionProblem p;
   p.spec = spec_of(c);
@@ -259,12 +257,12 @@ inline PagedAttentionProblem shape_of(const PagedAttentionCase& c) {
   p.k_strides = key_strides(p.spec, c.layout, c.num_kv_heads, c.block_size);
   p.v_strides = value_strides(p.spec, c.layout, c.trans_v, c.num_kv_heads, c.block_size);
   p.scale_page_stride = std::int64_t{c.num_kv_heads} * c.block_size;
-  p.scale_head_stride = c.quant == QuantMode::per_head ? 1 : c.block_size;
+  p.scale_head_stride = c.quant == Scaling::per_head ? 1 : c.block_size;
   p.table_row_stride = p.table_columns + 1;
   return p;
 }
 
-/// Context lengths [batch].
+/// The context lengths, [batch].
 inline std::vector<std::int32_t> lengths_of(const PagedAttentionCase& c) {
   std::vector<std::int32_t> lengths(c.batch, c.context_length);
   for (int b = 0; c.kv_varlen && b < c.batch; ++b) {
@@ -274,7 +272,8 @@ inline std::vector<std::int32_t> lengths_of(const PagedAttentionCase& c) {
   return lengths;
 }
 
-/// Block table [batch, table_row_stride]; what no length reaches holds INT_MAX and -1, which nobody may follow.
+/// The block table, [batch, table_row_stride]. Entries that no length reaches hold INT_MAX and -1, which nobody may
+/// follow.
 inline std::vector<std::int32_t> table_of(const PagedAttentionCase& c, const std::vector<std::int32_t>& lengths) {
   const int columns = c.table_columns(), stride = columns + 1;
   const std::int64_t pages = c.num_pages();
@@ -303,7 +302,7 @@ inline std::vector<std::int32_t> table_of(const PagedAttentionCase& c, const std
   return table;
 }
 
-/// Slots [0, n) of each page that some sequence uses: [num_pages].
+/// The number n of slots [0, n) that some sequence uses, for each page: [num_pages].
 inline std::vector<std::int32_t> used_slots(const PagedAttentionCase& c, const std::vector<std::int32_t>& lengths,
                                             const std::vector<std::int32_t>& table) {
   std::vector<std::int32_t> used(static_cast<std::size_t>(c.num_pages()), 0);
@@ -316,9 +315,10 @@ inline std::vector<std::int32_t> used_slots(const PagedAttentionCase& c, const s
   return used;
 }
 
-/// Work the call cannot avoid. bytes: every input and output byte it needs, once: attended K and V slots (a slot that
-/// several sequences attend counts once) with their scales, Q, out, lse, block table, lengths, sinks, slopes. flops: two products of
-/// head_size multiply-adds for every visible (query row, token) pair, exact under both masks.
+/// The work that the call cannot avoid. bytes: every input and output byte that it needs, once. These are attended K
+/// and V slots with their scales, where a slot that several sequences attend counts once, Q, out, lse, block table,
+/// lengths, sinks and slopes. flops: two products of head_size multiply-adds for every visible pair of a query row and
+/// a token, exact under both masks.
 using PagedAttentionWork = Work;
 
 inline PagedAttentionWork work_of(const PagedAttentionCase& c, const std::vector<std::int32_t>& lengths,
@@ -329,7 +329,7 @@ inline PagedAttentionWork work_of(const PagedAttentionCase& c, const std::vector
     for (int i = 0; i < c.mtp; ++i) {
       visible_rows += reference::visible_tokens(lengths[b], c.mtp, i, c.sliding_window).count() * c.num_q_heads;
     }
-    // The union over the mtp queries: the first has the furthest left edge, the last the furthest right.
+    // This is the union over the query tokens: the first one begins earliest, and the last one ends latest.
     const std::int64_t first = reference::visible_tokens(lengths[b], c.mtp, 0, c.sliding_window).first;
     const std::int64_t end = std::max(lengths[b], 0);
     for (std::int64_t t = first; t < end; ++t) {
@@ -340,10 +340,10 @@ inline PagedAttentionWork work_of(const PagedAttentionCase& c, const std::vector
   }
   const std::int64_t slots = std::count(attended.begin(), attended.end(), true) * c.num_kv_heads;
   const std::int64_t rows = std::int64_t{c.batch} * c.mtp * c.num_q_heads;
-  const std::int64_t scales = c.quant == QuantMode::per_token    ? slots
-                              : c.quant == QuantMode::per_head   ? c.num_kv_heads
-                              : c.quant == QuantMode::per_tensor ? 1
-                                                                 : 0;
+  const std::int64_t scales = c.quant == Scaling::per_token    ? slots
+                              : c.quant == Scaling::per_head   ? c.num_kv_heads
+                              : c.quant == Scaling::per_tensor ? 1
+                                                               : 0;
   return {.bytes = 2 * (slots * c.head_size * size_of(c.kv) + 4 * scales) + rows * (2 * 2 * c.head_size + 4) +
                    4 * (table_entries + c.batch + c.num_q_heads * (std::int64_t{c.sinks} + c.alibi)),
           .flops = std::int64_t{4} * c.head_size * visible_rows};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Paged K and V pools whose contents are a pure function of (seed, page, head, token, dim), and a small cache of them.
 //
-// Slots that no sequence uses hold NaN, in K, V and their scales: a kernel that lets one of them through answers NaN.
-// Neighbouring configs differ in which slots they use, not in values, so a pool is only brought up to date for them.
+// Slots that no sequence uses hold NaN, in K, V and their scales. A kernel that lets one of them through answers NaN.
+// Neighbouring configs differ in which slots they use, not in values. So for each config a pool is only updated.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +18,14 @@
 #include "bench/harness/element.hpp"
 #include "bench/harness/model_time.hpp"
 #include "bench/ops/paged_attention/case.hpp"
-#include "tilewave/reference/paged_attention.hpp"
+#include "tilewave/reference/parallel.hpp"
 
 namespace tilewave::bench {
 
-/// What tells one pool from another.
+/// What distinguishes one pool from another.
 struct KvPoolKey {
   DType kv;
-  QuantMode quant;
+  Scaling quant;
   int num_kv_heads, head_size, block_size;
   std::int64_t num_pages;
   KvLayout layout;
@@ -34,17 +34,18 @@ struct KvPoolKey {
   std::uint64_t seed;
   friend constexpr bool operator==(const KvPoolKey&, const KvPoolKey&) = default;
 
-  /// Whether the first pages of such a pool are those of the other: neither place nor value depends on how many follow.
+  /// Whether the first pages of such a pool are those of the other. Neither positions nor values depend on how many
+  /// pages follow.
   constexpr bool begins_with(KvPoolKey other) const {
     const bool large_enough = num_pages >= other.num_pages;
     other.num_pages = num_pages;
     return large_enough && *this == other;
   }
   std::size_t slots() const { return static_cast<std::size_t>(num_pages) * num_kv_heads * block_size; }
-  std::size_t cache_bytes() const { return slots() * head_size * size_of(kv); }          // of K, and of V
-  int common_scales() const { return quant == QuantMode::per_head ? num_kv_heads : 1; }  // not of tokens
+  std::size_t cache_bytes() const { return slots() * head_size * size_of(kv); }        // of K, and of V
+  int common_scales() const { return quant == Scaling::per_head ? num_kv_heads : 1; }  // not of tokens
   std::size_t scale_bytes() const {
-    return quant == QuantMode::none ? 0 : sizeof(float) * (quant == QuantMode::per_token ? slots() : common_scales());
+    return quant == Scaling::none ? 0 : sizeof(float) * (quant == Scaling::per_token ? slots() : common_scales());
   }
   std::size_t bytes() const { return 2 * (cache_bytes() + scale_bytes()); }
 };
@@ -58,15 +59,16 @@ class KvPool {
  public:
   KvPool(const KvPoolKey& key, int threads)
       : key_(key), threads_(threads), sides_{Side(key), Side(key)}, used_(static_cast<std::size_t>(key.num_pages), 0) {
-    constexpr std::size_t piece = std::size_t{1} << 24;
+    constexpr std::size_t task_bytes = std::size_t{1} << 24;
     if (!fills(key.bytes())) return;
     for (Side& side : sides_) {
-      const auto pieces = static_cast<std::int64_t>((key.cache_bytes() + piece - 1) / piece);
-      reference::parallel_for(pieces, threads, [&](std::int64_t i) {
-        std::memset(side.cache.host() + i * piece, poison_byte(key.kv), std::min(piece, key.cache_bytes() - i * piece));
+      const auto tasks = static_cast<std::int64_t>((key.cache_bytes() + task_bytes - 1) / task_bytes);
+      reference::parallel_for(tasks, threads, [&](std::int64_t i) {
+        std::memset(side.cache.host() + i * task_bytes, poison_byte(key.kv),
+                    std::min(task_bytes, key.cache_bytes() - i * task_bytes));
       });
       std::fill_n(side.scales.host(), key.scale_bytes(), std::byte{0xff});  // NaN in f32
-      const bool common = key.quant == QuantMode::per_tensor || key.quant == QuantMode::per_head;
+      const bool common = key.quant == Scaling::per_tensor || key.quant == Scaling::per_head;
       for (int i = 0; common && i < key.common_scales(); ++i) scales(side)[i] = common_scale(side_index(side), i);
     }
   }
@@ -78,8 +80,8 @@ class KvPool {
   const TwinBuffer& k_scale() const { return sides_[0].scales; }
   const TwinBuffer& v_scale() const { return sides_[1].scales; }
 
-  /// Make slots [0, used[page]) of each of the first pages hold their values and all others of them NaN, on the device as
-  /// on the host. Pages past used.size() are left alone: a smaller case has no table that names them.
+  /// Gives slots [0, used[page]) of each of the first pages their values, and all other slots of them NaN, on the
+  /// device and on the host. Pages from used.size() on are left alone, since no table of a smaller case names them.
   void use(const std::vector<std::int32_t>& used) {
     if (!fills(key_.bytes())) return;
     std::vector<std::int64_t> changed;
@@ -106,23 +108,24 @@ class KvPool {
   int side_index(const Side& side) const { return &side == &sides_[1]; }
   static float* scales(const Side& side) { return reinterpret_cast<float*>(side.scales.host()); }
 
-  // U(-1, 1) drawn often enough always holds a value that bf16 rounds to 1, so its amax needs no search; the varied
-  // inputs' largest factor is 4, for V 2.
-  // Heads with scales of their own each take a larger one than they need, to be told apart.
+  // Among enough values of U(-1, 1) there is always one that bf16 rounds to 1, so the largest magnitude needs no
+  // search. The largest factor of varied inputs is 4, for V 2. Heads with scales of their own each take a larger scale
+  // than they need, so that mixed-up scales show.
   float common_scale(int side, int head) const {
     const float amax = key_.inputs == Inputs::uniform ? 1.0f : side == 0 ? 4.0f : 2.0f;
-    return amax / fp8_max(key_.kv) * (key_.quant == QuantMode::per_head ? 1.0f + 0.25f * (head % 4 + side) : 1.0f);
+    return amax / fp8_max(key_.kv) * (key_.quant == Scaling::per_head ? 1.0f + 0.25f * (head % 4 + side) : 1.0f);
   }
   std::int64_t scale_index(std::int64_t page, int head, int slot) const {
     return (page * key_.num_kv_heads + head) * key_.block_size + slot;
   }
-  // Element (page, head, slot, d = 0), the distance between 16-byte units of d in K or between d in V, and the unit.
-  struct Place {
+  // The index of element (page, head, slot, d = 0), the distance between 16-byte units of d in K or between d in V, and
+  // the unit.
+  struct SlotPosition {
     std::int64_t base, step;
     int unit;
     std::int64_t element(int d) const { return base + d / unit * step + d % unit; }
   };
-  Place place(int side, std::int64_t page, int head, int slot) const {
+  SlotPosition position(int side, std::int64_t page, int head, int slot) const {
     const PagedAttentionSpec spec{.kv = key_.kv, .head_size = key_.head_size};
     const int x = spec.unit();
     if (side == 0) {
@@ -135,7 +138,7 @@ class KvPool {
     return {base + slot / x * s.unit + slot % x, s.dim, 1};
   }
   template <class Code>
-  void write(Side& side, const Place& at, const Code& code) const {
+  void write(Side& side, const SlotPosition& at, const Code& code) const {
     for (int d = 0; d < key_.head_size; ++d) {
       if (is_fp8(key_.kv)) {
         reinterpret_cast<std::uint8_t*>(side.cache.host())[at.element(d)] = static_cast<std::uint8_t>(code(d));
@@ -152,7 +155,7 @@ class KvPool {
     for (int slot = first; slot < end; ++slot) {
       const std::uint64_t token = random_bits({key_.seed, tensor, static_cast<std::uint64_t>(page),
                                                static_cast<std::uint64_t>(head), static_cast<std::uint64_t>(slot)});
-      // Quarter octaves from 2^-2 to 2^2, for V from 2^-3 to 2.
+      // Factors are quarter octaves from 2^-2 to 2^2, for V from 2^-3 to 2.
       const float factor = key_.inputs == Inputs::uniform
                                ? 1.0f
                                : std::exp2(static_cast<float>(random_below(token, 17) - 8) / 4.0f - which);
@@ -162,14 +165,14 @@ class KvPool {
         if (key_.kv != DType::f16) values[d] = bf16_to_f32(f32_to_bf16(values[d]));
         amax = std::max(amax, std::abs(values[d]));
       }
-      const Place at = place(which, page, head, slot);
-      if (key_.quant == QuantMode::none) {
+      const SlotPosition at = position(which, page, head, slot);
+      if (key_.quant == Scaling::none) {
         write(side, at, [&](int d) { return key_.kv == DType::f16 ? f32_to_f16(values[d]) : f32_to_bf16(values[d]); });
         continue;
       }
       // FlyDSL tests/utils.py, pertoken_quant: scale = amax / dtype max, or 1 where that is 0.
       float scale = common_scale(which, head);
-      if (key_.quant == QuantMode::per_token) {
+      if (key_.quant == Scaling::per_token) {
         scale = amax > 0 ? amax / fp8_max(key_.kv) : 1.0f;
         scales(side)[scale_index(page, head, slot)] = scale;
       }
@@ -179,20 +182,20 @@ class KvPool {
   void poison(Side& side, std::int64_t page, int head, int first, int end) {
     const int byte = poison_byte(key_.kv);
     for (int slot = first; slot < end; ++slot) {
-      write(side, place(side_index(side), page, head, slot), [&](int) { return byte * 0x101; });
-      if (key_.quant == QuantMode::per_token) {
+      write(side, position(side_index(side), page, head, slot), [&](int) { return byte * 0x101; });
+      if (key_.quant == Scaling::per_token) {
         scales(side)[scale_index(page, head, slot)] = std::bit_cast<float>(0xffffffffu);
       }
     }
   }
 
-  // Few changed pages travel as runs of neighbours; many, or a fresh pool, as one piece.
+  // A few changed pages are uploaded as runs of neighbours. Many pages, or a new pool, are uploaded at once.
   void upload(const std::vector<std::int64_t>& changed) {
     const bool whole = fresh_ || std::ssize(changed) > key_.num_pages / 8;
     fresh_ = false;
     for (const Side& side : sides_) {
       for (const TwinBuffer* buffer : {&side.cache, &side.scales}) {
-        const bool paged = buffer == &side.cache || key_.quant == QuantMode::per_token;
+        const bool paged = buffer == &side.cache || key_.quant == Scaling::per_token;
         if (whole || !paged) {
           buffer->upload();
           continue;
@@ -213,13 +216,13 @@ class KvPool {
   bool fresh_ = true;
 };
 
-/// Pools of the last configs, most recent first, within a budget of bytes (one pool may exceed it on its own).
+/// The pools of the last configs, the most recent first, within a budget of bytes. A single pool may exceed it.
 class KvPoolCache {
  public:
   explicit KvPoolCache(int threads, std::size_t budget = std::size_t{3} << 30) : threads_(threads), budget_(budget) {}
 
-  /// The pool of a case, or failing that a larger one of its kind, holding what `used` says (see KvPool::use). Valid until
-  /// the next call.
+  /// The pool of a case, or else a larger one of its kind, with the slots that `used` says (see KvPool::use). It is
+  /// valid until the next call.
   KvPool& get(const KvPoolKey& key, const std::vector<std::int32_t>& used) {
     auto hit = std::find_if(pools_.begin(), pools_.end(), [&](const KvPool& p) { return p.key() == key; });
     if (hit == pools_.end()) {

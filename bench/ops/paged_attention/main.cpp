@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// bench_pa: correctness and speed of paged-attention decode, one row per config and policy. See docs/reference/benchmarking.md.
+// bench_pa: correctness and speed of paged-attention decode, one row per config and policy. See
+// docs/reference/benchmarking.md.
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <optional>
@@ -49,8 +50,8 @@ void declare(CLI::App& app, Options& o) {
 
 using Row = PagedAttentionBenchPlan;
 
-/// The default entries, those of features, of native products and of what lies between product and masks, no two of which
-/// have a spec in common.
+/// The default entries, those of features, those of native products, and those with soft cap or ALiBi. No two of these
+/// lists have a spec in common.
 std::span<const PagedAttentionEntry* const> every_entry() {
   static const std::vector<const PagedAttentionEntry*> entries = [] {
     std::vector<const PagedAttentionEntry*> all;
@@ -67,7 +68,7 @@ std::span<const PagedAttentionEntry* const> every_entry() {
   return entries;
 }
 
-/// The rows of configs, in their order, then that of the entries.
+/// The rows of configs, in the order of the configs, then in that of the entries.
 std::vector<Row> rows_of(const std::vector<PagedAttentionCase>& cases, int config_id, ArchId arch, const Options& o) {
   const std::span<const PagedAttentionEntry* const> entries = every_entry();
   std::vector<Row> rows;
@@ -109,7 +110,7 @@ std::vector<Row> rows_of(const std::vector<PagedAttentionCase>& cases, int confi
   return rows;
 }
 
-/// The configs of a sweep, or of the user.
+/// The configs of a sweep, or those that the user gave.
 std::vector<PagedAttentionCase> configs_of(const std::string& sweep, const PagedAttentionCase& start,
                                            const Options& o) {
   if (o.shapes.any()) {
@@ -123,12 +124,13 @@ std::vector<PagedAttentionCase> configs_of(const std::string& sweep, const Paged
   return cases;
 }
 
-/// The rows of all sweeps that the filter and --every leave. What several sweeps have is one row, of the first of them.
+/// The rows of all sweeps that the filter and --every leave. A row that several sweeps have is a row of the first of
+/// them.
 std::vector<Row> chosen_rows(ArchId arch, const Options& o, const std::string& filter) {
   const auto wanted = row_filter(filter);
   std::vector<Row> rows;
-  std::set<std::string> names;                                // of what the filter leaves
-  PagedAttentionCase start = case_of(arch, QuantMode::none);  // as far as users leave it out
+  std::set<std::string> names;                              // of what the filter leaves
+  PagedAttentionCase start = case_of(arch, Scaling::none);  // as far as users leave it out
   start.block_size = 64;
   start.batch = start.context_length = start.num_q_heads = start.num_kv_heads = 0;
   start.seed = o.seed;

@@ -10,7 +10,7 @@
 
 namespace tilewave::bench {
 
-/// Columns of a plan; of none, all are 0.
+/// The columns of a plan. Without an entry all are 0.
 template <class Visit>
 void each_column(const PagedAttentionPlan& plan, Visit& visit) {
   const bool has = plan.entry != nullptr;
@@ -26,7 +26,7 @@ void each_column(const PagedAttentionPlan& plan, Visit& visit) {
   visit("stages", p.prefetch.stages);
   visit("stage_tokens", p.prefetch.stage_tokens);
   visit("fetch_waves", p.prefetch.waves);
-  visit("groups", p.staged() ? p.wave_groups() : 0);
+  visit("groups", p.bulk() ? p.wave_groups() : 0);
   visit("q_shared", p.q_shared);
   visit("balanced", p.balanced());
   visit("waves_per_simd", p.waves_per_simd);

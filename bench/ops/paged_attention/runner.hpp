@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Runs one config with one plan: fill, time, verify what the timed buffers then hold.
+// Runs one config with one plan: fills the tensors, times the plan, and verifies what the timed buffers hold
+// afterwards.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,7 @@ struct RunnerOptions : MeasureOptions {
   int check_pairs = 0;  // (sequence, kv head) pairs verified per row; 0: all
 };
 
-/// `count` pairs spread evenly over all pairs, first and last included; 0 or more than there are: all.
+/// `count` pairs spread evenly over all pairs, the first and the last included. If count is 0 or too large, all pairs.
 inline std::vector<reference::PagedAttentionPair> sampled_pairs(const PagedAttentionProblem& p, int count) {
   const std::vector<reference::PagedAttentionPair> all = reference::all_pairs(p);
   if (count <= 0 || static_cast<std::size_t>(count) >= all.size()) return all;
@@ -33,7 +34,7 @@ class PagedAttentionRunner {
   PagedAttentionRunner(const RunnerOptions& options, Meter::Log log)
       : options_(options), pools_(options.threads), meter_(options, std::move(log)) {}
 
-  /// Never throws: a row that could not be run or is wrong comes back with ok false, and why is logged.
+  /// Never throws. A row that could not be run, or is wrong, comes back with ok false, and the reason is logged.
   Measurement run(const PagedAttentionCase& c, const PagedAttentionPlan& plan) {
     return meter_.fill(c.arch, [&](Measurement& row) {
       if (plan.entry == nullptr) {
@@ -72,7 +73,7 @@ class PagedAttentionRunner {
       meter_.log(std::to_string(verdict.bad) + " values outside the tolerance; the first: " + verdict.reason);
   }
 
-  // The layout of the cache changes no value, so configs that differ in nothing else share their answer.
+  // The layout of the cache changes no value, so configs that differ in the layout alone share their answer.
   const reference::PagedAttentionResult& expected(PagedAttentionCase c, const PagedAttentionProblem& p,
                                                   const std::vector<reference::PagedAttentionPair>& pairs) {
     constexpr std::size_t kept = 4;

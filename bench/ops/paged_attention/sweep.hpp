@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The sweeps of bench_pa: which configs, in which order. The order is part of the CSV contract.
+// The sweeps of bench_pa: which configs they have, in which order. The order is part of the CSV contract.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ constexpr std::optional<Sweep> sweep_named(std::string_view name) {
   return std::nullopt;
 }
 
-/// config_id of a sweep's first config; later ones count up.
+/// The config_id of the first config of a sweep. Later configs count up from it.
 constexpr int first_config_id(Sweep sweep) { return static_cast<int>(sweep) * 10000; }
 
 struct Heads {
@@ -52,7 +52,7 @@ struct Heads {
 inline std::vector<PagedAttentionCase> standard_sweep(ArchId arch) {
   std::vector<PagedAttentionCase> cases;
   for (const bool varlen : {false, true})
-    for (const QuantMode quant : {QuantMode::per_token, QuantMode::per_tensor})
+    for (const Scaling quant : {Scaling::per_token, Scaling::per_tensor})
       for (const int mtp : {1, 2, 3, 4})
         for (const int batch : {3, 81})
           for (const int num_q_heads : {8, 16}) {
@@ -73,7 +73,7 @@ inline std::vector<PagedAttentionCase> accuracy_sweep(ArchId arch) {
   std::vector<PagedAttentionCase> cases;
   for (const int head_size : {128, 256})
     for (const int block_size : {16, 64})
-      for (const QuantMode quant : {QuantMode::per_token, QuantMode::per_tensor})
+      for (const Scaling quant : {Scaling::per_token, Scaling::per_tensor})
         for (const int batch : {3, 81, 128})
           for (const int context_length : {1027, 8192})
             for (const bool varlen : {false, true})
@@ -92,14 +92,14 @@ inline std::vector<PagedAttentionCase> accuracy_sweep(ArchId arch) {
                     cases.push_back(c);
                   }
   for (const bool last : {false, true}) {
-    PagedAttentionCase c = case_of(arch, last ? QuantMode::per_token : QuantMode::per_tensor);
+    PagedAttentionCase c = case_of(arch, last ? Scaling::per_token : Scaling::per_tensor);
     c.mtp = last ? 4 : 1;
     c.num_q_heads = 16;
     cases.push_back(c);
   }
   for (const int num_q_heads : {8, 16})
     for (const int mtp : {1, 2, 3, 4}) {
-      PagedAttentionCase c = case_of(arch, QuantMode::per_token);
+      PagedAttentionCase c = case_of(arch, Scaling::per_token);
       c.num_q_heads = num_q_heads;
       c.mtp = mtp;
       c.context_length = 8192;
@@ -117,7 +117,7 @@ struct DecodeShape {
   int head_size, context_length;
 };
 
-/// Throughput shapes: served models' decode steps, long contexts, and two with too little work to fill a chip.
+/// Shapes for throughput: decode steps of served models, long contexts, and two with too little work to fill a chip.
 inline constexpr std::array<DecodeShape, 9> decode_shapes{{{64, {32, 8}, 128, 8192},
                                                            {128, {16, 1}, 128, 8192},
                                                            {128, {8, 1}, 128, 8192},
@@ -128,7 +128,7 @@ inline constexpr std::array<DecodeShape, 9> decode_shapes{{{64, {32, 8}, 128, 81
                                                            {3, {16, 1}, 128, 1027},
                                                            {81, {16, 1}, 128, 1027}}};
 
-inline PagedAttentionCase decode_case(ArchId arch, const DecodeShape& shape, QuantMode quant, int block_size, int mtp) {
+inline PagedAttentionCase decode_case(ArchId arch, const DecodeShape& shape, Scaling quant, int block_size, int mtp) {
   PagedAttentionCase c = case_of(arch, quant);
   c.batch = shape.batch;
   c.num_q_heads = shape.heads.q;
@@ -145,19 +145,20 @@ inline PagedAttentionCase decode_case(ArchId arch, const DecodeShape& shape, Qua
 inline std::vector<PagedAttentionCase> decode_sweep(ArchId arch) {
   std::vector<PagedAttentionCase> cases;
   for (const DecodeShape& shape : decode_shapes)
-    for (const QuantMode quant : {QuantMode::none, QuantMode::per_tensor})
+    for (const Scaling quant : {Scaling::none, Scaling::per_tensor})
       for (const int block_size : {16, 64, 1024})
         for (const int mtp : {1, 2, 4}) cases.push_back(decode_case(arch, shape, quant, block_size, mtp));
   return cases;
 }
 
-/// What an emulated device can afford: every combination of the accuracy sweep's classes at batch 3 and context 1027,
-/// what that sweep lacks (bf16, head_size 64, block_size 128, several kv heads), and a fixed sample of larger configs.
+/// What an emulated device can afford. It has every combination of the accuracy sweep's classes at batch 3 and context
+/// 1027, what that sweep lacks (bf16, head_size 64, block_size 128, several KV heads), and a fixed sample of larger
+/// configs.
 inline std::vector<PagedAttentionCase> emulated_sweep(ArchId arch) {
   std::vector<PagedAttentionCase> cases;
   for (const int head_size : {128, 256})
     for (const int block_size : {16, 64, 1024})
-      for (const QuantMode quant : {QuantMode::per_token, QuantMode::per_tensor})
+      for (const Scaling quant : {Scaling::per_token, Scaling::per_tensor})
         for (const bool varlen : {false, true})
           for (const int sliding_window : {0, 1023})
             for (const int num_q_heads : {8, 16, 4})
@@ -174,7 +175,7 @@ inline std::vector<PagedAttentionCase> emulated_sweep(ArchId arch) {
                   cases.push_back(c);
                 }
   for (const int head_size : {64, 128, 256})
-    for (const QuantMode quant : {QuantMode::none, QuantMode::per_token, QuantMode::per_tensor})
+    for (const Scaling quant : {Scaling::none, Scaling::per_token, Scaling::per_tensor})
       for (const int block_size : {16, 64, 128, 1024})
         for (const int sliding_window : {0, 100})
           for (const int mtp : {1, 4})
@@ -198,14 +199,14 @@ inline std::vector<PagedAttentionCase> emulated_sweep(ArchId arch) {
   }
   cases.push_back(accuracy.back());
   for (const std::size_t shape : {5u, 8u})
-    for (const QuantMode quant : {QuantMode::none, QuantMode::per_tensor}) {
+    for (const Scaling quant : {Scaling::none, Scaling::per_tensor}) {
       cases.push_back(decode_case(arch, decode_shapes[shape], quant, 64, 2));
     }
   return cases;
 }
 
-/// Every feature spec on a shape that fills a chip and one that does not: pages of 16 and 64 tokens, of 1 and 17 where the
-/// spec takes any, caches in NHD and HND where it is token_major, mtp 1 and 8.
+/// Every feature spec, on a shape that fills a chip and on one that does not. Pages have 16 and 64 tokens, or 1 and 17
+/// if the spec takes any number. Caches are NHD and HND if it is token_major. mtp is 1 and 8.
 inline std::vector<PagedAttentionCase> features_sweep(ArchId arch) {
   std::vector<PagedAttentionCase> cases;
   for (const PagedAttentionSpec& spec : paged_attention_feature_specs(arch))
@@ -229,23 +230,24 @@ inline std::vector<PagedAttentionCase> features_sweep(ArchId arch) {
   return cases;
 }
 
-/// Steps of 1.5 and less (but 1 to 2), and sizes one past a full page, tile or wave of blocks, where a cliff would hide.
+/// Sizes in steps of 1.5 and less (except from 1 to 2), and sizes one past a full page, tile or wave of blocks, where a
+/// cliff would hide.
 inline constexpr std::array scaling_batches{1,  2,  3,  4,  6,  8,  12,  16,  17,  24,
                                             32, 33, 48, 64, 65, 96, 128, 129, 192, 256};
 inline constexpr std::array scaling_contexts{128,   129,   192,   256,   384,   512,   768,   1000,  1024,
                                              1025,  1536,  2048,  3072,  4096,  4097,  6144,  8192,  12288,
                                              16384, 24576, 32768, 32769, 49152, 65536, 98304, 131072};
 
-/// KV bytes of the largest cell of the scaling sweep: what leaves room on a GPU and in its host's memory, which holds a
-/// copy; and what the emulated device can afford.
+/// KV bytes of the largest cell of the scaling sweep. They leave room on a GPU and in the memory of its host, which
+/// holds a copy. On the emulated device they are what it can afford.
 inline constexpr std::int64_t scaling_kv_bytes = std::int64_t{1} << (emulated_device ? 22 : 36);
 
-/// How time grows with batch and context: 32 heads on 8, head_size 128, pages of 64 tokens, KV bf16 and fp8 (per tensor);
-/// cells with more than `most_kv_bytes` of attended K and V are left out. Largest first, so that all cells of a type use
-/// pages of the first one's pool.
+/// How time grows with batch and context: 32 heads on 8, head_size 128, pages of 64 tokens, KV bf16 and fp8 (per
+/// tensor). Cells with more than `most_kv_bytes` of attended K and V are left out. The largest comes first, so that all
+/// cells of a type use pages of its pool.
 inline std::vector<PagedAttentionCase> scaling_sweep(ArchId arch, std::int64_t most_kv_bytes = scaling_kv_bytes) {
   std::vector<PagedAttentionCase> cases;
-  for (const QuantMode quant : {QuantMode::none, QuantMode::per_tensor}) {
+  for (const Scaling quant : {Scaling::none, Scaling::per_tensor}) {
     const auto first = cases.size();
     const auto tokens = [](const PagedAttentionCase& c) { return std::int64_t{c.batch} * c.context_length; };
     for (const int batch : scaling_batches)
@@ -269,12 +271,13 @@ inline std::vector<PagedAttentionCase> native_sweep(ArchId arch) {
   return cases;
 }
 
-/// A decode step with KV bf16 and fp8 (per tensor), pages of 64 tokens; none of latent attention, whose heads have 576.
+/// A decode step of a model with KV bf16 and fp8 (per tensor), and pages of 64 tokens. Models with latent attention
+/// have none, since their heads have 576 dimensions.
 inline std::vector<PagedAttentionCase> model_cases(ArchId arch, const ModelStep& step) {
   std::vector<PagedAttentionCase> cases;
   const Model& m = step.share;
   if (m.latent.any()) return cases;
-  for (const QuantMode quant : {QuantMode::none, QuantMode::per_tensor})
+  for (const Scaling quant : {Scaling::none, Scaling::per_tensor})
     for (const int batch : step.batch)
       for (const int context : step.context) {
         cases.push_back(decode_case(arch, {batch, {m.q_heads, m.kv_heads}, m.head_size, context}, quant, 64, 1));

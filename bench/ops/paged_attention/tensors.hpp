@@ -15,7 +15,7 @@ namespace tilewave::bench {
 
 class CaseTensors {
  public:
-  /// Takes the K and V pool from the cache: one set of tensors may be alive per cache.
+  /// Takes the pool of K and V from the cache, so a cache serves one set of tensors at a time.
   CaseTensors(const PagedAttentionCase& c, KvPoolCache& pools)
       : lengths_(lengths_of(c)), table_(table_of(c, lengths_)) {
     const PagedAttentionProblem shape = shape_of(c);
@@ -35,8 +35,8 @@ class CaseTensors {
       p.q = address(qkv_);
       p.k = address(pool.k());
       p.v = address(pool.v());
-      p.k_scale = c.quant == QuantMode::none ? nullptr : static_cast<const float*>(address(pool.k_scale()));
-      p.v_scale = c.quant == QuantMode::none ? nullptr : static_cast<const float*>(address(pool.v_scale()));
+      p.k_scale = c.quant == Scaling::none ? nullptr : static_cast<const float*>(address(pool.k_scale()));
+      p.v_scale = c.quant == Scaling::none ? nullptr : static_cast<const float*>(address(pool.v_scale()));
       p.block_table = static_cast<const std::int32_t*>(address(table_buffer_));
       p.context_lengths = static_cast<const std::int32_t*>(address(lengths_buffer_));
       p.out = address(out_);
@@ -50,9 +50,9 @@ class CaseTensors {
   }
   CaseTensors(CaseTensors&&) = delete;
 
-  /// The call, ready for the device once it has its workspace.
+  /// The call, which is ready for the device once it has its workspace.
   const PagedAttentionProblem& problem() const { return problem_; }
-  /// The same with pointers that the host can read, for the reference; out and lse as of the last download.
+  /// The same call with pointers that the host can read, for the reference. out and lse are those of the last download.
   const PagedAttentionProblem& host_problem() const { return host_problem_; }
   const std::vector<std::int32_t>& lengths() const { return lengths_; }
   const std::vector<std::int32_t>& table() const { return table_; }
@@ -62,7 +62,7 @@ class CaseTensors {
     problem_.workspace = workspace_.data();
     problem_.workspace_bytes = bytes;
   }
-  /// Of a config that has them: those of the entry that will run.
+  /// Sets the stage_starts of a config that has them, for the entry that will run.
   Status set_stage_starts(const PagedAttentionPolicy& policy) {
     std::vector<std::int32_t> starts(lengths_.size() + 1);
     const Status status = paged_attention_stage_starts(host_problem_, policy, lengths_.data(), starts.data());
@@ -72,7 +72,7 @@ class CaseTensors {
     host_problem_.stage_starts = static_cast<const std::int32_t*>(static_cast<const void*>(stage_starts_.host()));
     return {};
   }
-  /// NaN wherever the call may write, so that a row it forgets shows.
+  /// Writes NaN wherever the call may write, so that a row that it forgets shows.
   void poison_outputs() const {
     for (const DeviceBuffer* buffer : {&workspace_}) buffer->fill(0xff);
     for (const TwinBuffer* buffer : {&out_, &lse_}) {
@@ -96,7 +96,7 @@ class CaseTensors {
     buffer.upload();
     return buffer;
   }
-  // Q is U(-1, 1); the K and V columns of the fused rows are not part of the call and hold NaN.
+  // Q is from U(-1, 1). The K and V columns of the fused rows are not part of the call and hold NaN.
   void fill_q(const PagedAttentionCase& c, std::int64_t row_stride) {
     std::memset(qkv_.host(), 0xff, qkv_.bytes());
     auto* q = reinterpret_cast<std::uint16_t*>(qkv_.host());
@@ -108,7 +108,7 @@ class CaseTensors {
     qkv_.upload();
   }
 
-  // Each head its own, from nothing to more than the tokens together weigh.
+  // Each head has its own sink, from nothing to more than the weight of all tokens together.
   void fill_sinks(const PagedAttentionCase& c) {
     sinks_ = TwinBuffer(c.num_q_heads * sizeof(float));
     auto* sinks = reinterpret_cast<float*>(sinks_.host());

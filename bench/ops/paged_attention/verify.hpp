@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The comparator: every element of every row against the reference, three ways.
+// Compares every element of every row with the reference, in three ways.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,9 @@
 
 namespace tilewave::bench {
 
-/// An element passes within element * (1 + |reference|). That alone would let a missing token pass: at 1027 tokens the
-/// outputs are about 0.02, near the tolerance. So each row (one query token, one head) must also be within `row` of the
-/// reference in the l2 norm, and its lse within `lse`.
+/// The tolerances. An element passes within element * (1 + |reference|). That alone would let a missing token pass,
+/// since at 1027 tokens outputs are about 0.02, near the tolerance. So each row (a query token and a head) must also be
+/// within `row` of the reference in the l2 norm, and its lse within `lse`.
 struct Tolerance {
   double element = 8e-3;
   double row = 1e-2;
@@ -25,8 +25,9 @@ struct Tolerance {
 };
 
 /// element: FlyDSL tests/kernels/test_pa.py, get_tolerance. row: bf16 outputs and probabilities cost about 2e-3, one
-/// missing or extra token of n about 1/sqrt(n), 3e-2 at 1027. lse: products of bf16 are exact in f32, sums of them cost 3e-6;
-/// 1e-3 would hide a K element whose exponent is wrong. Native products: probabilities are rounded to fp8, by 2^-4 at most, down to 2^-12 of the largest.
+/// missing or extra token of n about 1/sqrt(n), 3e-2 at 1027. lse: products of bf16 are exact in f32, sums of them cost
+/// 3e-6; 1e-3 would hide a K element whose exponent is wrong. Native products: probabilities are rounded to fp8, by
+/// 2^-4 at most, down to 2^-12 of the largest.
 constexpr Tolerance tolerance_of(const PagedAttentionSpec& s) {
   return s.native ? Tolerance{.element = 7e-2, .row = 7e-2, .lse = 7e-2} : Tolerance{};
 }
@@ -55,8 +56,8 @@ inline double distance(double actual, double expected) {
 }
 }  // namespace detail
 
-/// Compare out [batch * mtp, Hq, D] (bits of the spec's type) and lse [batch * mtp, Hq] with the reference, for the given pairs of
-/// (sequence, kv head). A row that sees no token must be exactly 0 with lse -inf.
+/// Compare out [batch * mtp, Hq, D] (bits of the spec's type) and lse [batch * mtp, Hq] with the reference, for the
+/// given pairs of (sequence, kv head). A row that sees no token must be exactly 0 with lse -inf.
 inline Verdict verify(const PagedAttentionProblem& p, const reference::PagedAttentionResult& expected,
                       const std::uint16_t* out, const float* lse, const Tolerance& tolerance,
                       std::span<const reference::PagedAttentionPair> pairs) {

@@ -21,7 +21,7 @@ struct QuantCase {
   friend constexpr bool operator==(const QuantCase&, const QuantCase&) = default;
 
   DType out() const { return spec.out; }
-  bool finds_scale_of_tensor() const { return spec.scale == ScaleMode::per_tensor && !given; }
+  bool finds_scale_of_tensor() const { return spec.scale == Scaling::per_tensor && !given; }
   std::int64_t scales() const { return scale_count(spec.scale, rows, columns); }
 
   static constexpr NamePart name_parts[] = {{"quant", "kind", "quant"},
@@ -37,7 +37,7 @@ struct QuantCase {
   void complete() { rows = config_rows; }
   std::string fault() const {
     if (spec.kind() == QuantKind::dequantise && !given) return "codes come with their scales: given is 1";
-    if (given && spec.kind() == QuantKind::quantise && spec.scale != ScaleMode::per_tensor) {
+    if (given && spec.kind() == QuantKind::quantise && spec.scale != Scaling::per_tensor) {
       return "only the scale of a tensor can be given";
     }
     return extent_fault(*this);
@@ -111,7 +111,7 @@ struct QuantOp {
     const bool dequantises = c.spec.kind() == QuantKind::dequantise;
     const auto magnitude = [&](std::int64_t r, std::int64_t column) {
       const std::int64_t place = r + column / scale_step(c.spec.scale, c.columns);
-      return c.spec.scale == ScaleMode::per_tensor ? amplitude : std::ldexp(amplitude, static_cast<int>(place % 5) - 4);
+      return c.spec.scale == Scaling::per_tensor ? amplitude : std::ldexp(amplitude, static_cast<int>(place % 5) - 4);
     };
     t.x = filled(c.spec.x, c.rows, c.columns, threads, [&](std::int64_t r, std::int64_t column) {
       const float u = drawn(c.seed, 'x', r, column);
@@ -162,11 +162,11 @@ struct QuantOp {
     const std::int32_t step = scale_step(s.scale, p.columns);
     for (std::int32_t first = 0; first < p.columns; first += step) {
       const std::int32_t end = std::min(first + step, p.columns);
-      const double unit = s.scale == ScaleMode::mx
+      const double unit = s.scale == Scaling::mx
                               ? mx_unit(p, row, first, values, 0, errors)
                               : static_cast<const float*>(p.scale)[reference::scale_index(p, row, first)];
-      if (s.scale != ScaleMode::mx && (s.scale != ScaleMode::per_tensor || p.find_scale)) {
-        const double amax = s.scale == ScaleMode::per_tensor ? amplitude : reference::amax(values, first, end);
+      if (s.scale != Scaling::mx && (s.scale != Scaling::per_tensor || p.find_scale)) {
+        const double amax = s.scale == Scaling::per_tensor ? amplitude : reference::amax(values, first, end);
         const double wanted = reference::scale_of(amax, s.out);
         errors.expect(std::abs(unit - wanted) <= 2e-7 * wanted, "scale", row, first, unit, wanted);
       }

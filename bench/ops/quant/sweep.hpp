@@ -16,10 +16,10 @@ inline std::vector<QuantCase> QuantOp::default_sweep(ArchId arch) {
   struct Extent {
     std::int32_t rows, columns;
   };
-  using enum ScaleMode;
+  using enum Scaling;
   const DType fp8 = facts_of(arch).fp8, bf16 = DType::bf16;
   std::vector<QuantCase> cases;
-  const auto add = [&](Extent e, DType x, DType out, ScaleMode scale, bool given = false) {
+  const auto add = [&](Extent e, DType x, DType out, Scaling scale, bool given = false) {
     const QuantCase c{arch, {x, out, scale}, e.columns, e.rows, e.rows, given};
     if (std::find(cases.begin(), cases.end(), c) == cases.end()) cases.push_back(c);
   };
@@ -31,7 +31,7 @@ inline std::vector<QuantCase> QuantOp::default_sweep(ArchId arch) {
   for (const Extent e : extents) add(e, bf16, fp8, per_group);
   for (const bool given : {false, true})
     for (const Extent e : extents) add(e, bf16, fp8, per_tensor, given);
-  for (const ScaleMode scale : {per_token, per_group})
+  for (const Scaling scale : {per_token, per_group})
     for (const std::int32_t columns : {2880, 4096, 5120, 7168, 8192, 16384}) add({4096, columns}, bf16, fp8, scale);
   constexpr Extent e{4096, 4096};
   add(e, DType::f32, fp8, per_token);
@@ -39,7 +39,7 @@ inline std::vector<QuantCase> QuantOp::default_sweep(ArchId arch) {
   add(e, bf16, DType::i8, per_group);
   add(e, bf16, DType::i8, per_tensor);
   for (const DType codes : {fp8, DType::i8})
-    for (const ScaleMode scale : {per_token, per_tensor, per_group}) add({8192, 8192}, codes, bf16, scale, true);
+    for (const Scaling scale : {per_token, per_tensor, per_group}) add({8192, 8192}, codes, bf16, scale, true);
   for (const DType out : {DType::f16, DType::f32}) add(e, fp8, out, per_token, true);
   if (facts_of(arch).mx) {
     for (const DType codes : {DType::fp4_e2m1, fp8, DType::fp6_e2m3})
@@ -57,7 +57,7 @@ inline std::vector<QuantCase> QuantOp::model_cases(ArchId arch, const ModelStep&
   std::vector<QuantCase> cases;
   for (const int batch : step.batch) {
     for (const int columns : {step.share.hidden, step.share.q_heads * step.share.head_size, step.share.intermediate}) {
-      const QuantCase c{arch, {DType::bf16, facts_of(arch).fp8, ScaleMode::per_token}, columns, batch, batch, false};
+      const QuantCase c{arch, {DType::bf16, facts_of(arch).fp8, Scaling::per_token}, columns, batch, batch, false};
       if (std::find(cases.begin(), cases.end(), c) == cases.end()) cases.push_back(c);
     }
   }

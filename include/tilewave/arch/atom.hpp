@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Facts of the 16-bit matrix instructions, alike for bf16 and f16: shape and lane -> (row, column, k) maps, apart from
-// the instruction itself.
+// Facts of the 16-bit matrix instructions: their shapes and their lane -> (row, column, k) maps, apart from the
+// instructions themselves. bf16 and f16 have the same ones.
 //
 // Every room offers one *chained atom* computing, in f32,
 //     acc[row][kv] += sum over k of ROWS[row][k] * KV[kv][k]
@@ -10,8 +10,8 @@
 //     KV operand    k_per_lane elements   KV[m][k(lane, e)]
 //     ROWS operand  rows_per_lane rows of k_per_lane elements, in the order [r][e]
 //     accumulator   rows_per_lane rows of kv_per_lane elements, in the order [r][c], kv = kv_per_lane * g + c
-// "Chained": for any number of score tiles j, element C*j + c of a lane's scores is the k-th probability of the next
-// product without moving between lanes, because k is summed over and may be permuted alike on both operands.
+// The atom is "chained": for any number of score tiles j, element C*j + c of a lane's scores is the k-th probability of
+// the next product without moving between lanes, because k is summed over and may be permuted alike on both operands.
 #pragma once
 
 #include "tilewave/arch/facts.hpp"
@@ -27,28 +27,28 @@ struct AtomElement {
 struct AtomFacts {
   ArchId arch;
   Matrix matrix;
-  int rows, kv, k;  // tile shape: rows x kv accumulators, k summed
+  int rows, kv, k;  // tile shape: rows x kv accumulators; k is summed
   int lanes;
-  int k_per_lane;     // E
-  int rows_per_lane;  // R
-  int kv_per_lane;    // C
+  int k_per_lane;     // called E below
+  int rows_per_lane;  // called R below
+  int kv_per_lane;    // called C below
 
   friend constexpr bool operator==(const AtomFacts&, const AtomFacts&) = default;
 
-  static constexpr int groups = 4;  // lane groups that share out k, in every room
+  static constexpr int groups = 4;  // lane groups that divide k among them, in every room
 
-  /// Position inside the group (0..kv-1): the KV row this lane supplies.
+  /// Returns the position inside the group (0..kv-1), which is the KV row that this lane supplies.
   TILEWAVE_HOST_DEVICE constexpr int position(int lane) const { return per_matrix(matrix, lane % 16, lane / 4); }
-  /// Lane group (0..3): which part of k, or which accumulator columns, this lane holds.
+  /// Returns the lane group (0..3): the part of k, or the accumulator columns, that this lane holds.
   TILEWAVE_HOST_DEVICE constexpr int group(int lane) const { return per_matrix(matrix, lane / 16, lane % 4); }
   TILEWAVE_HOST_DEVICE constexpr int lane_of(int position, int group) const {
     return per_matrix(matrix, group * 16 + position, position * 4 + group);
   }
-  /// The r-th query row this lane holds, in the ROWS operand and in the accumulator alike.
+  /// Returns the r-th query row that this lane holds, in the ROWS operand and in the accumulator alike.
   TILEWAVE_HOST_DEVICE constexpr int row(int lane, int r) const {
     return per_matrix(matrix, lane % 16, lane / 4 + 8 * r);
   }
-  /// k of operand element e. MFMA: CDNA3/CDNA4 ISA guide, "MFMA operand layouts": k = E * (lane / 16) + e.
+  /// Returns the k of operand element e. MFMA: CDNA3/CDNA4 ISA guide, "MFMA operand layouts": k = E * (lane / 16) + e.
   /// mma.sync: PTX ISA, "mma.m16n8k16": k = 2 * (lane % 4) + (e & 1) + 8 * (e >> 1).
   TILEWAVE_HOST_DEVICE constexpr int k_of(int lane, int e) const {
     return per_matrix(matrix, k_per_lane * (lane / 16) + e, 2 * (lane % 4) + (e & 1) + 8 * (e >> 1));
@@ -73,7 +73,7 @@ inline constexpr AtomFacts gfx942_atom{.arch = ArchId::gfx942,
                                        .k_per_lane = 4,
                                        .rows_per_lane = 1,
                                        .kv_per_lane = 4};
-// v_mfma_f32_16x16x32_fp8_fp8: the same on fp8, of twice the k in as many registers.
+// v_mfma_f32_16x16x32_fp8_fp8: the same shape for fp8, with twice the k in as many registers.
 inline constexpr AtomFacts gfx942_fp8_atom{.arch = ArchId::gfx942,
                                            .matrix = Matrix::mfma,
                                            .rows = 16,
@@ -104,8 +104,8 @@ inline constexpr AtomFacts sm90_atom{.arch = ArchId::sm90,
                                      .rows_per_lane = 2,
                                      .kv_per_lane = 2};
 
-/// The maps of a room's atom as kernels use them. (A local constexpr copy: device code may not refer to a static member
-/// object of host memory.)
+/// The maps of a room's atom as kernels use them. The copy is a local constexpr, because device code may not refer to a
+/// static member object of host memory.
 template <class B>
 struct LaneMap {
   TILEWAVE_HOST_DEVICE static constexpr int position(int lane) {

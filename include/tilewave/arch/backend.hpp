@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The door to the hardware: what a room must offer. A primitive that a room lacks is a compile error here.
+// The door to the hardware: this concept lists what a room must offer. A primitive that a room lacks is a compile error
+// here.
 #pragma once
 
 #include <concepts>
@@ -15,8 +16,8 @@
 
 namespace tilewave {
 
-/// Operand and accumulator registers of an atom: every room's mma inherits them with its own facts. (Plain integers:
-/// g++ 12 crashes on a class-type template argument that depends on B.)
+/// Operand and accumulator registers of an atom; every room's mma inherits them with its own facts. The parameters are
+/// plain integers, because g++ 12 crashes on a class-type template argument that depends on B.
 template <int k_per_lane, int rows_per_lane, int kv_per_lane>
 struct AtomRegisters {
   using KvOperand = Vec<std::uint32_t, k_per_lane / 2>;  // pairs of bf16 or f16
@@ -24,49 +25,49 @@ struct AtomRegisters {
   using Accumulator = Vec<float, rows_per_lane * kv_per_lane>;
 };
 
-/// What products of a type are summed in: of i8 exactly, as long as no sum leaves 32 bits.
+/// The type that products are summed in. Sums of i8 are exact as long as none leaves 32 bits.
 template <DType type>
 using ProductSum = std::conditional_t<type == DType::i8, std::int32_t, float>;
 
-/// Lanes of a wave that have one key: those before this one, and all.
+/// The number of lanes of a wave with the same key as this one: those before it, and all.
 struct Peers {
   int before, count;
 };
 
-/// Counts what the blocks of a cluster have posted to one of them; in its shared memory.
+/// Counts what the blocks of a cluster have posted to one of them. It lies in the shared memory of that block.
 struct Mailbox {
   std::uint64_t state;
 };
 
-/// A matrix in shared memory as group_mma reads it, in pieces of 16 bytes along k: piece p of row r lies at
-/// at + offset + r / 8 * eight_rows + r % 8 * 16 + p * next_piece. `at` is aligned to 16 bytes; offset and strides, in
-/// bytes, are multiples of 16 in [0, 2^18). What products have in common belongs to `at`.
+/// A matrix in shared memory as group_mma reads it, in units of 16 bytes along k. Unit u of row r lies at at + offset +
+/// r / 8 * eight_rows + r % 8 * 16 + u * next_unit. `at` is aligned to 16 bytes. offset and strides are in bytes:
+/// multiples of 16 in [0, 2^18). The address that products have in common belongs into `at`.
 struct GroupOperand {
   const void* at;
-  int eight_rows, next_piece;
+  int eight_rows, next_unit;
   int offset = 0;
 
   friend constexpr bool operator==(const GroupOperand&, const GroupOperand&) = default;
 };
 
 /// A room: every primitive that all rooms have. All are static, and all lanes of a wave call them in the same order
-/// (wave-uniform control flow). What each promises is docs/reference/primitives.md; the remarks below only remind.
+/// (wave-uniform control flow). docs/reference/primitives.md says what each promises; the remarks below are reminders.
 template <class B>
 concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, Chunk* shared, Chunk chunk, float x,
                            std::uint32_t word, std::uint32_t* counter, std::uint64_t key, Mailbox* box,
                            typename B::KvOperand kv, typename B::RowsOperand rows, typename B::Accumulator acc) {
   { B::facts.wave_lanes } -> std::convertible_to<int>;
   { B::atom.k } -> std::convertible_to<int>;
-  { B::is_this_pass } -> std::convertible_to<bool>;  // the compiler's pass is for this chip
+  { B::is_this_pass } -> std::convertible_to<bool>;  // true where the compiler's pass is for this chip
   // ids
   { B::lane_id() } -> std::same_as<int>;
   { B::wave_id() } -> std::same_as<int>;
   { B::block_lane_id() } -> std::same_as<int>;  // without the cost of a uniform wave_id()
   { B::block_id() } -> std::same_as<int>;
-  // device memory; a window is read as 0, and not written, beyond its bytes
+  // device memory; beyond its bytes a window reads 0 and writes nothing
   { B::load(in) } -> std::same_as<float>;
   { B::store(out, x) } -> std::same_as<void>;
-  { B::load_stream(chunk_in) } -> std::same_as<Chunk>;  // that will not be read again, or not soon
+  { B::load_stream(chunk_in) } -> std::same_as<Chunk>;  // for data that is not read again soon
   { B::store_stream(shared, chunk) } -> std::same_as<void>;
   { typename B::template Window<true>{in, word}.template load<float>(word) } -> std::same_as<float>;
   { typename B::template Window<false>{in, word}.template load_stream<Chunk>(word) } -> std::same_as<Chunk>;
@@ -76,31 +77,31 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   // lanes of a wave
   { B::shuffle(x, 0) } -> std::same_as<float>;
   { B::shuffle_xor(x, 1) } -> std::same_as<float>;
-  { B::template group_broadcast<0>(x) } -> std::same_as<float>;  // of my group of the atom
+  { B::template group_broadcast<0>(x) } -> std::same_as<float>;  // within the lane's group of the atom
   { B::template reduce<B::facts.wave_lanes>(x, Sum{}) } -> std::same_as<float>;
   { B::template reduce<1>(x, Max{}) } -> std::same_as<float>;
-  { B::order(key, key) } -> std::same_as<void>;  // the first becomes the larger
+  { B::order(key, key) } -> std::same_as<void>;  // the first becomes the larger one
   { B::larger(key, key) } -> std::same_as<std::uint64_t>;
   { B::template other_half<1>(word) } -> std::same_as<std::uint32_t>;
   { B::template peers<8>(word) } -> std::same_as<Peers>;
   { B::sum_up_to(0) } -> std::same_as<int>;
   { B::total(word) } -> std::same_as<std::uint32_t>;
   { B::highest(word) } -> std::same_as<std::uint32_t>;
-  { B::uniform(0) } -> std::same_as<int>;      // the same in every lane, says the kernel
-  { B::opaque(out) } -> std::same_as<float*>;  // itself, computed here and once
+  { B::uniform(0) } -> std::same_as<int>;      // the kernel promises that all lanes have this value
+  { B::opaque(out) } -> std::same_as<float*>;  // the value itself, computed here and only once
   { B::opaque(word) } -> std::same_as<std::uint32_t>;
   { B::opaque(0) } -> std::same_as<int>;
   { B::any(true) } -> std::same_as<bool>;
   // numbers
-  { B::subtract(x, x) } -> std::same_as<float>;  // a product is rounded before
+  { B::subtract(x, x) } -> std::same_as<float>;  // the product was rounded before
   { B::fused(Vec<float, 2>{}, Vec<float, 2>{}, Vec<float, 2>{}) } -> std::same_as<Vec<float, 2>>;
-  { B::canonical(Vec<float, 2>{}) } -> std::same_as<Vec<float, 2>>;  // Max need not look for signalling NaNs
+  { B::canonical(Vec<float, 2>{}) } -> std::same_as<Vec<float, 2>>;  // spares Max the search for signalling NaNs
   { B::exp2(x) } -> std::same_as<float>;
   { B::log2(x) } -> std::same_as<float>;
   { B::rsqrt(x) } -> std::same_as<float>;
   { B::reciprocal(x) } -> std::same_as<float>;
-  { B::pack_bf16(x, x) } -> std::same_as<std::uint32_t>;   // ties may round away from zero, no NaN
-  { B::round_bf16(x, x) } -> std::same_as<std::uint32_t>;  // ties to even, NaN stays NaN
+  { B::pack_bf16(x, x) } -> std::same_as<std::uint32_t>;   // ties may round away from zero; no NaN
+  { B::round_bf16(x, x) } -> std::same_as<std::uint32_t>;  // ties to even; NaN stays NaN
   { B::pack_f16(x, x) } -> std::same_as<std::uint32_t>;
   { B::widen_f16(word) } -> std::same_as<Vec<float, 2>>;
   { B::pack_fp8(x, x, x, x) } -> std::same_as<std::uint32_t>;
@@ -117,7 +118,7 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   // launches, barriers, clusters
   { B::launch_next() } -> std::same_as<void>;
   { B::wait_for_previous() } -> std::same_as<void>;
-  { B::add_shared(counter, word) } -> std::same_as<void>;  // by any lanes at a time
+  { B::add_shared(counter, word) } -> std::same_as<void>;  // any number of lanes at a time
   { B::barrier() } -> std::same_as<void>;
   { B::wave_barrier() } -> std::same_as<void>;
   { B::cluster_arrive() } -> std::same_as<void>;
@@ -126,12 +127,12 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::cluster_rank() } -> std::same_as<int>;
   { B::remote(out, 0) } -> std::same_as<float*>;
   { B::template open<1>(box) } -> std::same_as<void>;
-  { B::post(*box, out, 0, x) } -> std::same_as<void>;  // into another block, counted by its box
+  { B::post(*box, out, 0, x) } -> std::same_as<void>;  // into another block, whose box counts it
   { B::collect(*box, 1, 0) } -> std::same_as<void>;
-  { B::sched_fence() } -> std::same_as<void>;  // of the compiler alone
+  { B::sched_fence() } -> std::same_as<void>;  // for the compiler alone
 };
 
-/// A room whose chained atom also takes fp8 of its own flavour, of twice the k (gfx942_fp8_atom).
+/// A room whose chained atom also takes fp8 of its own flavour, with twice the k (gfx942_fp8_atom).
 template <class B>
 concept Fp8AtomBackend = Backend<B> &&
     requires(typename B::KvOperand kv, typename B::RowsOperand rows, typename B::Accumulator acc) {
@@ -146,30 +147,30 @@ concept MxBackend = Backend<B> && requires(const Vec<float, 8>& eight, const Vec
   { B::pack_e3m2(all) } -> std::same_as<Vec<std::uint32_t, 6>>;
 };
 
-/// A room with asynchronous copies that some waves fetch for others, into a ring of stages in shared memory, and with
+/// A room with asynchronous copies, which some waves issue for others into a ring of stages in shared memory, and with
 /// barriers that count them.
 template <class B>
 concept StagedBackend = Backend<B> &&
     requires(typename B::Mbarrier* mbarrier, void* shared, const void* global, const Chunk* row, Chunk* chunk,
              std::uint32_t bytes, Mailbox* box, Vec<float, 4>* four) {
   { B::mbarrier_init(mbarrier, 1) } -> std::same_as<void>;
-  { B::mbarrier_ready() } -> std::same_as<void>;  // behind the last mbarrier_init, before barrier()
+  { B::mbarrier_ready() } -> std::same_as<void>;  // after the last mbarrier_init, before barrier()
   { B::mbarrier_arrive(mbarrier) } -> std::same_as<void>;
-  { B::mbarrier_expect(mbarrier, bytes) } -> std::same_as<void>;            // an arrival, and bytes to wait for
-  { B::mbarrier_wait(mbarrier, 0) } -> std::same_as<void>;                  // until the phase of this parity is over
-  { B::copy_bulk(shared, global, bytes, mbarrier) } -> std::same_as<void>;  // by one lane
+  { B::mbarrier_expect(mbarrier, bytes) } -> std::same_as<void>;            // one arrival, and bytes to wait for
+  { B::mbarrier_wait(mbarrier, 0) } -> std::same_as<void>;                  // until the phase of this parity has ended
+  { B::copy_bulk(shared, global, bytes, mbarrier) } -> std::same_as<void>;  // one lane calls it
   { B::copy_lane(chunk, row) } -> std::same_as<void>;
   { B::lane_copies_end() } -> std::same_as<void>;
   { B::template lane_copies_wait<1>() } -> std::same_as<void>;
-  { B::load_matrices(row) } -> std::same_as<Chunk>;  // four of 8 x 8 elements of 2 bytes
+  { B::load_matrices(row) } -> std::same_as<Chunk>;  // four matrices of 8 x 8 elements of 2 bytes
   { B::post(*box, four, 0, *four) } -> std::same_as<void>;
   { B::prefetch(global) } -> std::same_as<void>;
   { B::nanoseconds() } -> std::same_as<std::uint64_t>;
   { B::pause_until(std::uint64_t{}) } -> std::same_as<void>;
 };
 
-/// A staged room whose waves also multiply in groups: four waves each, from a multiple of four on in their block. What
-/// is called group_ is called by all lanes of a group in the same order (group-uniform control flow).
+/// A staged room whose waves also multiply in groups of four, starting at a multiple of four in their block. All lanes
+/// of a group call the group_ primitives in the same order (group-uniform control flow).
 template <class B>
 concept GroupBackend = StagedBackend<B> &&
     requires(GroupOperand operand, const Chunk& a, Chunk* row, Vec<float, 4>& acc, Vec<float, 8>& wide_acc,
@@ -180,12 +181,12 @@ concept GroupBackend = StagedBackend<B> &&
   { B::template group_mma<DType::bf16, 8>(a, operand, acc) } -> std::same_as<void>;
   { B::template group_mma<DType::f16, 16>(a, operand, wide_acc) } -> std::same_as<void>;
   { B::template group_mma<B::facts.fp8, 16>(a, operand, wide_acc) } -> std::same_as<void>;
-  { B::group_mma_fence(acc) } -> std::same_as<void>;  // before the first product, of what was just written
+  { B::group_mma_fence(acc) } -> std::same_as<void>;  // before the first product, for values that were just written
   { B::group_mma_begin() } -> std::same_as<void>;
   { B::group_mma_end() } -> std::same_as<void>;
   { B::template group_mma_wait<1>() } -> std::same_as<void>;
-  { B::divergent(0) } -> std::same_as<int>;       // may differ between lanes, for all the compiler knows
-  { B::shared_written() } -> std::same_as<void>;  // will be seen by copies and products
+  { B::divergent(0) } -> std::same_as<int>;       // the compiler must assume that lanes differ in it
+  { B::shared_written() } -> std::same_as<void>;  // makes writes visible to copies and products
   { B::group_barrier() } -> std::same_as<void>;
   { B::group_any(true) } -> std::same_as<bool>;
   { B::template store_matrices<1>(row, word) } -> std::same_as<void>;
@@ -193,10 +194,10 @@ concept GroupBackend = StagedBackend<B> &&
   { B::template store_matrices<4>(row, four_words) } -> std::same_as<void>;
 };
 
-/// Rows of elements on the device as a tensor map sees them: `columns` contiguous elements, `rows` of them, in
-/// `layers`. Strides in bytes, multiples of 16; the start is aligned to 16 bytes. A copy moves a box of 128 bytes by
-/// `box_rows`, at most 256, of `box_layers`, one after the other, and so at most. `straight`, of elements of a byte: a
-/// box of 256 bytes, whose rows lie one after the other as they are.
+/// Rows on the device as a tensor map sees them: `rows` rows of `columns` contiguous elements, in `layers`. Strides are
+/// in bytes and multiples of 16; the start is aligned to 16 bytes. A copy moves a box of 128 bytes by `box_rows` by
+/// `box_layers`, one after the other; both are at most 256. A `straight` box, for elements of one byte, has 256 bytes
+/// whose rows lie one after the other, unswizzled.
 struct TensorShape {
   const void* data;
   DType type;
@@ -205,31 +206,31 @@ struct TensorShape {
   int box_rows, box_layers = 1;
   bool straight = false;
 
-  constexpr int box_bytes() const { return straight ? 256 : 128; }  // of a row
+  constexpr int box_bytes() const { return straight ? 256 : 128; }  // bytes of one row
 };
 
-/// A matrix of rows of 128 bytes of k in shared memory, as copy_tensor writes them: the 16-byte unit u of row r lies at
-/// at + 128 r + 16 (u ^ r % 8). `at` is aligned to 1024 bytes. `row`, a multiple of 8, and `piece`, in units of 32
-/// bytes, say where a product begins.
+/// A matrix in shared memory whose rows have 128 bytes of k, as copy_tensor writes them. The 16-byte unit u of row r
+/// lies at at + 128 r + 16 (u ^ r % 8), and `at` is aligned to 1024 bytes. A product begins at `row`, a multiple of 8,
+/// and at `k_slice`, in units of 32 bytes.
 struct SwizzledOperand {
   const void* at;
-  int row = 0, piece = 0;
+  int row = 0, k_slice = 0;
 
   friend constexpr bool operator==(const SwizzledOperand&, const SwizzledOperand&) = default;
 };
 
-/// As SwizzledOperand, of 16-bit elements with the matrix's rows side by side: boxes of 64 rows (128 bytes) by `box_k`
-/// of k, one after the other. Rows 8 u to 8 u + 7 of box i at k lie at at + 128 (i box_k + k) + 16 (u ^ k % 8). `row`
-/// is a multiple of 64; `piece` is in units of 16 k.
+/// A swizzled matrix of 16-bit elements whose rows lie side by side: boxes of 64 rows (128 bytes) by `box_k` of k, one
+/// after the other. Rows 8 u to 8 u + 7 of box i at k lie at at + 128 (i box_k + k) + 16 (u ^ k % 8). `row` is a
+/// multiple of 64; `k_slice` is in units of 16 k.
 struct TransposedOperand {
   const void* at;
   int box_k;
-  int row = 0, piece = 0;
+  int row = 0, k_slice = 0;
 
   friend constexpr bool operator==(const TransposedOperand&, const TransposedOperand&) = default;
 };
 
-/// A group room with an engine that copies boxes of tensors, and with blocks of a cluster that copy for each other.
+/// A group room with an engine that copies boxes of tensors, and with clusters whose blocks copy for each other.
 template <class B>
 concept TensorBackend = GroupBackend<B> &&
     requires(const TensorShape& shape, typename B::TensorMap& map, typename B::Mbarrier* mbarrier, void* shared,
@@ -257,11 +258,12 @@ concept TensorBackend = GroupBackend<B> &&
   { B::template widen_i4_biased<DType::bf16>(words[0]) } -> std::same_as<Chunk>;
   { B::widen_i4_quad(words[0], 1) } -> std::same_as<std::uint32_t>;
   { B::template store_matrices_straight<4>(row, words) } -> std::same_as<void>;
-  { B::template take_registers<232>() } -> std::same_as<void>;  // by all lanes of a group, for each of them
+  { B::template take_registers<232>() } -> std::same_as<void>;  // all lanes of a group call it, for each of them
   { B::template give_registers<40>() } -> std::same_as<void>;
 };
 
-/// Launch geometry. The grid is one-dimensional everywhere: no room's y/z limits, and remaps are plain arithmetic.
+/// The geometry of a launch. The grid is one-dimensional everywhere, so no room has y/z limits, and remaps are plain
+/// arithmetic.
 struct LaunchShape {
   std::int64_t grid;   // blocks
   int block;           // lanes
@@ -269,8 +271,8 @@ struct LaunchShape {
   bool early = false;  // may begin before the stream's previous kernel ends, and waits for it by itself
 };
 
-/// What every room launches: 0 to 2^31 - 1 blocks, fewer than 2^32 lanes in all (HSA's dispatch packet counts lanes in
-/// 32 bits), whole clusters of what the chip has of them. Errors: bad_extent.
+/// Checks what every room can launch: 0 to 2^31 - 1 blocks, fewer than 2^32 lanes in all (HSA's dispatch packet counts
+/// lanes in 32 bits), and whole clusters of a size that the chip has. Errors: bad_extent.
 inline Status check_launch(LaunchShape shape, const ArchFacts& facts) {
   if (shape.grid < 0 || shape.grid > 0x7fffffff) return {StatusCode::bad_extent, "grid outside [0, 2^31) blocks"};
   if (shape.grid * shape.block > 0xffffffff) return {StatusCode::bad_extent, "grid of 2^32 lanes or more"};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What each chip is. Every number names its source; kernels and policies read these, never literals.
+// The facts of each chip. Every number names its source; kernels and policies read these facts, never literals.
 #pragma once
 
 #include <cstdint>
@@ -25,40 +25,40 @@ constexpr std::string_view name_of(ArchId id) {
 /// The matrix instruction of a wave: MFMA (CDNA ISA guides, "Matrix Arithmetic Instructions") or mma.sync (PTX ISA).
 enum class Matrix : int { mfma, mma };
 
-/// Chips whose lists of policies were chosen by the same measurements. What follows from a chip's build has a fact of
-/// its own; this one is for what was only found to be faster.
+/// Chips whose lists of policies were chosen by the same measurements. Properties that follow from a chip's build have
+/// facts of their own; the family stands for what was only measured to be faster.
 enum class Family : int { cdna, hopper };
 
-/// Static facts of one architecture. Rates are per device at the boost clock, dense.
+/// Static facts of one architecture. Rates are for the whole device at the boost clock, dense.
 struct ArchFacts {
   ArchId id;
   int wave_lanes;           // lanes of one wave (warp on sm90)
-  int lds_bytes;            // shared memory one block may use
+  int lds_bytes;            // shared memory that one block may use
   int compute_units;        // CUs, or SMs
-  int simds_per_cu;         // schedulers a block's waves spread over
-  int max_waves_per_simd;   // hardware limit
-  int registers_per_lane;   // most vector registers (VGPR + AGPR, or R) one lane can address
+  int simds_per_cu;         // schedulers that a block's waves spread over
+  int max_waves_per_simd;   // limit of the hardware
+  int registers_per_lane;   // most vector registers (VGPR + AGPR, or R) that one lane can address
   int register_file_lanes;  // vector registers per lane slot of one SIMD: waves = this / registers
   int register_granule;     // allocation step of the register count
   int max_load_bytes;       // widest load of one lane
   int lds_banks;
-  int lds_granule;                      // bytes: what a block takes of LDS is a multiple
+  int lds_granule;                      // bytes; a block takes a multiple of this from LDS
   int max_cluster_blocks;               // blocks that may share a cluster
-  std::int64_t last_level_cache_bytes;  // what a cold-cache measurement has to displace
-  double hbm_bytes_per_second;          // data-sheet peak
+  std::int64_t last_level_cache_bytes;  // bytes that a cold-cache measurement has to displace
+  double hbm_bytes_per_second;          // peak of the data sheet
   double bf16_flops;                    // dense matrix peak
   double fp8_flops;
-  DType fp8;  // the flavour the matrix and convert instructions take
-  bool mx;    // whether they take OCP MX's formats, too: fp4, and e8m0 scales of 32 values
+  DType fp8;  // the flavour that the matrix and convert instructions take
+  bool mx;    // they also take OCP MX's formats: fp4, and e8m0 scales of 32 values
   Matrix matrix;
   Family family;
-  int xcds;             // dies with an L2 each, which get the blocks of a grid in turn
+  int xcds;             // dies with an L2 each; blocks of a grid go to them in turn
   bool direct_copies;   // copies from memory into LDS of 16 bytes a lane, past its registers
   bool lds_transposed;  // LDS reads that transpose 2-byte elements
   bool wave_groups;     // products of four waves together, with operands in shared memory
   bool tensor_copies;   // an engine that copies boxes of tensors and counts what has landed
-  bool bf16_pairs;      // an operation that rounds two f32 to bf16; else it takes three
-  bool f32_sums;        // the matrix unit keeps sums as f32 does; else it cuts bits off
+  bool bf16_pairs;      // an operation that rounds two f32 to bf16; otherwise it takes three
+  bool f32_sums;        // the matrix unit keeps sums as f32 does; otherwise it cuts bits off
 };
 
 // MI300X: 304 CUs, 64 KiB LDS, 5.3 TB/s, 256 MB Infinity Cache, 1307 / 2615 TFLOP/s (AMD MI300X data sheet and
@@ -128,9 +128,9 @@ inline constexpr ArchFacts gfx950_facts{.id = ArchId::gfx950,
                                         .f32_sums = true};
 
 // H200 SXM: 132 SMs, 227 KiB shared memory per block, 60 MB L2 (as the driver reports it), 4.8 TB/s, 989 / 1979 TFLOP/s
-// (NVIDIA H200 data sheet; CUDA C programming guide, compute capability 9.0); clusters of up to 8 blocks are
-// portable, of 16 need an attribute (same guide). wgmma and bulk tensor copies: PTX ISA, sm_90a; what its matrix unit
-// keeps of a sum: test/arch/room_truncation_test.cpp, on silicon.
+// (NVIDIA H200 data sheet; CUDA C programming guide, compute capability 9.0). Clusters of up to 8 blocks are portable,
+// and 16 need an attribute (same guide). wgmma and bulk tensor copies: PTX ISA, sm_90a.
+// test/arch/room_truncation_test.cpp shows, on silicon, which bits of a sum its matrix unit keeps.
 inline constexpr ArchFacts sm90_facts{.id = ArchId::sm90,
                                       .wave_lanes = 32,
                                       .lds_bytes = 227 * 1024,
@@ -160,8 +160,8 @@ inline constexpr ArchFacts sm90_facts{.id = ArchId::sm90,
                                       .bf16_pairs = true,
                                       .f32_sums = false};
 
-/// Called for an architecture that a function has no answer for. It is not constexpr, so what is known at compile time,
-/// as facts, atoms and policies are, does not compile; at run time it stops.
+/// Is called for an architecture that a function has no answer for. It is not constexpr, so a constant evaluation (of
+/// facts, atoms or policies) does not compile; at run time it traps.
 [[noreturn]] TILEWAVE_HOST_DEVICE void unknown_architecture() {
 #if defined(__CUDA_ARCH__)
   __trap();
@@ -170,7 +170,7 @@ inline constexpr ArchFacts sm90_facts{.id = ArchId::sm90,
 #endif
 }
 
-/// The facts of an architecture: no `default`, and never another chip's.
+/// Returns the facts of an architecture. The switch has no `default`, so a new chip never gets another chip's facts.
 constexpr const ArchFacts& facts_of(ArchId id) {
   switch (id) {
     case ArchId::gfx942: return gfx942_facts;
@@ -180,14 +180,15 @@ constexpr const ArchFacts& facts_of(ArchId id) {
   unknown_architecture();
 }
 
-/// The facts of the architecture of that name; nullptr if there is none.
+/// Returns the facts of the architecture with that name, or nullptr if there is none.
 constexpr const ArchFacts* facts_named(std::string_view name) {
   for (const ArchId id : all_archs)
     if (name_of(id) == name) return &facts_of(id);
   return nullptr;
 }
 
-/// One value for each architecture, in the order of ArchId: whoever adds one is asked for its value at every call.
+/// Returns the value for an architecture from one value each, in the order of ArchId. A new architecture needs its
+/// value at every call.
 template <class T>
 TILEWAVE_HOST_DEVICE constexpr T per_arch(ArchId id, T gfx942, T gfx950, T sm90) {
   switch (id) {
@@ -198,7 +199,7 @@ TILEWAVE_HOST_DEVICE constexpr T per_arch(ArchId id, T gfx942, T gfx950, T sm90)
   unknown_architecture();
 }
 
-/// One value for each kind of matrix instruction, likewise.
+/// Returns the value for a kind of matrix instruction from one value each.
 template <class T>
 TILEWAVE_HOST_DEVICE constexpr T per_matrix(Matrix matrix, T mfma, T mma) {
   switch (matrix) {

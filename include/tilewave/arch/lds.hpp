@@ -1,73 +1,75 @@
 // SPDX-License-Identifier: MIT
-// What rooms of CDNA offer for tiles in LDS: square products straight on 16-byte units of rows, buffers read with a
-// bounds check, copies from memory into LDS, and which lanes of an LDS read are served together.
+// Rooms of CDNA offer these primitives for tiles in LDS: square products straight on 16-byte units of rows, buffers
+// read with a bounds check, copies from memory into LDS, and the lanes of an LDS read that are served together.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
 
 namespace tilewave {
 
-/// A product of `side` x `side` (16 or 32) sums of one wave, from the side of the lanes: lane l supplies 16-byte units
-/// of row l % side of both operands. Unit c of its `chunks` is number units * c + l / side of the row's units that a
-/// product takes: k is summed over, so that its order does not matter as long as both operands agree.
+/// The lane map of a product of `side` x `side` sums (16 or 32) of one wave. Lane l supplies 16-byte units of row l %
+/// side of both operands. Unit c of its `chunks` is unit units * c + l / side of the row. k is summed over, so its
+/// order does not matter as long as both operands agree.
 template <int side>
 struct ProductMap {
   static_assert(side == 16 || side == 32, "products have 16 x 16 or 32 x 32 sums");
   static constexpr int units = 64 / side;        // lanes that share a row
-  static constexpr int sums = side * side / 64;  // of a lane
+  static constexpr int sums = side * side / 64;  // sums of one lane
 
   TILEWAVE_HOST_DEVICE static constexpr int row(int lane) { return lane % side; }
   TILEWAVE_HOST_DEVICE static constexpr int unit(int lane) { return lane / side; }
-  /// Sum i of a lane is of row `row(lane)` of the rows operand, and of this row of the kv operand: four neighbours
-  /// each. (CDNA3 ISA guide, "Dense matrices": the C layouts of 16x16 and 32x32, one block.)
+  /// Returns the row of the kv operand that sum i of a lane belongs to; its row of the rows operand is `row(lane)`.
+  /// Four neighbouring sums have neighbouring rows. (CDNA3 ISA guide, "Dense matrices": the C layouts of 16x16 and
+  /// 32x32, one block.)
   TILEWAVE_HOST_DEVICE static constexpr int kv_row(int lane, int i) {
     return 4 * units * (i / 4) + 4 * (lane / side) + i % 4;
   }
 };
 
-/// Lanes of an LDS access of 16 bytes a lane that are served at a time: which phase a lane is in. Measured by
-/// nod-ai/amd-shark-ai, "empirical-lds": gfx942 serves 8 lanes, gfx950 16, each twice for the two halves of a wave.
+/// Returns the phase in which a lane of an LDS access of 16 bytes a lane is served. gfx942 serves 8 lanes at a time and
+/// gfx950 16, once in each half of a wave (measured by nod-ai/amd-shark-ai, "empirical-lds").
 constexpr int lds_read_phase(ArchId arch, int lane) {
   const int quarter = lane % 32 / 4;  // four neighbours go together
   constexpr int of_gfx942[] = {0, 1, 2, 3, 1, 0, 3, 2}, of_gfx950[] = {0, 1, 1, 0, 1, 0, 0, 1};
   const int gfx942 = of_gfx942[quarter] + lane / 32 * 4, gfx950 = of_gfx950[quarter] + lane / 32 * 2;
-  return per_arch(arch, gfx942, gfx950, gfx950);  // sm90 is taken for gfx950: not measured
+  return per_arch(arch, gfx942, gfx950, gfx950);  // sm90 has not been measured and takes gfx950's phases
 }
 
-/// Turns that an LDS read of 16 bytes a lane takes beyond one for each phase; `unit_of(lane)`: in units of 16 bytes.
+/// Returns the additional cycles that an LDS read of 16 bytes a lane takes beyond one for each phase. `unit_of(lane)`
+/// is its address in units of 16 bytes.
 template <class UnitOf>
 constexpr int lds_conflicts(ArchId arch, const UnitOf& unit_of) {
   constexpr int most_phases = 8, most_units = 16;
   const int columns = facts_of(arch).lds_banks / 4, phases = per_arch(arch, 8, 4, 4);
-  int turns = 0;
+  int cycles = 0;
   for (int phase = 0; phase < phases; ++phase) {
     int used[most_units] = {}, most = 0;
     for (int lane = 0; lane < 64; ++lane) {
       if (lds_read_phase(arch, lane) == phase) most = max_of(most, ++used[unit_of(lane) % columns]);
     }
-    turns += most - 1;
+    cycles += most - 1;
   }
   static_assert(most_phases * 8 == 64, "eight phases of eight lanes each are a wave");
-  return turns;
+  return cycles;
 }
 
-/// The same of load_transposed, 8 bytes a lane, of which 32 neighbours are served at a time on gfx950 (not measured
-/// yet); `place_of(lane)`: in units of 8 bytes.
-template <class PlaceOf>
-constexpr int lds_transposed_conflicts(ArchId arch, const PlaceOf& place_of) {
+/// Returns the same for load_transposed, which reads 8 bytes a lane. gfx950 serves 32 neighbours at a time (not
+/// measured yet). `unit_of(lane)` is the address in units of 8 bytes.
+template <class UnitOf>
+constexpr int lds_transposed_conflicts(ArchId arch, const UnitOf& unit_of) {
   constexpr int most_columns = 32;
   const int columns = facts_of(arch).lds_banks / 2;
-  int turns = 0;
+  int cycles = 0;
   for (int first = 0; first < 64; first += 32) {
     int used[most_columns] = {}, most = 0;
-    for (int lane = first; lane < first + 32; ++lane) most = max_of(most, ++used[place_of(lane) % columns]);
-    turns += most - 1;
+    for (int lane = first; lane < first + 32; ++lane) most = max_of(most, ++used[unit_of(lane) % columns]);
+    cycles += most - 1;
   }
-  return turns;
+  return cycles;
 }
 
-/// A room of such a chip. What each primitive promises is docs/reference/primitives.md. A room whose facts say
-/// direct_copies also has source.copy(shared, lane_offset, offset).
+/// A room of a chip with such products. docs/reference/primitives.md says what each primitive promises. A room whose
+/// facts say direct_copies also has source.copy(shared, lane_offset, offset).
 template <class B>
 concept LdsBackend = Backend<B> &&
     requires(const void* base, std::uint32_t offset, void* shared, const Chunk (&operand)[2], Vec<float, 4>& small,
@@ -78,21 +80,22 @@ concept LdsBackend = Backend<B> &&
   { B::template multiply<DType::i8, 32>(operand, operand, ints) } -> std::same_as<void>;
   { typename B::Source{base, offset}.load(offset, 0) } -> std::same_as<Chunk>;
   { typename B::Source{base, offset}.load_sixes(offset, 0) } -> std::same_as<Vec<Chunk, 2>>;
-  { B::template copies_wait<0>() } -> std::same_as<void>;  // at most so many of the wave's are under way
-  { B::lds_barrier() } -> std::same_as<void>;              // loads and copies stay under way
-  { B::keep(large) } -> std::same_as<void>;                // its product stays between the fences around it
+  // at most this many copies of the wave are under way afterwards
+  { B::template copies_wait<0>() } -> std::same_as<void>;
+  { B::lds_barrier() } -> std::same_as<void>;  // loads and copies stay under way
+  { B::keep(large) } -> std::same_as<void>;    // keeps its product between the fences around it
   { B::keep(ints) } -> std::same_as<void>;
   { B::keep(number) } -> std::same_as<void>;
-  { B::template priority<1>() } -> std::same_as<void>;  // of this wave on its SIMD, 0 to 3
+  { B::template priority<1>() } -> std::same_as<void>;  // priority of this wave on its SIMD, 0 to 3
 };
 
-/// Such a room of a chip that transposes 2-byte elements as it reads LDS.
+/// An LDS room of a chip that transposes 2-byte elements as it reads LDS.
 template <class B>
 concept TransposedLdsBackend = LdsBackend<B> && requires(const void* row) {
   { B::load_transposed(row) } -> std::same_as<Vec<std::uint32_t, 2>>;
 };
 
-/// Such a room of a chip that multiplies OCP MX's formats, with an e8m0 scale for 32 k of a row.
+/// An LDS room of a chip that multiplies OCP MX's formats, with an e8m0 scale for 32 k of a row.
 template <class B>
 concept MxProductBackend = LdsBackend<B> && MxBackend<B> &&
     requires(const Chunk (&two)[2], const Chunk (&four)[4], const std::uint32_t (&scales)[2], Vec<float, 16>& sums) {

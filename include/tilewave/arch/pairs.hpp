@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a room may offer for pairs of 16-bit floats in a word.
+// Optional primitives of a room for pairs of 16-bit floats in a word.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A room offers what its chip's facts say: policies ask facts, kernels then call what belongs to them.
+// A room offers what its chip's facts say. Policies ask the facts, and kernels then call the primitives that belong to
+// them.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
@@ -7,7 +8,8 @@
 
 namespace tilewave {
 
-/// True; what is missing does not compile, and says so. Each room calls it behind its Backend.
+/// Returns true. A missing primitive does not compile, and the assertion says which one. Each room calls this behind
+/// its Backend.
 template <class B>
 constexpr bool is_whole_room() {
   constexpr ArchFacts facts = B::facts;

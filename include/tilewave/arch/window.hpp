@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A guarded stretch of memory where the hardware has none: a comparison for every access.
+// A guarded range of memory for hardware that has none: every access is compared with its size.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tilewave {
 
-/// B::Window (docs/reference/primitives.md) over a room's loads and stores.
+/// Implements B::Window (docs/reference/primitives.md) over a room's loads and stores.
 template <class Memory>
 struct CheckedWindow {
   const void* base;

@@ -11,7 +11,7 @@ namespace tilewave {
 
 /// `quant`: how K and V were scaled. `out`: type of the output, bf16 or f16. `native`: products of fp8 without
 /// widening.
-template <class B, QuantMode quant, DType out, bool native>
+template <class B, Scaling quant, DType out, bool native>
 struct AttentionArithmetic {
   static constexpr float minus_infinity = -__builtin_inff();
 
@@ -26,7 +26,7 @@ struct AttentionArithmetic {
   /// and ends at 2^-9, so 64 takes its probabilities up to 2^8.
   static constexpr float probability_scale_of(DType type) {
     if (native) return 64.0f;
-    return type == DType::f16 && quant != QuantMode::per_token ? 128.0f : 1.0f;
+    return type == DType::f16 && quant != Scaling::per_token ? 128.0f : 1.0f;
   }
 
   TILEWAVE_DEVICE static float larger(float x, float y) { return __builtin_fmaxf(x, y); }
@@ -36,8 +36,8 @@ struct AttentionArithmetic {
   /// `a` has scale_head_stride, in elements.
   template <class Args>
   TILEWAVE_DEVICE static float common_scale(const Args& a, const float* scales, std::int32_t kv_head) {
-    if constexpr (quant == QuantMode::per_tensor) return B::load(scales);
-    if constexpr (quant == QuantMode::per_head) return B::load(scales + kv_head * a.scale_head_stride);
+    if constexpr (quant == Scaling::per_tensor) return B::load(scales);
+    if constexpr (quant == Scaling::per_head) return B::load(scales + kv_head * a.scale_head_stride);
     return 1.0f;
   }
 

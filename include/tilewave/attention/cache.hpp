@@ -3,23 +3,16 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 #include "tilewave/core/config.hpp"
+#include "tilewave/core/scaling.hpp"
 
 namespace tilewave {
 
-/// How fp8 K and V were scaled when they were stored. `none` is for 16-bit caches, whose values are used as stored.
-enum class QuantMode : int { none, per_tensor, per_token, per_head };
-
-constexpr std::string_view name_of(QuantMode mode) {
-  switch (mode) {
-    case QuantMode::none: return "none";
-    case QuantMode::per_tensor: return "per_tensor";
-    case QuantMode::per_token: return "per_token";
-    case QuantMode::per_head: return "per_head";
-  }
-  return "unknown";
+/// Returns whether a cache of fp8 K and V can be scaled so: one scale for the tensor, a KV head, or a token and KV
+/// head.
+constexpr bool is_cache_scaling(Scaling s) {
+  return s == Scaling::per_tensor || s == Scaling::per_token || s == Scaling::per_head;
 }
 
 /// Which index of V is contiguous in memory. dim_major: 16 bytes hold tokens of one head dimension. token_major: all

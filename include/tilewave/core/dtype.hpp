@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Element types: the enum that names them, and bit-exact conversions used by every room. (__builtin_bit_cast, because
-// std::bit_cast is a host function to nvcc.)
+// Element types: the enum that names them, and bit-exact conversions that every room uses. They use __builtin_bit_cast,
+// because std::bit_cast is a host function to nvcc.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,27 @@
 
 namespace tilewave {
 
-/// The two fp8 flavours are different types: e4m3fnuz (gfx942: bias 8, max 240, 0x80 is NaN) and OCP e4m3fn
-/// (gfx950, sm90: bias 7, max 448, 0x7f and 0xff are NaN). fp4_e2m1, fp6_e2m3 and fp6_e3m2 are OCP MX's: no NaN, no
+/// The two fp8 flavours are different types: e4m3fnuz (gfx942: bias 8, max 240, 0x80 is NaN) and OCP e4m3fn (gfx950,
+/// sm90: bias 7, max 448, 0x7f and 0xff are NaN). fp4_e2m1, fp6_e2m3 and fp6_e3m2 are OCP MX's: they have no NaN and no
 /// infinity. i4 is two's complement.
 enum class DType : int { f32, f16, bf16, fp8_e4m3fn, fp8_e4m3fnuz, i8, fp4_e2m1, fp6_e2m3, fp6_e3m2, i4 };
 
 TILEWAVE_HOST_DEVICE constexpr bool is_fp6(DType t) { return t == DType::fp6_e2m3 || t == DType::fp6_e3m2; }
-/// Values that an element in memory holds: two of fp4 and of i4, whose element is a byte, of fp4 the first in its low
-/// bits; four of fp6, whose element is three bytes, value i in bits 6 i to 6 i + 5 of them. Columns count values;
-/// strides and sizes count elements.
+/// Returns the number of values in an element in memory. An element of fp4 or i4 is a byte with two values; fp4 has the
+/// first in its low bits. An element of fp6 is three bytes with four values; value i is in bits 6 i to 6 i + 5. Columns
+/// count values; strides and sizes count elements.
 TILEWAVE_HOST_DEVICE constexpr int packing_of(DType t) {
   return is_fp6(t) ? 4 : t == DType::fp4_e2m1 || t == DType::i4 ? 2 : 1;
 }
-/// Bytes of one element.
+/// Returns the bytes of one element.
 TILEWAVE_HOST_DEVICE constexpr int size_of(DType t) {
   return t == DType::f32 ? 4 : is_fp6(t) ? 3 : (t == DType::f16 || t == DType::bf16) ? 2 : 1;
 }
-/// The fewest elements that are whole 16 bytes: rows of matrix operands are multiples of that apart.
+/// Returns the fewest elements that are whole 16 bytes. Rows of matrix operands lie a multiple of that apart.
 TILEWAVE_HOST_DEVICE constexpr int elements_of_unit(DType t) { return is_fp6(t) ? 16 : 16 / size_of(t); }
 TILEWAVE_HOST_DEVICE constexpr bool is_fp8(DType t) { return t == DType::fp8_e4m3fn || t == DType::fp8_e4m3fnuz; }
 
-/// Largest finite value of an fp8 flavour: the target of amax quantisation.
+/// Returns the largest finite value of an fp8 flavour, which amax quantisation maps the largest magnitude to.
 constexpr float fp8_max(DType t) { return t == DType::fp8_e4m3fnuz ? 240.0f : 448.0f; }
 
 constexpr std::string_view name_of(DType t) {
@@ -53,14 +53,14 @@ TILEWAVE_HOST_DEVICE constexpr float bf16_to_f32(std::uint16_t bits) {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
 }
 
-/// Round to nearest, ties to even; NaN stays NaN (quiet).
+/// Rounds to nearest, ties to even. NaN stays NaN (quiet).
 TILEWAVE_HOST_DEVICE constexpr std::uint16_t f32_to_bf16(float value) {
   const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
   return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-/// Exact, subnormals included; NaN stays NaN (quiet).
+/// Converts exactly, subnormals included. NaN stays NaN (quiet).
 TILEWAVE_HOST_DEVICE constexpr float f16_to_f32(std::uint16_t bits) {
   const std::uint32_t sign = (bits & 0x8000u) << 16, exponent = (bits >> 10) & 31u, mantissa = bits & 0x3ffu;
   if (exponent == 0) {
@@ -73,7 +73,8 @@ TILEWAVE_HOST_DEVICE constexpr float f16_to_f32(std::uint16_t bits) {
   return __builtin_bit_cast(float, sign | (exponent + 112) << 23 | mantissa << 13);
 }
 
-/// Round to nearest, ties to even; infinity from 65520, halfway beyond the largest; NaN stays NaN (quiet).
+/// Rounds to nearest, ties to even. The result is infinity from 65520 on, which is halfway beyond the largest. NaN
+/// stays NaN (quiet).
 TILEWAVE_HOST_DEVICE constexpr std::uint16_t f32_to_f16(float value) {
   const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, value);
   const std::uint32_t sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7fffffffu;
@@ -92,22 +93,22 @@ TILEWAVE_HOST_DEVICE constexpr std::uint16_t f32_to_f16(float value) {
   return static_cast<std::uint16_t>(sign | code);
 }
 
-/// Decode one fp8 code. Every code is exactly representable in bf16, so this is also the exact bf16 value.
+/// Decodes one fp8 code. Every code is exactly representable in bf16, so this is also the exact bf16 value.
 TILEWAVE_HOST_DEVICE constexpr float fp8_to_f32(DType type, std::uint8_t code) {
   const bool fnuz = type == DType::fp8_e4m3fnuz;
   const std::uint32_t magnitude = code & 0x7fu;
   if (fnuz ? code == 0x80u : magnitude == 0x7fu) return __builtin_bit_cast(float, 0x7fc00000u);
   const int exponent = static_cast<int>(magnitude >> 3), mantissa = static_cast<int>(magnitude & 7u);
   const int bias = fnuz ? 8 : 7;
-  // 2^(e - bias) * 1.mmm, or 2^(1 - bias) * 0.mmm; both are (8 or 0 + mmm) * 2^(max(e, 1) - bias - 3).
+  // The value is 2^(e - bias) * 1.mmm, or 2^(1 - bias) * 0.mmm; both are (8 or 0 + mmm) * 2^(max(e, 1) - bias - 3).
   const int power = (exponent > 0 ? exponent : 1) - bias - 3;
   const float unit = __builtin_bit_cast(float, static_cast<std::uint32_t>(power + 127) << 23);
   const float value = static_cast<float>((exponent > 0 ? 8 : 0) + mantissa) * unit;
   return (code & 0x80u) ? -value : value;
 }
 
-/// Encode with round to nearest, ties to even; saturates at fp8_max; any NaN becomes 0x7f (e4m3fn) or 0x80 (e4m3fnuz),
-/// without its sign, as sm90's conversion does it.
+/// Encodes with round to nearest, ties to even, and saturates at fp8_max. Any NaN becomes 0x7f (e4m3fn) or 0x80
+/// (e4m3fnuz), without its sign, as sm90's conversion does it.
 TILEWAVE_HOST_DEVICE constexpr std::uint8_t f32_to_fp8(DType type, float value) {
   const bool fnuz = type == DType::fp8_e4m3fnuz;
   const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, value);
@@ -132,7 +133,7 @@ TILEWAVE_HOST_DEVICE constexpr std::uint8_t f32_to_fp8(DType type, float value) 
   return static_cast<std::uint8_t>(code | sign);
 }
 
-/// Decode one fp4 code, the low four bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and a sign.
+/// Decodes one fp4 code, which is the low four bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and a sign.
 TILEWAVE_HOST_DEVICE constexpr float fp4_to_f32(std::uint8_t code) {
   const int exponent = code >> 1 & 3, mantissa = code & 1;
   const int halves = exponent > 0 ? (2 + mantissa) << (exponent - 1) : mantissa;
@@ -140,7 +141,7 @@ TILEWAVE_HOST_DEVICE constexpr float fp4_to_f32(std::uint8_t code) {
   return (code & 8u) ? -value : value;
 }
 
-/// Encode with round to nearest, ties to even; saturates at 6. There is no NaN: its code means nothing.
+/// Encodes with round to nearest, ties to even, and saturates at 6. There is no NaN; the code of one is unspecified.
 TILEWAVE_HOST_DEVICE constexpr std::uint8_t f32_to_fp4(float value) {
   const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, value);
   const float magnitude = __builtin_bit_cast(float, bits & 0x7fffffffu);
@@ -149,7 +150,8 @@ TILEWAVE_HOST_DEVICE constexpr std::uint8_t f32_to_fp4(float value) {
   return static_cast<std::uint8_t>(static_cast<std::uint32_t>(code) | (bits >> 28 & 8u));
 }
 
-/// Decode one fp6 code, the low six bits: up to 7.5 in steps of 0.125 (e2m3, bias 1) or 28 of 0.0625 (e3m2, bias 3).
+/// Decodes one fp6 code, which is the low six bits: up to 7.5 in steps of 0.125 (e2m3, bias 1) or up to 28 in steps of
+/// 0.0625 (e3m2, bias 3).
 TILEWAVE_HOST_DEVICE constexpr float fp6_to_f32(DType type, std::uint8_t code) {
   const int digits = type == DType::fp6_e2m3 ? 3 : 2, bias = type == DType::fp6_e2m3 ? 1 : 3;
   const int exponent = (code & 31) >> digits, mantissa = code & ((1 << digits) - 1);
@@ -159,7 +161,8 @@ TILEWAVE_HOST_DEVICE constexpr float fp6_to_f32(DType type, std::uint8_t code) {
   return (code & 32u) ? -value : value;
 }
 
-/// Encode with round to nearest, ties to even; saturates at 7.5 or 28. There is no NaN: its code means nothing.
+/// Encodes with round to nearest, ties to even, and saturates at 7.5 or 28. There is no NaN; the code of one is
+/// unspecified.
 TILEWAVE_HOST_DEVICE constexpr std::uint8_t f32_to_fp6(DType type, float value) {
   const int digits = type == DType::fp6_e2m3 ? 3 : 2, bias = type == DType::fp6_e2m3 ? 1 : 3;
   const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, value), sign = bits >> 26 & 32u;
@@ -180,7 +183,7 @@ TILEWAVE_HOST_DEVICE constexpr std::uint8_t f32_to_fp6(DType type, float value) 
   return static_cast<std::uint8_t>((code > 31 ? 31 : code) | sign);
 }
 
-/// OCP MX's scales are bytes, e8m0: 2^(code - 127), and 0xff is NaN.
+/// Decodes a scale of OCP MX. Its code is a byte, e8m0: 2^(code - 127), and 0xff is NaN.
 TILEWAVE_HOST_DEVICE constexpr float e8m0_to_f32(std::uint8_t code) {
   const std::uint32_t bits = code == 0xff ? 0x7fc00000u : code == 0 ? 0x00400000u : std::uint32_t{code} << 23;
   return __builtin_bit_cast(float, bits);

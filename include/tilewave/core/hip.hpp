@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The hip* runtime names the library and its harness use. AMD: ROCm's own header. NVIDIA: inline functions over the
-// CUDA runtime, since no shipped HIP header compiles with CUDA 13. Neither: the host room's version over plain memory.
+// The hip* runtime names that the library and its harness use. On AMD they come from ROCm's own header. On NVIDIA they
+// are inline functions over the CUDA runtime, since no shipped HIP header compiles with CUDA 13. Elsewhere they are the
+// host room's version over plain memory.
 //
-// A file of an engine that no device compiler sees, but that calls tilewave beside a GPU runtime (checks, choice among
-// entries that another file has compiled, launches), says which with HIP's own macro: __HIP_PLATFORM_AMD__, as
-// CMake's hip::host does, or __HIP_PLATFORM_NVIDIA__. It then has that runtime's names, once, and no emulated device's.
+// A file of an engine may call tilewave beside a GPU runtime (checks, choice among compiled entries, launches) without
+// being compiled by a device compiler. It names the runtime with HIP's own macro: __HIP_PLATFORM_AMD__, as CMake's
+// hip::host does, or __HIP_PLATFORM_NVIDIA__. It then has that runtime's names, once, and not the emulated device's.
 #pragma once
 
 #include <cstddef>

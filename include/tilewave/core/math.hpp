@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Helpers shared by host and device code: integers, and the operations of a reduction.
+// Helpers that host and device code share: integers, and the operations of a reduction.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,9 @@ template <class T>
 TILEWAVE_HOST_DEVICE constexpr T align_up(T a, T b) {
   return ceil_div(a, b) * b;
 }
-/// Whether no two of a x b places, each `width` elements wide and these strides apart, share an element: those of one
-/// extent lie inside those of the other. Any strides; whether their multiples can be addressed Region tells.
+/// True if no two of a x b vectors share an element. Each is `width` elements wide, and they lie these strides apart;
+/// those of one extent must lie inside the steps of the other. Strides may be anything; Region tells whether their
+/// multiples can be addressed.
 constexpr bool disjoint(std::int64_t a_stride, std::int64_t a, std::int64_t b_stride, std::int64_t b,
                         std::int64_t width) {
   const auto inside = [&](std::int64_t inner, std::int64_t count, std::int64_t outer, std::int64_t outer_count) {
@@ -39,29 +40,33 @@ TILEWAVE_HOST_DEVICE constexpr T max_of(T a, T b) {
   return a > b ? a : b;
 }
 
-/// The largest divisor of n that is at most `limit`; both positive.
+TILEWAVE_HOST_DEVICE constexpr bool is_power_of_two(int n) { return n > 0 && (n & (n - 1)) == 0; }
+
+/// Returns the largest divisor of n that is at most `limit`. Both are positive.
 TILEWAVE_HOST_DEVICE constexpr int largest_divisor(int n, int limit) {
   int d = min_of(n, limit);
   while (n % d != 0) --d;
   return d;
 }
 
-/// |x| of any float, NaN included.
+/// Returns |x| of any float, NaN included.
 TILEWAVE_HOST_DEVICE constexpr float abs_of(float x) {
   return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, x) & 0x7fffffffu);
 }
 
-/// a b + c, rounded once in every room.
+/// Returns a b + c, rounded once in every room.
 TILEWAVE_HOST_DEVICE float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 
 inline constexpr float log2_e = 1.4426950408889634f;
 inline constexpr float ln_2 = 0.6931471805599453f;
+inline constexpr float minus_infinity = -__builtin_inff();
 
-/// Operations for Backend::reduce. Both are commutative to the bit, so that all lanes of a group end with the same one.
+/// The operations of Backend::reduce. Both are commutative to the bit, so all lanes of a group end with the same
+/// result.
 struct Sum {
   TILEWAVE_HOST_DEVICE constexpr float operator()(float a, float b) const { return a + b; }
 };
-/// A number wins over a NaN, +0 over -0.
+/// A number wins over a NaN, and +0 wins over -0.
 struct Max {
   TILEWAVE_HOST_DEVICE float operator()(float a, float b) const {
 #if TILEWAVE_ON_GPU_COMPILER
@@ -73,8 +78,8 @@ struct Max {
   }
 };
 
-/// Division by a run-time constant as one multiply and shift (Granlund and Montgomery 1994, figure 4.1 with the
-/// round-up multiplier): exact for every 0 <= n < 2^31 and 1 <= d < 2^31.
+/// Divides by a run-time constant with one multiply and shift (Granlund and Montgomery 1994, figure 4.1 with the
+/// round-up multiplier). It is exact for every 0 <= n < 2^31 and 1 <= d < 2^31.
 struct FastDiv {
   std::uint32_t multiplier = 0;
   std::uint32_t shift = 0;
@@ -84,7 +89,7 @@ struct FastDiv {
     FastDiv f;
     f.divisor = d;
     while ((std::uint64_t{1} << f.shift) < static_cast<std::uint64_t>(d)) ++f.shift;
-    // m = ceil(2^(31 + shift) / d) <= 2^32 - 1 for d > 1 that is no power of two, and 2^31 for a power of two.
+    // m = ceil(2^(31 + shift) / d) is at most 2^32 - 1 for d > 1 that is no power of two, and 2^31 for a power of two.
     f.multiplier = static_cast<std::uint32_t>(((std::uint64_t{1} << (31 + f.shift)) + d - 1) / d);
     return f;
   }

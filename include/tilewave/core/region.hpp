@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where a tensor's bytes are: what strides and aliasing are judged by, on the host and before any work.
+// The bytes of a tensor in memory. The host judges strides and aliasing by them, before any work.
 #pragma once
 
 #include <array>
@@ -9,20 +9,20 @@
 
 namespace tilewave {
 
-/// Pieces of contiguous bytes, one at every sum of multiples of the strides. No bytes where there is no tensor.
+/// Runs of contiguous bytes, one at every sum of multiples of the strides. A null tensor has no bytes.
 class Region {
  public:
   struct Dimension {
-    std::int64_t count, stride;  // stride in elements; of what counts 1 it may be anything
-    const char* zero = nullptr;  // what to say where the stride is 0
+    std::int64_t count, stride;  // stride in elements; it may be anything where count is 1
+    const char* zero = nullptr;  // the reason to give where the stride is 0
 
     friend bool operator==(const Dimension&, const Dimension&) = default;
   };
   static constexpr int most_dimensions = 4;
-  static constexpr std::int64_t most_bytes = std::int64_t{1} << 56;  // more than any device addresses
+  static constexpr std::int64_t most_bytes = std::int64_t{1} << 56;  // more than any device can address
 
   Region() = default;
-  /// Elements of `size` bytes, `columns` of them in a piece. Negative strides are fine.
+  /// Takes elements of `size` bytes, `columns` of them in a run. Strides may be negative.
   Region(const void* data, int size, std::int64_t columns, std::initializer_list<Dimension> outer) {
     if (data == nullptr || columns <= 0) return;
     for (const Dimension& d : outer)
@@ -51,23 +51,25 @@ class Region {
   friend bool operator==(const Region&, const Region&) = default;
 
   bool empty() const { return bytes_[0] == 0; }
-  /// Whether all offsets fit; nothing else can be said of one where they do not. It overlaps whatever there is.
+  /// True if all offsets fit into 2^56 bytes. A tensor whose offsets do not fit counts as overlapping everything.
   bool addressable() const { return addressable_; }
-  /// Whether a stride is 0, which reads one piece for many.
+  /// True if a stride is 0, so that many indices read one run.
   bool repeats() const { return dimensions_ > 0 && outer_[dimensions_ - 1].stride == 0; }
-  /// What the first dimension whose stride is 0 has to say of it; null if it has nothing.
+  /// Returns the reason of the first dimension whose stride is 0; null if it has none.
   const char* zero_stride() const { return zero_; }
-  /// Whether pieces may share a byte: false where those of each dimension lie between the steps of the next larger one.
+  /// True if runs may share a byte. It is false where the runs of each dimension lie between the steps of the next
+  /// larger one.
   bool overlaps_itself() const {
     for (int i = 0; i < dimensions_; ++i)
       if (outer_[i].stride < bytes_[i + 1]) return true;
     return false;
   }
-  /// Where the last pieces of the outermost dimension are missing: the bytes up to the end of the last that is there.
+  /// Sets the size, for a tensor whose outermost dimension lacks its last runs: the bytes up to the end of the last run
+  /// that is there.
   void end_at(std::int64_t bytes) { bytes_[0] = bytes; }
 
-  /// Whether two tensors may share a byte: false only where they surely do not. Those that interleave, as the parts of
-  /// a fused tensor do, are told apart if each has its pieces between the other's steps.
+  /// True if two tensors may share a byte; false only where they surely do not. Tensors that interleave, as the parts
+  /// of a fused tensor do, are found disjoint if each has its runs between the other's steps.
   friend bool overlap(const Region& a, const Region& b) {
     if (!a.addressable_) return !b.addressable_ || !b.empty();
     if (!b.addressable_) return !a.empty();
@@ -75,14 +77,16 @@ class Region {
   }
 
  private:
-  /// The same of a without its first i dimensions and b without its first j, which starts `distance` bytes behind.
+  /// Does the same for a without its first i dimensions and b without its first j, where b starts `distance` bytes
+  /// behind a.
   static bool meet(const Region& a, int i, const Region& b, int j, std::int64_t distance) {
     if (distance >= a.bytes_[i] || -distance >= b.bytes_[j]) return false;
     const std::int64_t a_stride = i < a.dimensions_ ? a.outer_[i].stride : 0;
     const std::int64_t b_stride = j < b.dimensions_ ? b.outer_[j].stride : 0;
     if (a_stride < b_stride) return meet(b, j, a, i, -distance);
     if (a_stride == 0) return true;
-    // Of all steps of the larger stride, or of a common one, only two can bring pieces together that are no longer.
+    // Among all steps of the larger stride, or of a common one, only two can bring together runs that are no longer
+    // than it.
     const int inner_j = a_stride == b_stride ? j + 1 : j;
     if (a.bytes_[i + 1] > a_stride || b.bytes_[inner_j] > a_stride) return true;
     const std::int64_t behind = (distance % a_stride + a_stride) % a_stride;
@@ -95,7 +99,7 @@ class Region {
   int dimensions_ = 0;
   std::array<Dimension, most_dimensions> outer_{};  // strides in bytes
   std::array<std::int64_t, most_dimensions + 1>
-      bytes_{};  // from the lowest to the highest, without the first i dimensions
+      bytes_{};  // bytes from the lowest to the highest, without the first i dimensions
 };
 
 }  // namespace tilewave

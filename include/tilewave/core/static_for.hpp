@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A loop whose index is a constant expression: for template arguments, and for register arrays that must never be
+// A loop whose index is a constant expression. It serves template arguments, and register arrays that must never be
 // indexed at run time.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace tilewave {
 
-/// A constant-expression int; std::integral_constant converts through a host function, which nvcc refuses in kernels.
+/// A constant-expression int. std::integral_constant converts through a host function, which nvcc refuses in kernels.
 template <int value>
 struct Index {
   TILEWAVE_HOST_DEVICE constexpr operator int() const { return value; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How the library says no: a named code and a sentence, never an exception, never a wrong answer.
+// The library refuses a call by a named code and a sentence, never by an exception, and never with a wrong answer.
 #pragma once
 
 #include <string_view>
@@ -12,7 +12,7 @@ enum class StatusCode : int {
   misaligned,
   unsupported_dtype,
   unsupported_layout,
-  unsupported_quant_mode,
+  unsupported_scaling,
   unsupported_head_size,
   unsupported_block_size,
   unsupported_mtp,
@@ -23,7 +23,6 @@ enum class StatusCode : int {
   length_beyond_block_table,
   workspace_too_small,
   no_matching_entry,
-  wrong_device,
   launch_failed,
 };
 
@@ -34,7 +33,7 @@ constexpr std::string_view name_of(StatusCode code) {
     case StatusCode::misaligned: return "misaligned";
     case StatusCode::unsupported_dtype: return "unsupported_dtype";
     case StatusCode::unsupported_layout: return "unsupported_layout";
-    case StatusCode::unsupported_quant_mode: return "unsupported_quant_mode";
+    case StatusCode::unsupported_scaling: return "unsupported_scaling";
     case StatusCode::unsupported_head_size: return "unsupported_head_size";
     case StatusCode::unsupported_block_size: return "unsupported_block_size";
     case StatusCode::unsupported_mtp: return "unsupported_mtp";
@@ -45,13 +44,12 @@ constexpr std::string_view name_of(StatusCode code) {
     case StatusCode::length_beyond_block_table: return "length_beyond_block_table";
     case StatusCode::workspace_too_small: return "workspace_too_small";
     case StatusCode::no_matching_entry: return "no_matching_entry";
-    case StatusCode::wrong_device: return "wrong_device";
     case StatusCode::launch_failed: return "launch_failed";
   }
   return "unknown";
 }
 
-/// The answer of every entry point. `reason` is a static string; empty exactly when the code is ok.
+/// The answer of every entry point. `reason` is a static string that is empty exactly when the code is ok.
 struct [[nodiscard]] Status {
   StatusCode code = StatusCode::ok;
   const char* reason = "";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Vec<T, N>: N elements that live in registers and move as one aligned load or store.
+// Vec<T, N> holds N elements that live in registers and move as one aligned load or store.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Activation functions in double: the oracle of tests and benchmarks, independent of the kernels' code.
+// Activation functions in double. They are the oracle of tests and benchmarks, and independent of the kernels' code.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace tilewave::reference {
 
-/// Of one value. Of swigluoai, which takes two, it is not. Of -inf the limit, which is 0: there the formulas are -inf
-/// times 0.
+/// Returns the function of one value, so not swigluoai, which takes two. For -inf it returns the limit, which is 0: the
+/// formulas there are -inf times 0.
 inline double activated(ActivationKind kind, double x) {
   if (std::isinf(x) && x < 0 && kind != ActivationKind::none) return 0;
   switch (kind) {
@@ -21,7 +21,7 @@ inline double activated(ActivationKind kind, double x) {
     case ActivationKind::relu2: return x < 0 ? 0 : x * x;
     case ActivationKind::silu: return x / (1 + std::exp(-x));
     case ActivationKind::gelu: return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
-    case ActivationKind::gelu_tanh: {  // 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2 u)), which keeps its digits far below 0
+    case ActivationKind::gelu_tanh: {  // 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2 u)) keeps its digits far below 0
       const double u = std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x);
       return x / (1 + std::exp(-2 * u));
     }
@@ -30,7 +30,8 @@ inline double activated(ActivationKind kind, double x) {
   return x;
 }
 
-/// A value times another, or swigluoai of both, whose limit for a gate of -inf is 0 where alpha is above 0.
+/// Returns the activated gate times up, or swigluoai of both. The limit of swigluoai for a gate of -inf is 0 where
+/// alpha is above 0.
 inline double gated(ActivationKind kind, double gate, double up, double alpha, double limit) {
   if (kind != ActivationKind::swigluoai) return activated(kind, gate) * up;
   if (gate > limit) gate = limit;
@@ -40,7 +41,8 @@ inline double gated(ActivationKind kind, double gate, double up, double alpha, d
   return (sigmoid == 0 ? 0 : gate * sigmoid) * (up + 1);
 }
 
-/// What f32 may cost, relative to the value: roundings, the fit of gelu, and the exponent of an exponential, rounded.
+/// Returns the error that f32 may cause, relative to the value: roundings, the fit of gelu, and the rounded exponent of
+/// an exponential.
 inline double activation_error(ActivationKind kind, double x) {
   if (kind == ActivationKind::gelu) return 1.5e-6 + 1.5e-7 * std::min(x * x, 2e4);
   if (kind == ActivationKind::gelu_tanh) return 2e-6 + 2e-7 * std::min(x * x, 2e4);
@@ -48,11 +50,11 @@ inline double activation_error(ActivationKind kind, double x) {
 }
 
 struct ActivationRow {
-  std::vector<double> values;  // before the output's rounding or quantisation
-  std::vector<double> errors;  // of each, see activation_error
+  std::vector<double> values;  // values before the output's rounding or quantisation
+  std::vector<double> errors;  // error of each value, see activation_error
 };
 
-/// One row of a problem whose tensors are on the host.
+/// Returns one row of a problem whose tensors are on the host.
 inline ActivationRow activation_row(const ActivationProblem& p, std::int32_t row) {
   const ActivationSpec& s = p.spec;
   const std::int64_t x = row_offset(row, p.inner_rows, p.x_strides);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Combine of partial attention results as plain loops in double: the oracle of its tests and benchmark.
+// Combine of partial attention results as plain loops in double: the reference of its tests and its benchmark.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ struct CombinedRow {
   double lse = 0;              // natural log, -inf if no partial has weight
 };
 
-/// One output row of a problem whose tensors are on the host.
+/// One output row of a problem. All tensors are on the host.
 inline CombinedRow combined_row(const AttentionCombineProblem& p, std::int64_t row, std::int64_t head) {
   constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
   const auto at = [&](const PartialStrides& s, std::int64_t i) { return i * s.partial + row * s.row + head * s.head; };

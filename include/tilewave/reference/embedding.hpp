@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Embeddings in double: the oracle of tests and benchmarks.
+// Embeddings in double. They are the oracle of tests and benchmarks.
 #pragma once
 
 #include "tilewave/ops/embedding/problem.hpp"
@@ -7,7 +7,7 @@
 
 namespace tilewave::reference {
 
-/// Element of a row of an embedding whose tensors are on the host.
+/// Returns an element of a row of an embedding whose tensors are on the host.
 inline double embedded(const EmbeddingProblem& p, std::int32_t row, std::int32_t column) {
   const std::int64_t id = p.id_type == IndexType::i64 ? static_cast<const std::int64_t*>(p.ids)[row]
                                                       : static_cast<const std::int32_t*>(p.ids)[row];

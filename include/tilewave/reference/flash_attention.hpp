@@ -83,17 +83,15 @@ struct FlashAttentionReader {
   }
   double scale(const float* scales, std::int64_t t) const {
     switch (p.spec.quant) {
-      case QuantMode::none: return 1.0;
-      case QuantMode::per_tensor: return scales[0];
-      case QuantMode::per_head: return scales[kv_head() * p.scale_head_stride];
-      case QuantMode::per_token:
+      case Scaling::none: return 1.0;
+      case Scaling::per_tensor: return scales[0];
+      case Scaling::per_head: return scales[kv_head() * p.scale_head_stride];
+      case Scaling::per_token:
         return scales[page(t) * p.scale_page_stride + kv_head() * p.scale_head_stride + t % p.block_size];
+      default: return 1.0;  // flash_attention_check refuses the others
     }
-    return 1.0;
   }
-  double q_scale() const {
-    return is_fp8(p.spec.q) ? p.q_scale[p.spec.quant == QuantMode::per_head ? q_head : 0] : 1.0;
-  }
+  double q_scale() const { return is_fp8(p.spec.q) ? p.q_scale[p.spec.quant == Scaling::per_head ? q_head : 0] : 1.0; }
   bool sees(std::int64_t i, std::int64_t t) const {
     const std::int64_t position = tokens.kv_count - tokens.q_count + i;
     if (p.causal && t > position) return false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// GEMM as plain loops in double: the oracle of tests and benchmarks, independent of the kernels' code.
+// GEMM as plain loops in double precision. It is the oracle of tests and benchmarks, and shares no code with the
+// kernels.
 #pragma once
 
 #include <cmath>
@@ -11,40 +12,42 @@
 
 namespace tilewave::reference {
 
+/// An element of out, and how far a kernel may be from it.
 struct GemmValue {
   double value = 0;      // before it is rounded to out's type
-  double magnitude = 0;  // the same of absolute values, without the activation: what errors of the sum are relative to
-  double lost = 0;       // what a matrix unit that cuts off (GemmUnit) may take from it
+  double magnitude = 0;  // the sum of absolute values, without the activation; errors of the sum are relative to it
+  double lost = 0;       // the most that a truncating matrix unit (GemmUnit) may take from it
 };
 
-/// How a matrix unit that cuts off keeps a sum: it aligns the products of `step` k and the sum so far with the largest
-/// of them, of which it keeps `bits` below the leading one, and cuts the rest off, towards zero; of a new sum it keeps
-/// `of_sums`. A sum goes through the unit for `chain` k, then it is added up in f32; 0: for all. Without a step: sums
-/// are those of f32.
+/// A matrix unit that truncates. It aligns the products of `step` k and the sum so far with the largest of them. Of
+/// that it keeps `bits` bits below the leading one, and cuts off the rest of all, towards zero. Of the new sum it keeps
+/// `sum_bits`. After `chain` k the unit's sum is added up in f32; 0 means that it stays in the unit over all of K. A
+/// `step` of 0 means that sums are those of f32.
 struct GemmUnit {
-  int step = 0, bits = 0, of_sums = 0, chain = 0;
+  int step = 0, bits = 0, sum_bits = 0, chain = 0;
 };
-/// sm90's: test/arch/room_truncation_test.cpp holds it against silicon. The emulated device has that of fp8.
+/// Returns the unit of a chip for a spec. test/arch/room_truncation_test.cpp compares sm90's with silicon. The emulated
+/// device truncates sums of fp8 alone.
 inline GemmUnit gemm_unit(ArchId arch, bool emulated, const GemmSpec& s) {
   if (facts_of(arch).f32_sums || s.a == DType::i8 || (emulated && !is_fp8(s.a))) return {};
-  const bool folded = s.scale == GemmScale::block || (s.has_sums_to_choose() && s.sums == GemmSums::promoted);
-  const int chain = s.int4() ? s.scale_k : folded ? gemm_scale_block : 0;
+  const bool promoted = s.scale == Scaling::per_block || (s.has_sums_to_choose() && s.sums == GemmSums::promoted);
+  const int chain = s.int4() ? s.scale_k : promoted ? gemm_scale_block : 0;
   return is_fp8(s.a) ? GemmUnit{32, 13, 13, chain} : GemmUnit{16, 25, 23, chain};
 }
 
-/// What a GemmUnit takes from sums, as far as can be told without its order: what it cuts off products has their sign,
-/// and is half a unit on average; what it cuts off the sum so far, and off the new one, may all have one sign; and of
-/// the rest four standard deviations.
+/// A bound on what a GemmUnit takes from a sum, without knowing its order. What it cuts off a product has the product's
+/// sign, and is half a unit in the last place on average. What it cuts off the sum so far and off the new sum may all
+/// have one sign. Four standard deviations bound the rest.
 class GemmLoss {
  public:
   explicit GemmLoss(const GemmUnit& unit) : unit_(unit) {}
 
-  /// Before each chain, of which sums are scaled.
+  /// Begins a chain, whose sum is multiplied by `scale`.
   void begin(double scale) {
     sum_ = 0;
     scale_ = scale;
   }
-  /// The products of one step.
+  /// Adds the products of one step.
   void add(const double* a, const double* b, std::int32_t count) {
     double most = std::abs(sum_), next = sum_;
     for (std::int32_t k = 0; k < count; ++k) {
@@ -53,19 +56,20 @@ class GemmLoss {
     }
     if (most == 0) return;
     const double unit = unit_at(most, unit_.bits);
-    const double of_next = next == 0 ? unit : std::max(unit, unit_at(std::abs(next), unit_.of_sums));
+    const double next_unit = next == 0 ? unit : std::max(unit, unit_at(std::abs(next), unit_.sum_bits));
     double cut = 0;
     for (std::int32_t k = 0; k < count; ++k) {
       const double product = a[k] * b[k], magnitude = std::abs(product);
-      const double part = magnitude < unit ? magnitude : unit / 2;  // all of what is below a unit
-      cut += product < 0 ? -part : part;
+      const double loss = magnitude < unit ? magnitude : unit / 2;  // A value below a unit is lost as a whole.
+      cut += product < 0 ? -loss : loss;
       if (magnitude >= unit) spread_ += unit * unit * (scale_ * scale_ / 12);
     }
     products_ += cut * scale_;
-    sums_ += (unit + of_next) / 2 * std::abs(scale_);
-    spread_ += (unit * unit + of_next * of_next) * (scale_ * scale_ / 12);
+    sums_ += (unit + next_unit) / 2 * std::abs(scale_);
+    spread_ += (unit * unit + next_unit * next_unit) * (scale_ * scale_ / 12);
     sum_ = next;
   }
+  /// Returns the bound.
   double lost() const { return std::abs(products_) + sums_ + 4 * std::sqrt(spread_); }
 
  private:
@@ -76,14 +80,14 @@ class GemmLoss {
   double products_ = 0, sums_ = 0, spread_ = 0;
 };
 
-/// Where value (row, k) of a preshuffled B[N, K] lies, in values.
+/// Returns where value (row, k) of a preshuffled B[N, K] lies, in values.
 inline std::int64_t preshuffled_index(std::int64_t row, std::int64_t k, std::int64_t columns, DType type) {
   const std::int64_t unit = 16 / size_of(type) * packing_of(type);
   return (row / 16 * (columns / unit) + k / unit) * 16 * unit + row % 16 * unit + k % unit;
 }
 
-/// The value of element (row, k) of preshuffled i4 weights B[N, K].
-inline int packed_value(const void* weights, std::int64_t row, std::int64_t k, std::int64_t columns) {
+/// Returns value (row, k) of preshuffled int4 weights B[N, K].
+inline int int4_value(const void* weights, std::int64_t row, std::int64_t k, std::int64_t columns) {
   const std::int64_t at = (row / 16 * (columns / 16) + k / 16) * 256 + row % 16 * 16 + k % 16;
   const std::int64_t word = at / 8, in_word = at % 8;
   const std::uint8_t byte = static_cast<const std::uint8_t*>(weights)[4 * word + in_word % 4];
@@ -91,7 +95,8 @@ inline int packed_value(const void* weights, std::int64_t row, std::int64_t k, s
   return code < 8 ? code : code - 16;
 }
 
-/// A problem whose tensors and tables are on the host, or some columns of its out. Operands are decoded once.
+/// The elements of out of a problem whose tensors and tables are on the host, or of some of its columns. The
+/// constructor decodes the operands once.
 class Gemm {
  public:
   explicit Gemm(const GemmProblem& p, const GemmUnit& unit = {}) : Gemm(p, 0, gemm_out_columns(p), unit) {}
@@ -117,32 +122,32 @@ class Gemm {
         const std::int64_t row = row_of_b(first_column + i / halves_, i % halves_);
         for (std::int32_t k = 0; k < p.k; ++k) {
           if (s.int4()) {
-            const auto* const layer_of_b = static_cast<const std::uint8_t*>(p.b) + layer * p.b_batch_stride;
-            b_.push_back(packed_value(layer_of_b, row, k, p.k));
+            const auto* const layer_weights = static_cast<const std::uint8_t*>(p.b) + layer * p.b_batch_stride;
+            b_.push_back(int4_value(layer_weights, row, k, p.k));
             continue;
           }
-          const std::int64_t of_layer = layer * p.b_batch_stride;
+          const std::int64_t layer_offset = layer * p.b_batch_stride;
           b_.push_back(s.weights == GemmWeights::preshuffled
-                           ? value(s.b, p.b, of_layer, preshuffled_index(row, k, p.k, s.b))
-                       : transposed_b(s.layout) ? element(s.b, p.b, of_layer + k * p.b_stride + row)
-                                                : value(s.b, p.b, of_layer + row * p.b_stride, k));
+                           ? value(s.b, p.b, layer_offset, preshuffled_index(row, k, p.k, s.b))
+                       : transposed_b(s.layout) ? element(s.b, p.b, layer_offset + k * p.b_stride + row)
+                                                : value(s.b, p.b, layer_offset + row * p.b_stride, k));
         }
       }
     }
   }
 
-  /// Batches or groups.
+  /// Returns the number of batches or groups.
   std::int32_t layers() const { return layers_; }
-  /// The rows of A and out that are a layer's: of its own matrix, or with contiguous groups of the one they share.
+  /// A layer has rows first_row to end_row of A and out: of its own matrix, or of the one that contiguous groups share.
   std::int32_t first_row(std::int32_t layer) const { return contiguous() ? p_.group_offsets[layer] : 0; }
   std::int32_t end_row(std::int32_t layer) const {
     if (contiguous()) return p_.group_offsets[layer + 1];
     return p_.spec.groups == GemmGroups::masked ? p_.group_rows[layer] : p_.m;
   }
-  /// Of whose rows A, out and residual are.
+  /// Returns the matrix of A, out and residual in which a layer's rows lie.
   std::int32_t a_layer(std::int32_t layer) const { return contiguous() ? 0 : layer; }
 
-  /// An element of out.
+  /// Returns an element of out.
   GemmValue at(std::int32_t layer, std::int32_t row, std::int32_t column) const {
     const GemmSpec& s = p_.spec;
     GemmValue v;
@@ -166,61 +171,62 @@ class Gemm {
  private:
   bool contiguous() const { return p_.spec.groups == GemmGroups::contiguous; }
 
-  /// Value k behind an element, in which there may be several.
+  /// Returns value k behind element `at`. An element may hold several values.
   static double value(DType type, const void* data, std::int64_t at, std::int64_t k) {
     return element(type, data, at * packing_of(type) + k);
   }
-  /// Of an element of out: of its only sum, of its gate (half 0) or its up.
+  /// Returns the row of B of a column of out: of its only sum, or of its gate (half 0) or its up (half 1).
   std::int32_t row_of_b(std::int32_t column, int half) const {
     if (!p_.spec.gated) return column;
     return p_.interleaved ? 2 * column + half : column + half * (p_.n / 2);
   }
-  /// Scaled, with its bias.
-  GemmValue sum_of(std::int32_t layer, std::int32_t row, std::int32_t of_column, int half) const {
+  /// Returns a sum with its scales and bias.
+  GemmValue sum_of(std::int32_t layer, std::int32_t row, std::int32_t out_column, int half) const {
     const GemmSpec& s = p_.spec;
-    const std::int32_t column = row_of_b(of_column, half);
+    const std::int32_t column = row_of_b(out_column, half);
     const double* const a = a_.data() + (std::int64_t{a_layer(layer)} * p_.m + row) * p_.k;
     const double* const b =
-        b_.data() + ((std::int64_t{layer} * columns_ + of_column - first_column_) * halves_ + half) * p_.k;
+        b_.data() + ((std::int64_t{layer} * columns_ + out_column - first_column_) * halves_ + half) * p_.k;
     const float* const a_scale = p_.a_scale + a_layer(layer) * p_.a_scale_batch_stride;
     const float* const b_scale = p_.b_scale + layer * p_.b_scale_batch_stride;
     GemmValue sum;
     GemmLoss loss(unit_);
-    const std::int32_t of_scale = s.int4() ? s.scale_k : s.mx() ? mx_group : gemm_scale_block;
-    for (std::int32_t from = 0; from < p_.k; from += of_scale) {
-      const std::int32_t block = from / of_scale, end = std::min(from + of_scale, p_.k);
+    const std::int32_t scale_k = s.int4() ? s.scale_k : s.mx() ? mx_group : gemm_scale_block;
+    for (std::int32_t from = 0; from < p_.k; from += scale_k) {
+      const std::int32_t block = from / scale_k, end = std::min(from + scale_k, p_.k);
       double scale = 1;
-      if (s.scale == GemmScale::block) {
+      if (s.scale == Scaling::per_block) {
         scale = double{a_scale[row * p_.a_scale_stride + block * p_.a_scale_k_stride]} *
                 b_scale[column / gemm_scale_block * p_.b_scale_stride + block * p_.b_scale_k_stride];
       }
       if (s.mx()) {
-        const auto of = [&](const std::uint8_t* codes, std::int64_t layer_stride, std::int64_t in, std::int32_t r) {
-          return group_scale(codes + in * layer_stride, ScaleMode::mx, ScaleLayout::shuffled, 0, p_.k, r, from);
+        const auto mx_scale = [&](const std::uint8_t* codes, std::int64_t layer_stride, std::int64_t in,
+                                  std::int32_t r) {
+          return group_scale(codes + in * layer_stride, Scaling::mx, ScaleLayout::shuffled, 0, p_.k, r, from);
         };
-        scale = of(p_.a_mx_scale, p_.a_scale_batch_stride, a_layer(layer), row) *
-                of(p_.b_mx_scale, p_.b_scale_batch_stride, layer, column);
+        scale = mx_scale(p_.a_mx_scale, p_.a_scale_batch_stride, a_layer(layer), row) *
+                mx_scale(p_.b_mx_scale, p_.b_scale_batch_stride, layer, column);
       }
-      if (s.scale == GemmScale::group) {
+      if (s.scale == Scaling::per_group) {
         scale = element(s.group_scale(), p_.b_group_scale,
                         layer * p_.b_scale_batch_stride + block * p_.b_scale_k_stride + column);
       }
-      double part = 0, magnitude = 0;
+      double block_sum = 0, magnitude = 0;
       for (std::int32_t k = from; k < end; ++k) {
-        part += a[k] * b[k];
+        block_sum += a[k] * b[k];
         magnitude += std::abs(a[k] * b[k]);
       }
       if (unit_.step > 0) {
         if (unit_.chain > 0 || from == 0) loss.begin(scale);
         for (std::int32_t k = from; k < end; k += unit_.step) loss.add(a + k, b + k, std::min(unit_.step, end - k));
       }
-      sum.value += part * scale;
+      sum.value += block_sum * scale;
       sum.magnitude += magnitude * std::abs(scale);
     }
     double factor = p_.alpha;
-    if (s.scale == GemmScale::tensor) factor *= double{*p_.a_scale} * *p_.b_scale;
-    if (s.scale == GemmScale::group && is_fp8(s.a)) factor *= a_scale[row];
-    if (s.scale == GemmScale::row) factor *= double{a_scale[row]} * b_scale[column];
+    if (s.scale == Scaling::per_tensor) factor *= double{*p_.a_scale} * *p_.b_scale;
+    if (s.scale == Scaling::per_group && is_fp8(s.a)) factor *= a_scale[row];
+    if (s.scale == Scaling::per_row) factor *= double{a_scale[row]} * b_scale[column];
     sum.value *= factor;
     sum.magnitude *= std::abs(factor);
     sum.lost = loss.lost() * std::abs(factor);

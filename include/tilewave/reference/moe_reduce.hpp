@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Reductions of experts' results as plain loops in double: the oracle of tests and benchmarks.
+// Reductions of experts' results as plain loops in double. They are the oracle of tests and benchmarks.
 #pragma once
 
 #include <cmath>
@@ -12,10 +12,10 @@ namespace tilewave::reference {
 
 struct ReducedRow {
   std::vector<double> values;
-  std::vector<double> magnitudes;  // sums of absolute values: what errors of a sum are relative to
+  std::vector<double> magnitudes;  // sums of absolute values, to which errors of a sum are relative
 };
 
-/// Whether slot k of a token counts.
+/// True if slot k of a token counts.
 inline bool slot_counts(const MoeReduceProblem& p, std::int64_t token, std::int32_t k) {
   const std::int64_t at = token * p.topk + k;
   if (p.slots != nullptr && (p.slots[at] < 0 || p.slots[at] >= p.x_rows)) return false;
@@ -24,7 +24,7 @@ inline bool slot_counts(const MoeReduceProblem& p, std::int64_t token, std::int3
   return expert >= 0 && expert < p.experts && p.expert_mask[expert] != 0;
 }
 
-/// One row of a problem whose tensors are on the host.
+/// Returns one row of a problem whose tensors are on the host.
 inline ReducedRow moe_reduce_row(const MoeReduceProblem& p, std::int32_t row) {
   ReducedRow r{std::vector<double>(p.columns), std::vector<double>(p.columns)};
   const auto add = [&](const void* data, std::int64_t start, double weight) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The sort of tokens by expert as plain loops: the oracle of tests and benchmarks, independent of the kernels' code.
+// The sort of tokens by expert as plain loops. It is the oracle of tests and benchmarks, and independent of the
+// kernels' code.
 #pragma once
 
 #include <vector>
@@ -8,13 +9,13 @@
 
 namespace tilewave::reference {
 
-/// Every output of a problem, whole, rows packed.
+/// Every output of a problem, complete and with packed rows.
 struct SortedChoices {
   std::vector<std::int32_t> ids, expert_ids, post_pad, offsets, counts, rows, row_tokens;
   std::vector<float> weights;
 };
 
-/// Of a problem whose inputs are on the host. Without weights those of choices are 0.
+/// Returns the outputs of a problem whose inputs are on the host. Without weights the choices have weight 0.
 inline SortedChoices sorted_choices(const MoeSortProblem& p) {
   const std::int32_t pad = p.topk << 24 | p.tokens;
   SortedChoices s;
@@ -23,7 +24,7 @@ inline SortedChoices sorted_choices(const MoeSortProblem& p) {
   s.row_tokens.assign(p.capacity, -1);
   s.expert_ids.assign((p.capacity + p.unit - 1) / p.unit, -1);
   s.rows.assign(std::size_t(p.tokens) * p.topk, -1);
-  std::vector<std::vector<std::int32_t>> choices(p.experts);  // of each expert, in order
+  std::vector<std::vector<std::int32_t>> choices(p.experts);  // choices of each expert, in order
   for (std::int32_t token = 0; token < p.tokens; ++token)
     for (std::int32_t slot = 0; slot < p.topk; ++slot) {
       const std::int32_t e = p.topk_ids[token * p.ids_stride + slot];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Logits of an indexer in plain loops, in double. Reads host memory.
+// Logits of an indexer as plain loops in double. All tensors are on the host.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,13 @@
 
 namespace tilewave::reference {
 
-/// A query's logits, and for each what sums of absolute values make of it: roundings are in proportion to that.
+/// The logits of a query. Each has a magnitude, the same sum over absolute values, to which rounding errors are in
+/// proportion.
 struct MqaLogitsRow {
   std::vector<double> logits, magnitudes;
 };
 
-/// A dimension of a head of a query, and of a key, with the scales of their own that fp4 ones have.
+/// The value of a dimension of a head of a query, or of a key. For fp4 it is multiplied by its own scale.
 inline double mqa_query(const MqaLogitsProblem& p, std::int64_t query, int head, int d) {
   const std::int64_t first = query * p.q_stride + head * p.q_head_stride;
   if (p.spec.type != DType::fp4_e2m1) return element(p.spec.type, p.q, first + d);
@@ -35,13 +36,13 @@ inline double mqa_key(const MqaLogitsProblem& p, std::int64_t page, std::int64_t
 inline MqaLogitsRow mqa_logits_row(const MqaLogitsProblem& p, std::int64_t query) {
   const MqaLogitsSpec& s = p.spec;
   const bool paged = s.keys == MqaKeys::paged;
-  const std::int64_t sequence = query / p.queries, of_sequence = query % p.queries;
+  const std::int64_t sequence = query / p.queries, sequence_query = query % p.queries;
   std::int64_t first = 0, end = 0;
   bool known = true;
   if (paged) {
     const std::int64_t length = p.context_lengths[sequence];
     known = length >= 0 && length <= p.columns && length <= std::int64_t{p.table_columns} * p.block_size;
-    end = length - p.queries + of_sequence + 1;
+    end = length - p.queries + sequence_query + 1;
   } else {
     first = p.starts[query];
     end = p.ends[query];

@@ -1,61 +1,46 @@
 // SPDX-License-Identifier: MIT
-// Paged-attention decode in double: the oracle of the tests and of the benchmark's verification.
+// Paged-attention decode in double: the reference of the tests and of the benchmark's verification.
 //
-// Shares nothing with the kernels but the description of a call: it reads the same cache bytes through the same
-// strides, decodes them to double, takes every score first and every probability second, and has no tiles of queries,
-// no splits and no running maximum. Pointers of the problem must be readable by the host.
+// It shares nothing with the kernels but the description of a call. It reads the same bytes of the cache through the
+// same strides, and decodes them to double. It takes every score first and every probability second, and has no tiles
+// of queries, no splits and no running maximum. The host must be able to read the pointers of the problem.
 #pragma once
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include "tilewave/core/dtype.hpp"
 #include "tilewave/ops/paged_attention/problem.hpp"
+#include "tilewave/reference/parallel.hpp"
 
 namespace tilewave::reference {
 
-/// Run body(i) for every i in [0, count) on up to `threads` threads (0: one per core). Items are handed out in order.
-template <class Body>
-void parallel_for(std::int64_t count, int threads, const Body& body) {
-  const std::int64_t cores = threads > 0 ? threads : std::max(1u, std::thread::hardware_concurrency());
-  std::atomic<std::int64_t> next{0};
-  const auto work = [&] {
-    for (std::int64_t i = next++; i < count; i = next++) body(i);
-  };
-  std::vector<std::thread> helpers;
-  for (std::int64_t i = 1; i < std::min(cores, count); ++i) helpers.emplace_back(work);
-  work();
-  for (std::thread& helper : helpers) helper.join();
-}
-
-/// Tokens [first, end) that a query sees: causal over the mtp new tokens, sliding window if sliding_window > 0.
+/// Tokens [first, end) that a query token sees.
 struct VisibleTokens {
   std::int64_t first = 0, end = 0;
   constexpr std::int64_t count() const { return end > first ? end - first : 0; }
 };
-/// Query i in [0, mtp) of a sequence of `length` tokens, new ones included, sits at position length - mtp + i and sees
-/// itself, everything before it and, with a window W > 0, only W positions back (W + 1 keys).
+/// What query token i in [0, mtp) of a sequence of `length` tokens sees. Its position is length - mtp + i. It sees
+/// itself and everything before it; with a sliding window W > 0 it sees only W positions back, W + 1 keys.
 constexpr VisibleTokens visible_tokens(std::int64_t length, int mtp, int i, std::int64_t sliding_window) {
   const std::int64_t position = length - mtp + i;
   return {sliding_window > 0 ? std::max<std::int64_t>(0, position - sliding_window) : 0, position + 1};
 }
 
-/// One (sequence, kv head) pair: the unit of work, and of sampling.
+/// A sequence and a KV head: the unit in which the reference works, and in which verification samples.
 struct PagedAttentionPair {
   std::int32_t sequence = 0, kv_head = 0;
 };
 
-/// Rows and heads as in the problem, packed. Entries of pairs that were not asked for are NaN.
+/// Outputs without gaps, rows and heads as in the problem. Those of pairs that were not asked for are NaN.
 struct PagedAttentionResult {
   std::vector<double> out;  // [batch * mtp, num_q_heads, head_size]
-  std::vector<double> lse;  // [batch * mtp, num_q_heads], natural log; -inf where nothing is visible
+  std::vector<double> lse;  // [batch * mtp, num_q_heads], natural log; -inf for a row that sees nothing
 };
 
 /// Every pair of the problem, sequences outermost.
@@ -70,17 +55,18 @@ inline std::vector<PagedAttentionPair> all_pairs(const PagedAttentionProblem& p)
 namespace detail {
 
 inline constexpr int tile_tokens = 64;
-inline constexpr int lane_width = 64;  // doubles per innermost loop: a constant, so that every compiler vectorises it
+inline constexpr int lane_width =
+    64;  // doubles of an innermost loop; it is a constant so that every compiler vectorises it
 inline constexpr int rows_per_task = 32;
 
-/// y[0..64) += a[0] x0 + a[1] x1 + a[2] x2 + a[3] x3, rows of x being `stride` doubles apart.
+/// y[0..64) += a[0] x0 + a[1] x1 + a[2] x2 + a[3] x3, with rows of x `stride` doubles apart.
 inline void accumulate(double* __restrict y, const double* a, const double* __restrict x, std::int64_t stride) {
   const double a0 = a[0], a1 = a[1], a2 = a[2], a3 = a[3];
   const double *x0 = x, *x1 = x + stride, *x2 = x + 2 * stride, *x3 = x + 3 * stride;
   for (int j = 0; j < lane_width; ++j) y[j] += (a0 * x0[j] + a1 * x1[j]) + (a2 * x2[j] + a3 * x3[j]);
 }
 
-/// Value of one stored element; fp8 codes are looked up.
+/// Gives the value of a stored element. Values of fp8 codes are looked up.
 class Decoder {
  public:
   explicit Decoder(DType type) : type_(type) {
@@ -100,31 +86,31 @@ class Decoder {
   std::array<double, 256> codes_{};
 };
 
-/// Rows [first_row, last_row) of one pair; row = i * group + g is query token i, q head kv_head * group + g.
+/// Rows [first_row, last_row) of one pair. Row i * gqa_ratio + g is query token i and query head kv_head * gqa_ratio +
+/// g.
 struct PairTask {
   const PagedAttentionProblem& p;
   const Decoder& kv;
   PagedAttentionPair pair;
   int first_row, last_row;
 
-  int group() const { return p.num_q_heads / p.num_kv_heads; }
   int padded_head_size() const { return (p.spec.head_size + lane_width - 1) / lane_width * lane_width; }
-  std::int64_t row_of(int r) const { return std::int64_t{pair.sequence} * p.mtp + r / group(); }
-  int head_of(int r) const { return pair.kv_head * group() + r % group(); }
+  std::int64_t row_of(int r) const { return std::int64_t{pair.sequence} * p.mtp + r / p.gqa_ratio(); }
+  int head_of(int r) const { return pair.kv_head * p.gqa_ratio() + r % p.gqa_ratio(); }
   VisibleTokens visible(int r) const {
-    return visible_tokens(p.context_lengths[pair.sequence], p.mtp, r / group(), p.sliding_window);
+    return visible_tokens(p.context_lengths[pair.sequence], p.mtp, r / p.gqa_ratio(), p.sliding_window);
   }
   std::int64_t page_of(std::int64_t token) const {
     return p.block_table[pair.sequence * p.table_row_stride + token / p.block_size];
   }
   double scale(const float* scales, std::int64_t token) const {
-    if (p.spec.quant == QuantMode::none) return 1.0;
-    if (p.spec.quant == QuantMode::per_tensor) return scales[0];
-    if (p.spec.quant == QuantMode::per_head) return scales[pair.kv_head * p.scale_head_stride];
+    if (p.spec.quant == Scaling::none) return 1.0;
+    if (p.spec.quant == Scaling::per_tensor) return scales[0];
+    if (p.spec.quant == Scaling::per_head) return scales[pair.kv_head * p.scale_head_stride];
     return scales[page_of(token) * p.scale_page_stride + pair.kv_head * p.scale_head_stride + token % p.block_size];
   }
 
-  // k[d][token - first], zero beyond end
+  // k[d][token - first], which is 0 from `end` on
   void load_keys(std::int64_t first, std::int64_t end, double* k) const {
     std::fill_n(k, p.spec.head_size * tile_tokens, 0.0);
     const int x = p.spec.unit();
@@ -137,7 +123,7 @@ struct PairTask {
       }
     }
   }
-  // v[token - first][d] in rows of padded_head_size(), zero beyond end
+  // v[token - first][d] in rows of padded_head_size() doubles, which is 0 from `end` on
   void load_values(std::int64_t first, std::int64_t end, double* v) const {
     std::fill_n(v, padded_head_size() * tile_tokens, 0.0);
     const PagedValueStrides& strides = p.v_strides;
@@ -205,7 +191,7 @@ struct PairTask {
     }
   }
 
-  // As a spec of native products has it; its probabilities are exact here.
+  // Rounds a row of Q as a spec with native products does. Probabilities are not rounded here.
   void round_to_fp8(std::span<double> row) const {
     double top = 0;
     for (const double x : row) top = std::max(top, std::abs(x));
@@ -213,13 +199,14 @@ struct PairTask {
     const double factor = std::exp2(7 - std::floor(std::log2(top)));
     for (double& x : row) x = fp8_to_f32(p.spec.kv, f32_to_fp8(p.spec.kv, static_cast<float>(x * factor))) / factor;
   }
-  // The score of token t as the softmax of row r takes it.
+  // The score of token t, as it enters the softmax of row r.
   double final_score(double score, int r, std::int64_t t) const {
     if (p.spec.soft_cap) score = double{p.soft_cap} * std::tanh(score / double{p.soft_cap});
     if (p.spec.alibi) score += double{p.alibi_slopes[head_of(r)]} * static_cast<double>(t - (visible(r).end - 1));
     return score;
   }
-  // Scores of tokens first.. become probabilities, 0 where masked; returns the natural log of the sum, sink included.
+  // Turns the scores of the tokens from `first` on into probabilities, 0 where masked. Returns the natural log of the
+  // sum, the sink included.
   static double softmax(std::span<double> row, std::int64_t first, VisibleTokens seen, double sink) {
     double largest = sink, sum = 0;
     for (std::int64_t t = seen.first; t < seen.end; ++t) largest = std::max(largest, row[t - first]);
@@ -237,8 +224,9 @@ struct PairTask {
 
 }  // namespace detail
 
-/// Compute the given pairs (none given: all) on `threads` threads (0: one per core). head_size must be a multiple of 4,
-/// and the problem one that the library accepts; an empty sequence or row gives 0 and lse -inf, or its sink.
+/// Computes the given pairs, or all pairs if none are given, on `threads` threads (0: one for each core). head_size
+/// must be a multiple of 4, and the problem must be one that the library accepts. An empty sequence or row gives 0 with
+/// lse -inf, or its sink.
 inline PagedAttentionResult paged_attention(const PagedAttentionProblem& p, int threads = 0,
                                             std::span<const PagedAttentionPair> pairs = {}) {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
@@ -248,7 +236,7 @@ inline PagedAttentionResult paged_attention(const PagedAttentionProblem& p, int 
   const std::vector<PagedAttentionPair> everything = pairs.empty() ? all_pairs(p) : std::vector<PagedAttentionPair>{};
   if (pairs.empty()) pairs = everything;
   const detail::Decoder kv(p.spec.kv);
-  const int pair_rows = p.num_kv_heads > 0 ? p.num_q_heads / p.num_kv_heads * p.mtp : 0;
+  const int pair_rows = p.num_kv_heads > 0 ? p.kv_head_rows() : 0;
   const int tasks_per_pair = (pair_rows + detail::rows_per_task - 1) / detail::rows_per_task;
   parallel_for(std::ssize(pairs) * tasks_per_pair, threads, [&](std::int64_t task) {
     const int from = static_cast<int>(task % tasks_per_pair) * detail::rows_per_task;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Row operations as plain loops in double: the oracle of tests and benchmarks, independent of the kernels' code.
+// Row operations as plain loops in double. They are the oracle of tests and benchmarks, and independent of the kernels'
+// code.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 
 namespace tilewave::reference {
 
-/// Value `index` of an array of type `type`.
+/// Returns value `index` of an array of type `type`.
 inline double element(DType type, const void* data, std::int64_t index) {
   switch (type) {
     case DType::f32: return static_cast<const float*>(data)[index];
@@ -26,7 +27,7 @@ inline double element(DType type, const void* data, std::int64_t index) {
       return (code & 8 ? -1 : 1) * magnitudes[code & 7];
     }
     case DType::fp6_e2m3:
-    case DType::fp6_e3m2: {  // the fields of a code that lies anywhere in a row of bits
+    case DType::fp6_e3m2: {  // the code may lie anywhere in a row of bits
       const auto* const bytes = static_cast<const std::uint8_t*>(data);
       int code = 0;
       for (int bit = 0; bit < 6; ++bit) code |= (bytes[(6 * index + bit) / 8] >> (6 * index + bit) % 8 & 1) << bit;
@@ -38,7 +39,7 @@ inline double element(DType type, const void* data, std::int64_t index) {
     default: return fp8_to_f32(type, static_cast<const std::uint8_t*>(data)[index]);
   }
 }
-/// A value rounded to a row type, to nearest even.
+/// Returns a value rounded to a row type, to nearest even.
 inline double rounded(DType type, double value) {
   const auto f = static_cast<float>(value);
   return type == DType::bf16 ? bf16_to_f32(f32_to_bf16(f)) : type == DType::f16 ? f16_to_f32(f32_to_f16(f)) : f;
@@ -48,12 +49,12 @@ inline std::int64_t row_offset(std::int32_t row, std::int32_t inner_rows, const 
 }
 
 struct NormRow {
-  std::vector<double> values;  // before the output's rounding or quantisation
+  std::vector<double> values;  // values before the output's rounding or quantisation
   std::vector<double> sum;     // x + residual in x's type, where there is a residual
   double mean = 0, rstd = 0;
 };
 
-/// One row of a problem whose tensors are on the host.
+/// Returns one row of a problem whose tensors are on the host.
 inline NormRow norm_row(const NormProblem& p, std::int32_t row) {
   const NormSpec& s = p.spec;
   NormRow r;
@@ -71,13 +72,13 @@ inline NormRow norm_row(const NormProblem& p, std::int32_t row) {
   }
   double squares = 0;
   for (const double v : x) squares += (v - r.mean) * (v - r.mean);
-  const bool finite = squares <= std::numeric_limits<float>::max();  // beyond f32 the row is NaN
+  const bool finite = squares <= std::numeric_limits<float>::max();  // the row is NaN where the sum leaves f32
   r.rstd = finite ? 1 / std::sqrt(squares / p.columns + p.eps) : std::numeric_limits<double>::quiet_NaN();
   r.values.resize(p.columns);
   for (std::int32_t c = 0; c < p.columns; ++c) {
     double n = (x[c] - r.mean) * r.rstd * element(s.weight, p.weight, c);
     if (p.bias != nullptr) n += element(s.weight, p.bias, c);
-    if (s.scale != ScaleMode::none && p.smooth != nullptr) n *= element(s.x, p.smooth, c);
+    if (s.scale != Scaling::none && p.smooth != nullptr) n *= element(s.x, p.smooth, c);
     r.values[c] = n;
   }
   return r;
@@ -88,7 +89,7 @@ struct SoftmaxRow {
   double lse = 0;
 };
 
-/// One row of a problem whose tensors are on the host.
+/// Returns one row of a problem whose tensors are on the host.
 inline SoftmaxRow softmax_row(const SoftmaxProblem& p, std::int32_t row) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   std::int64_t visible = p.columns;
@@ -98,30 +99,30 @@ inline SoftmaxRow softmax_row(const SoftmaxProblem& p, std::int32_t row) {
   double largest = -infinity, sum = 0;
   for (std::int64_t c = 0; c < visible; ++c) {
     x[c] = element(p.spec.x, p.x, row_offset(row, p.inner_rows, p.x_strides) + c) * p.scale;
-    if (!(x[c] <= largest)) largest = x[c];  // NaN stays
+    if (!(x[c] <= largest)) largest = x[c];  // a NaN stays
   }
   const bool log = p.spec.kind == SoftmaxKind::log_softmax;
   SoftmaxRow r{std::vector<double>(p.columns, log ? -infinity : 0.0), -infinity};
   if (largest == -infinity) return r;
   for (const double v : x) sum += std::exp(v - largest);
   r.lse = largest + std::log(sum);
-  for (std::int64_t c = 0; c < visible; ++c) {  // not by lse, which may be too large to hold log(sum)
+  for (std::int64_t c = 0; c < visible; ++c) {  // not by lse, which may be too large to resolve log(sum)
     r.values[c] = log ? x[c] - largest - std::log(sum) : std::exp(x[c] - largest) / sum;
   }
   return r;
 }
 
-/// Where the scale of an element is, and the scale that values with this largest magnitude get.
+/// scale_index returns the index of an element's scale, and scale_of the scale for values with this largest magnitude.
 inline std::int64_t scale_index(const QuantProblem& p, std::int32_t row, std::int32_t column) {
-  return p.spec.scale == ScaleMode::per_tensor  ? 0
-         : p.spec.scale == ScaleMode::per_token ? row
-                                                : row * p.scale_stride + column / 128 * p.scale_group_stride;
+  return p.spec.scale == Scaling::per_tensor  ? 0
+         : p.spec.scale == Scaling::per_token ? row
+                                              : row * p.scale_stride + column / 128 * p.scale_group_stride;
 }
 inline double scale_of(double amax, DType codes) {
   const double largest = codes == DType::i8 ? 127 : codes == DType::fp8_e4m3fnuz ? 240 : 448;
   return amax < 0x1p-117 ? 1 : amax / largest;
 }
-/// The same of 32 values with an mx scale, by MxRounding's definitions.
+/// Returns the mx scale of 32 values, by the definitions of MxRounding.
 inline double mx_scale_of(double amax, DType codes, MxRounding rounding) {
   if (!(amax < std::numeric_limits<double>::infinity())) return std::numeric_limits<double>::quiet_NaN();
   if (amax == 0) return 0x1p-127;
@@ -138,13 +139,13 @@ inline double mx_scale_of(double amax, DType codes, MxRounding rounding) {
   }
   return std::max(scale, 0x1p-127);
 }
-/// Scales lie as RowOutputArgs says; the value of that of a row's column, where it has several.
-inline double group_scale(const void* scales, ScaleMode mode, ScaleLayout layout, std::int64_t stride,
+/// Returns the scale of a row's column, for scalings with several scales a row. Scales lie as RowOutputArgs says.
+inline double group_scale(const void* scales, Scaling mode, ScaleLayout layout, std::int64_t stride,
                           std::int32_t columns, std::int64_t row, std::int32_t column) {
-  if (mode != ScaleMode::mx) return static_cast<const float*>(scales)[row * stride + column / 128];
+  if (mode != Scaling::mx) return static_cast<const float*>(scales)[row * stride + column / 128];
   std::int64_t at = row * stride + column / 32;
   if (layout == ScaleLayout::shuffled) {
-    // [rows / 32, groups / 8, 4: group % 4, 16: row % 16, 2: group / 4 % 2, 2: row / 16 % 2]
+    // The layout is [rows / 32, groups / 8, 4: group % 4, 16: row % 16, 2: group / 4 % 2, 2: row / 16 % 2].
     const std::int64_t group = column / 32, eights = (columns + 255) / 256;
     at = row / 32 * eights + group / 8;
     at = (at * 4 + group % 4) * 16 + row % 16;
@@ -154,8 +155,8 @@ inline double group_scale(const void* scales, ScaleMode mode, ScaleLayout layout
   return code == 0xff ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, code - 127);
 }
 
-/// One row of a problem whose tensors, the scales of codes included, are on the host: what is quantised (x smooth), or
-/// the dequantised values before they are rounded.
+/// Returns one row of a problem whose tensors, the scales of codes included, are on the host: the values that are
+/// quantised (x smooth), or the dequantised values before they are rounded.
 inline std::vector<double> quant_row(const QuantProblem& p, std::int32_t row) {
   std::vector<double> values(p.columns);
   for (std::int32_t c = 0; c < p.columns; ++c) {
@@ -165,7 +166,7 @@ inline std::vector<double> quant_row(const QuantProblem& p, std::int32_t row) {
   }
   return values;
 }
-/// The largest magnitude of columns [first, end); a NaN does not count.
+/// Returns the largest magnitude of columns [first, end). A NaN does not count.
 inline double amax(const std::vector<double>& values, std::int32_t first, std::int32_t end) {
   double largest = 0;
   for (std::int32_t c = first; c < end; ++c) largest = std::fmax(largest, std::abs(values[c]));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Sampling as plain loops in double: the oracle of tests and benchmarks, independent of the kernels' code.
+// Sampling as plain loops in double. It is the oracle of tests and benchmarks, and independent of the kernels' code.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 namespace tilewave::reference {
 
 struct SampledRow {
-  std::vector<double> probabilities;  // with which tokens are drawn; all 0 where none can be
-  std::vector<double> logprobs;       // what is reported of a token
+  std::vector<double> probabilities;  // probabilities of the draw; all 0 where nothing can be drawn
+  std::vector<double> logprobs;       // log probability that is reported for a token
 };
 
 template <class T>
@@ -24,8 +24,8 @@ T value_of(const RowValue<T>& v, std::int32_t row) {
   return v.data == nullptr ? v.value : v.data[v.shared ? 0 : row];
 }
 
-/// One row of a problem whose tensors are on the host. `slack`: filters keep what they miss by so little of a
-/// probability of 1.
+/// Returns one row of a problem whose tensors are on the host. Filters keep tokens that miss them by no more than
+/// `slack` of a probability of 1.
 inline SampledRow sampled_row(const SamplingProblem& p, std::int32_t row, double slack = 0) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const std::int32_t n = p.columns;
@@ -53,7 +53,7 @@ inline SampledRow sampled_row(const SamplingProblem& p, std::int32_t row, double
     return r;
   }
 
-  std::vector<std::int32_t> order(n);  // the largest first
+  std::vector<std::int32_t> order(n);  // tokens, the largest logit first
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) { return below[a] < below[b]; });
   const std::int32_t k = value_of(p.top_k, row);
@@ -65,7 +65,7 @@ inline SampledRow sampled_row(const SamplingProblem& p, std::int32_t row, double
   double sum = 0;
   for (std::int32_t i = 0; i < kept; ++i) sum += weight[order[i]] = std::exp(-below[order[i]] / temperature);
   const double top_p = value_of(p.top_p, row), min_p = value_of(p.min_p, row);
-  double above = 0, equals = 0, total = 0;  // above: of what is larger than token i, without its equals
+  double above = 0, equals = 0, total = 0;  // above: probability of tokens larger than i, without its equals
   for (std::int32_t i = 0; i < kept; ++i) {
     const std::int32_t c = order[i];
     if (i > 0 && below[c] != below[order[i - 1]]) above += std::exchange(equals, 0.0);

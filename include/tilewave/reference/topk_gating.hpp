@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The choice of experts as plain loops in double: the oracle of tests and benchmarks, independent of the kernels' code.
+// The choice of experts as plain loops in double. It is the oracle of tests and benchmarks, and independent of the
+// kernels' code.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +15,12 @@
 namespace tilewave::reference {
 
 struct GatedToken {
-  std::vector<double> choice;        // of every expert: what it is chosen by
-  std::vector<std::int32_t> chosen;  // best first
-  std::vector<double> weights;       // of the chosen
+  std::vector<double> choice;        // the value by which each expert is chosen
+  std::vector<std::int32_t> chosen;  // chosen experts, best first
+  std::vector<double> weights;       // weights of the chosen experts
 };
 
-/// One token of a problem whose tensors are on the host.
+/// Returns one token of a problem whose tensors are on the host.
 inline GatedToken gated_token(const TopkGatingProblem& p, std::int32_t token) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   std::vector<double> x(p.experts), score(p.experts);
@@ -42,7 +43,8 @@ inline GatedToken gated_token(const TopkGatingProblem& p, std::int32_t token) {
   t.choice = p.bias != nullptr || two_best ? score : x;
   for (std::int32_t e = 0; e < p.experts && p.bias != nullptr; ++e) t.choice[e] += p.bias[e];
 
-  const auto ranked = [](std::vector<std::int32_t>& all, const std::vector<double>& by) {  // NaN last, ties by index
+  // NaN comes last, and ties go by index
+  const auto ranked = [](std::vector<std::int32_t>& all, const std::vector<double>& by) {
     std::sort(all.begin(), all.end(), [&](int a, int b) {
       if (std::isnan(by[a]) != std::isnan(by[b])) return std::isnan(by[b]);
       return by[a] > by[b] || (!(by[a] < by[b]) && a < b);
@@ -56,7 +58,7 @@ inline GatedToken gated_token(const TopkGatingProblem& p, std::int32_t token) {
       of_group.push_back(std::isnan(t.choice[e]) ? -infinity : t.choice[e]);
     std::sort(of_group.rbegin(), of_group.rend());
     group_scores[g] = two_best ? of_group[0] + of_group[1] : of_group[0];
-    if (std::isnan(group_scores[g])) group_scores[g] = of_group[0];  // +inf and -inf
+    if (std::isnan(group_scores[g])) group_scores[g] = of_group[0];  // NaN comes of +inf and -inf
   }
   std::vector<std::int32_t> groups(p.groups);
   std::iota(groups.begin(), groups.end(), 0);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Activation functions of one f32 value, as epilogues and the activation operation have them.
+// Activation functions of one f32 value. Epilogues and the activation operation share them.
 #pragma once
 
 #include "tilewave/core/math.hpp"
 
 namespace tilewave {
 
-/// relu2: the square of relu. swigluoai is of a gate and an up value: gate clamped from above, up from both sides,
-/// gate sigmoid(alpha gate) (up + 1), as GPT-OSS has it.
+/// relu2 is the square of relu. swigluoai takes a gate and an up value, as in GPT-OSS: the gate is clamped from above
+/// and up from both sides; the result is gate sigmoid(alpha gate) (up + 1).
 enum class ActivationKind : int { none, relu, silu, gelu, gelu_tanh, relu2, swigluoai };
 
 constexpr bool is_activation_kind(ActivationKind k) {
@@ -18,9 +18,9 @@ constexpr const char* name_of(ActivationKind k) {
   return is_activation_kind(k) ? names[static_cast<int>(k)] : "unknown";
 }
 
-/// NaN stays NaN. Infinities have the limit: -inf gives 0, and inf gives inf, but in swigluoai, which clamps it. Where
-/// the factor of a finite x underflows, the result is 0, too. Relative errors, in the tails too: of gelu
-/// 1.5e-6 + 1.5e-7 x^2; of the others 5e-7 + 1.3e-7 times the exponent of their exponential.
+/// NaN stays NaN. Infinities take the limit: -inf gives 0 and inf gives inf, except that swigluoai clamps inf. The
+/// result is also 0 where the factor of a finite x underflows. The relative error of gelu is 1.5e-6 + 1.5e-7 x^2, in
+/// the tails too. That of the others is 5e-7 + 1.3e-7 times the exponent of their exponential.
 template <class B>
 struct ActivationOf {
   template <ActivationKind kind>
@@ -33,14 +33,15 @@ struct ActivationOf {
       return scaled(x, x > 0.0f ? 1.0f - tail : tail);
     }
     if constexpr (kind == ActivationKind::gelu_tanh) {
-      // 0.5 (1 + tanh(u)) = sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3)
+      // The kernel uses 0.5 (1 + tanh(u)) = sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3).
       constexpr float linear = -2.0f * 0.7978845608f * log2_e, cubic = 0.044715f * linear;
       return scaled(x, B::reciprocal(1.0f + B::exp2(x * (cubic * x * x + linear))));
     }
     return x;
   }
 
-  /// Clamped by selections: a minimum would lose a NaN. A gate of -inf gives 0 where alpha is above 0.
+  /// Values are clamped by selections, because a minimum would lose a NaN. A gate of -inf gives 0 where alpha is above
+  /// 0.
   TILEWAVE_DEVICE static float swigluoai(float gate, float up, float alpha, float limit) {
     gate = gate > limit ? limit : gate;
     up = up > limit ? limit : up < -limit ? -limit : up;
@@ -48,14 +49,15 @@ struct ActivationOf {
   }
 
  private:
-  /// x factor, but 0 of a factor of 0: -inf times it would be NaN, and what comes before -inf is 0.
+  /// Returns x factor, and 0 where the factor is 0: -inf times 0 would be NaN, although the function's limit at -inf is
+  /// 0.
   TILEWAVE_DEVICE static float scaled(float x, float factor) { return factor == 0.0f ? 0.0f : x * factor; }
   TILEWAVE_DEVICE static float sigmoid(float x, float factor) {
     return B::reciprocal(1.0f + B::exp2(-log2_e * factor * x));
   }
-  /// The share of a normal distribution beyond x standard deviations, x >= 0: exp(-x^2 / 2) p(t) with
-  /// t = 1 / (1 + 0.292 x), p fitted for the least relative error over 1 + x^2 / 10, 6e-7, up to x = 13.3, where it
-  /// underflows.
+  /// Returns the part of a normal distribution beyond x standard deviations, for x >= 0. It is exp(-x^2 / 2) p(t) with
+  /// t = 1 / (1 + 0.292 x). p was fitted for the least relative error over 1 + x^2 / 10, which is 6e-7, up to x = 13.3,
+  /// where the result underflows.
   TILEWAVE_DEVICE static float upper_tail(float x) {
     const float z = 0.849321783f * x;  // exp(-x^2 / 2) = exp2(-z^2)
     const float t = B::reciprocal(1.0f + 0.343803734f * z);

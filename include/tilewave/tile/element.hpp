@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Packed elements in registers: what one access of a lane moves, and its values in f32.
+// Packed elements in registers: the bits that one access of a lane moves, and their values in f32.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 
 namespace tilewave {
 
-/// The bits of one element of type T; of fp4, of the two values in it, of fp6 of the four.
+/// The bits of one element of type T. An element of fp4 has two values, one of fp6 has four.
 template <DType T>
 using Storage = typename std::conditional_t<is_fp6(T), std::enable_if<true, Vec<std::uint8_t, 3>>,
                                             detail::Unsigned<is_fp6(T) ? 1 : size_of(T)>>::type;
 
-/// Bytes of n values of type T.
+/// Returns the bytes of n values of type T.
 TILEWAVE_HOST_DEVICE constexpr int bytes_of(DType t, int n) { return n * size_of(t) / packing_of(t); }
 
-/// n values of type T, moved by one access: bytes_of(T, n) is 1, 2, 4, 8 or 16. In words where they fill one, as
-/// registers are: compilers make a move of every narrower member.
+/// n values of type T that one access moves; bytes_of(T, n) is 1, 2, 4, 8 or 16. They are stored as words where they
+/// fill at least one, because compilers emit a move for every narrower member.
 template <DType T, int n>
 using Packed = Vec<UnsignedOf<bytes_of(T, n) < 4 ? bytes_of(T, n) : 4>, bytes_of(T, n) < 4 ? 1 : bytes_of(T, n) / 4>;
 
-/// Values of packed f32, f16, bf16, fp8 or i8 elements; all exact.
+/// Returns the values of packed f32, f16, bf16, fp8 or i8 elements. Every conversion is exact.
 template <class B, DType T, int n>
 TILEWAVE_DEVICE Vec<float, n> widen(const Packed<T, n>& packed) {
   Vec<float, n> values;
@@ -72,8 +72,8 @@ TILEWAVE_DEVICE Vec<float, n> widen(const Packed<T, n>& packed) {
   return values;
 }
 
-/// The other way: round to nearest even; fp8, fp6 and fp4 saturate, i8 truncates and saturates at +-127. Of fp4, n is a
-/// multiple of 8; of fp6 it is 32.
+/// Rounds values to nearest, ties to even. fp8, fp6 and fp4 saturate; i8 truncates and saturates at +-127. n is a
+/// multiple of 8 for fp4, and 32 for fp6.
 template <class B, DType T, int n>
 TILEWAVE_DEVICE Packed<T, n> narrow(const Vec<float, n>& values) {
   using P = Packed<T, n>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Positions, slots, ...: indices that the device holds as i32 or i64, read without a branch.
+// A list of indices (positions, slots, ...) that the device holds as i32 or i64. Kernels read either without a branch.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ constexpr bool is_index_type(IndexType t) { return t == IndexType::i32 || t == I
 constexpr int size_of(IndexType t) { return t == IndexType::i64 ? 8 : 4; }
 constexpr const char* name_of(IndexType t) { return t == IndexType::i64 ? "i64" : "i32"; }
 
-/// As kernels take it: the low word and the last one of each index.
+/// The list as kernels take it. They load the low word and the last word of each index, which are the same word for
+/// i32.
 struct IndexList {
   const std::uint32_t* words;
   std::int32_t words_each;
@@ -28,12 +29,12 @@ struct IndexList {
     const std::uint32_t* low = words + std::int64_t{i} * words_each;
     return {{B::load(low), B::load(low + words_each - 1)}};
   }
-  /// Whether an index is in [0, limit); its low word is the index then.
+  /// True if the index is in [0, limit). Its low word is then the whole index.
   TILEWAVE_DEVICE bool below(const Vec<std::uint32_t, 2>& index, std::int32_t limit) const {
     const std::uint32_t beyond = words_each == 1 ? 0 : index[1];
-    return (index[0] < static_cast<std::uint32_t>(limit)) & (beyond == 0);  // not &&, which would be a branch
+    return (index[0] < static_cast<std::uint32_t>(limit)) & (beyond == 0);  // && would be a branch
   }
-  /// The index itself, negative ones as they are.
+  /// Returns the index itself, which may be negative.
   TILEWAVE_DEVICE std::int64_t value(const Vec<std::uint32_t, 2>& index) const {
     const auto low = static_cast<std::int32_t>(index[0]);
     const auto high = words_each == 1 ? low >> 31 : static_cast<std::int32_t>(index[1]);

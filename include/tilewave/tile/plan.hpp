@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The plan of a call: the one way in which every op is launched.
+// The plan of a call: every op is launched in this one way.
 //
 //   SoftmaxPlan plan;
-//   Status status = softmax_plan<B, spec>(problem, plan);   // which kernel: from extents and strides, nothing is read
-//   ... plan.workspace_bytes(problem) bytes at problem.workspace, 0 for most ops
+//   Status status = softmax_plan<B, spec>(problem, plan);   // chooses a kernel from extents and strides; reads nothing
+//   ... problem.workspace has plan.workspace_bytes(problem) bytes, which are 0 for most ops
 //   status = plan.launch(problem, stream);
 //
 // A plan serves every later problem of the same spec, extents, strides and flags; pointers may differ.
@@ -25,7 +25,7 @@ struct OpEntry;
 
 namespace detail {
 
-/// The entries of a Registry: OpEntry<Registry>, or a type of its own.
+/// The entry type of a Registry: OpEntry<Registry>, or a type of its own.
 template <class Registry>
 struct EntryOf {
   using type = OpEntry<Registry>;
@@ -38,7 +38,7 @@ struct EntryOf<Registry> {
 
 }  // namespace detail
 
-/// Pointers to entries of static storage: what a plan is chosen among.
+/// Returns pointers to entries of static storage, among which a plan is chosen.
 template <class Entry, std::size_t count>
 constexpr std::array<const Entry*, count> candidates_of(const std::array<Entry, count>& entries) {
   std::array<const Entry*, count> candidates{};
@@ -46,22 +46,25 @@ constexpr std::array<const Entry*, count> candidates_of(const std::array<Entry, 
   return candidates;
 }
 
-/// An entry and the run-time part of its policy. A Registry (registry.hpp) may have besides
-///   workspace_bytes(problem, policy, facts, splits)   where a launch needs a workspace
-///   considers(problem, entry, facts)                  ok, or why the choice passes over an entry
+/// An entry and the run-time part of its policy. A Registry (registry.hpp) may also have
+///   workspace_bytes(problem, policy, facts, splits)   the bytes, where a launch needs a workspace
+///   considers(problem, entry, facts)                  ok, or the reason why the choice passes over an entry
 ///   cost_us(problem, entry, splits)                   the modelled time by which the choice ranks entries
-///   name(entry, splits)                               what rows and tables show, where that is more than the policy
+///   name(entry, splits)                               the name in rows and tables, where the policy's is not enough
+///   absent_kinds(problem, candidates, facts)          a list with a status for each kind of entry: ok, or why the
+///                                                     candidates have none of it
 template <class Registry>
 struct OpPlan {
   using Entry = typename detail::EntryOf<Registry>::type;
   using Problem = typename Registry::Problem;
 
   const Entry* entry = nullptr;
-  int splits = 1;                              // blocks that share the K of a tile, or the tokens of a sequence
-  std::span<const Entry* const> candidates{};  // what the entry was chosen among; the maker of the plan keeps them
+  int splits = 1;  // blocks that share the K of a tile, or the tokens of a sequence
+  std::span<const Entry* const>
+      candidates{};  // the entries among which it was chosen; the maker of the plan keeps them
 
-  /// Bytes that launch() needs at problem.workspace, 16-byte aligned, contents irrelevant. 0 for most ops, and for a
-  /// plan without an entry.
+  /// Returns the bytes that launch() needs at problem.workspace, 16-byte aligned, with any contents. It is 0 for most
+  /// ops, and for a plan without an entry.
   std::size_t workspace_bytes(const Problem& p) const {
     if (entry == nullptr) return 0;
     if constexpr (requires { Registry::workspace_bytes(p, entry->policy, facts_of(entry->arch), splits); }) {
@@ -83,14 +86,15 @@ struct OpPlan {
     }
   }
 
-  /// The policy and the splits, as benchmark rows and tables show them; "none" without an entry.
+  /// Returns the policy and the splits, as benchmark rows and tables show them; "none" without an entry.
   std::string name() const { return entry == nullptr ? "none" : name(*entry, splits); }
 
-  /// One line for each candidate: whether the choice took it, considered it, or why it passed over it. For a problem
-  /// that the op's check refuses, one line with the reason.
+  /// Returns one line for each candidate: the choice took it, considered it, or passed over it for a reason. Then it
+  /// returns one line for each kind of entry of which there is no candidate. For a problem that the op's check refuses,
+  /// it returns one line with that reason.
   std::string explain(const Problem& p) const {
     const Entry* const first = entry != nullptr ? entry : candidates.empty() ? nullptr : candidates.front();
-    if (first == nullptr) return "no entry was compiled in for this spec and architecture\n";
+    if (first == nullptr) return "no entry was compiled in: the status that made this plan says why\n";
     const ArchFacts& facts = facts_of(first->arch);
     if (const Status s = Registry::check(p, facts); !s.ok()) return reason(s) + "\n";
     std::string text;
@@ -102,6 +106,10 @@ struct OpPlan {
         if (s.ok()) text += ", modelled " + std::to_string(Registry::cost_us(p, *e, e == entry ? splits : 1)) + " us";
       }
       text += "\n";
+    }
+    if constexpr (requires { Registry::absent_kinds(p, candidates, facts); }) {
+      for (const Status& s : Registry::absent_kinds(p, candidates, facts))
+        if (!s.ok()) text += "not compiled in: " + reason(s) + "\n";
     }
     return text;
   }

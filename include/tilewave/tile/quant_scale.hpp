@@ -1,42 +1,44 @@
 // SPDX-License-Identifier: MIT
-// The scales of quantised outputs, as row operations and the epilogue of a GEMM have them.
+// The scales of quantised outputs. Row operations and the epilogue of a GEMM share them.
 #pragma once
 
 #include "tilewave/core/config.hpp"
 #include "tilewave/core/dtype.hpp"
+#include "tilewave/core/scaling.hpp"
 
 namespace tilewave {
 
-/// What multiplies a quantised element to give the value back: nothing (a plain output), one number for the tensor (an
-/// input), one a row, or one for every 128 columns of a row (both outputs: amax / largest code, 1 where amax is below
-/// smallest_amax), or a power of two, e8m0, for every 32 columns of a row (mx_scale).
-enum class ScaleMode : int { none, per_tensor, per_token, per_group, mx };
-
-inline constexpr int scale_group = 128;  // columns of one per_group scale
-inline constexpr int mx_group = 32;      // of one mx scale
-/// Below it a scale, 448 codes down, would be no normal f32 and its inverse could be infinite: such rows are zeros.
-inline constexpr float smallest_amax = 0x1p-117f;
-
-constexpr bool is_scale_mode(ScaleMode m) { return m >= ScaleMode::none && m <= ScaleMode::mx; }
-/// Columns of a scale that a row has several of.
-TILEWAVE_HOST_DEVICE constexpr int group_of(ScaleMode m) { return m == ScaleMode::mx ? mx_group : scale_group; }
-
-constexpr const char* name_of(ScaleMode m) {
-  constexpr const char* names[] = {"none", "per_tensor", "per_token", "per_group", "mx"};
-  return is_scale_mode(m) ? names[static_cast<int>(m)] : "unknown";
+/// The scalings of an output. A quantised element times its scale gives the value back.
+///   none        the output is plain
+///   per_tensor  the caller gives one scale for the tensor
+///   per_token   the kernel finds one for each row: amax / largest code, and 1 where amax is below smallest_amax
+///   per_group   the same for every 128 columns of a row
+///   mx          the kernel finds a power of two (e8m0) for every 32 columns of a row; see mx_scale
+constexpr bool is_output_scaling(Scaling s) {
+  return s == Scaling::none || s == Scaling::per_tensor || s == Scaling::per_token || s == Scaling::per_group ||
+         s == Scaling::mx;
 }
 
-/// Where mx scales lie. Rows: [rows, columns / 32], with a stride. Shuffled: as matrix instructions of CDNA4 take them,
-/// see shuffled_scale; rows are padded to 32 and groups to 8, whose scales are not written.
+inline constexpr int scale_group = 128;  // columns of one per_group scale
+inline constexpr int mx_group = 32;      // columns of one mx scale
+/// Rows with a smaller amax become zeros: their scale, amax / 448, would not be a normal f32, and its inverse could be
+/// infinite.
+inline constexpr float smallest_amax = 0x1p-117f;
+
+/// Returns the columns that share one scale, for modes in which a row has several.
+TILEWAVE_HOST_DEVICE constexpr int group_of(Scaling s) { return s == Scaling::mx ? mx_group : scale_group; }
+
+/// The layout of mx scales. `rows` is [rows, columns / 32] with a stride. `shuffled` is the order that CDNA4's matrix
+/// instructions take, see shuffled_scale: rows are padded to 32 and groups to 8, and the padding is not written.
 enum class ScaleLayout : int { rows, shuffled };
 
-/// Which power of two the scale of 32 values is, of which `largest` is the largest magnitude.
-///   up       the least under which none saturates: largest / largest code, to the power of two at or above it
-///   floor    OCP MX: largest's power of two by the largest code's. What is above that code saturates: fp4 by up to
-///            1.33 times it, e4m3 and e3m2 1.14, e2m3 1.07
-///   nearest  largest by 4 of fp4 and e2m3, 16 of e3m2 or 448 of e4m3, to the power of two below, or above from 1.5
-///            times that on: e4m3 saturates by up to 1.5 times, and fp6 leaves its largest codes unused
-/// NaN of an infinity or a NaN, 2^-127 of zeros.
+/// The rule for the power of two that scales 32 values, where `largest` is their largest magnitude.
+///   up       the least power under which no value saturates: largest / largest code, rounded up
+///   floor    OCP MX's rule: the power of two of `largest` divided by that of the largest code. Values above the
+///            largest code saturate: fp4 by up to 1.33 times, e4m3 and e3m2 by 1.14, e2m3 by 1.07
+///   nearest  largest / 4 for fp4 and e2m3, / 16 for e3m2, / 448 for e4m3, rounded down, and up from 1.5 times the
+///            power on: e4m3 saturates by up to 1.5 times, and fp6 leaves its largest codes unused
+/// The scale is NaN for an infinity or a NaN, and 2^-127 for zeros.
 enum class MxRounding : int { up, floor, nearest };
 
 constexpr bool is_mx_rounding(MxRounding r) { return r >= MxRounding::up && r <= MxRounding::nearest; }
@@ -45,7 +47,7 @@ constexpr const char* name_of(MxRounding r) {
   return is_mx_rounding(r) ? names[static_cast<int>(r)] : "unknown";
 }
 
-/// The largest magnitude that a quantised type holds.
+/// Returns the largest magnitude that a quantised type can hold.
 TILEWAVE_HOST_DEVICE constexpr float largest_code(DType t) {
   switch (t) {
     case DType::i8: return 127.0f;
@@ -57,8 +59,8 @@ TILEWAVE_HOST_DEVICE constexpr float largest_code(DType t) {
   }
 }
 
-/// The scale of values of which `largest` is the largest magnitude, and what they are multiplied by before they are
-/// rounded to the type.
+/// quant_scale returns the scale of values whose largest magnitude is `largest`. quant_factor returns the number that
+/// multiplies them before they are rounded to the type.
 TILEWAVE_HOST_DEVICE constexpr float quant_scale(DType type, float largest) {
   return largest >= smallest_amax ? largest / largest_code(type) : 1.0f;
 }
@@ -66,16 +68,16 @@ TILEWAVE_HOST_DEVICE constexpr float quant_factor(DType type, float largest) {
   return largest >= smallest_amax ? largest_code(type) / largest : 1.0f;
 }
 
-/// What is added to the bits of `largest` so that its exponent becomes that of the scale times the largest code's power
-/// of two: up carries what is above the largest code's mantissa, nearest 1.5 (of e4m3: takes back what is below
-/// 1.3125 = 1.5 * 448 / 512).
+/// Returns what is added to the bits of `largest` so that its exponent becomes the scale's times the largest code's
+/// power of two. `up` carries whatever exceeds the mantissa of the largest code. `nearest` carries from 1.5 on; for
+/// e4m3 it takes back what is below 1.3125 = 1.5 * 448 / 512.
 TILEWAVE_HOST_DEVICE constexpr std::int32_t mx_carry(DType type, MxRounding rounding) {
   constexpr std::int32_t mantissa = 0x7fffff;
   if (rounding == MxRounding::floor) return 0;
   if (rounding == MxRounding::nearest) return is_fp8(type) ? -0x280000 : 0x400000;
   return mantissa - (__builtin_bit_cast(std::int32_t, largest_code(type)) & mantissa);
 }
-/// The e8m0 scale of 32 values of which `largest` is the largest magnitude; `carry` is mx_carry's.
+/// Returns the e8m0 scale of 32 values whose largest magnitude is `largest`. `carry` comes from mx_carry.
 TILEWAVE_HOST_DEVICE constexpr std::uint8_t mx_scale(DType type, std::int32_t carry, float largest) {
   const auto bits = __builtin_bit_cast(std::int32_t, largest);
   if (bits >= 0x7f800000) return 0xff;
@@ -83,13 +85,13 @@ TILEWAVE_HOST_DEVICE constexpr std::uint8_t mx_scale(DType type, std::int32_t ca
   const int exponent = ((bits + carry) >> 23) - power;
   return static_cast<std::uint8_t>(exponent > 0 ? exponent : 0);
 }
-/// 1 / scale, by which values are multiplied; 0 of NaN.
+/// Returns 1 / scale, which multiplies the values; 0 for a NaN scale.
 TILEWAVE_HOST_DEVICE constexpr float mx_factor(std::uint8_t scale) {
   return scale == 0xff ? 0.0f : __builtin_bit_cast(float, (254u - scale) << 23);
 }
 
-/// Where the scale of a group of columns is in a shuffled tensor of `eights` times 8 groups a row: of tiles of 32 rows
-/// and 8 groups, four to a word, two rows 16 apart by two groups 4 apart.
+/// Returns the byte offset of a group's scale in a shuffled tensor with `eights` times 8 groups a row. The tensor has
+/// tiles of 32 rows by 8 groups. A word holds four scales: two rows 16 apart by two groups 4 apart.
 TILEWAVE_HOST_DEVICE constexpr std::int64_t shuffled_scale(std::int64_t row, int group, int eights) {
   const std::int64_t word = ((row / 32 * eights + group / 8) * 4 + group % 4) * 16 + row % 16;
   return word * 4 + group % 8 / 4 * 2 + row % 32 / 16;

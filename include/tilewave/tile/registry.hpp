@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The registry of an operation of one kernel a call: its entries, the choice among them, the plan for one spec.
-// (Operations whose plans say more than which entry have their own.) A Registry is a struct with
+// The registry of an operation with one kernel a call: its entries, the choice among them, and the plan for one spec.
+// Operations whose plans hold more than an entry have a registry of their own. A Registry is a struct with
 //   Spec, Problem, Policy               the structs of the operation
-//   check(problem, facts)               every rule a problem must satisfy
-//   policies(arch, spec)                those that entries are built for, with size() and [i]
-//   takes(policy, problem, facts)       whether such an entry serves the problem, or why not
-//   better(a, b, problem, facts)        whether policy a suits it better than b, which takes it as well
-//   launch<B, S, P>(), lds_bytes<B, S, P>()   of an entry
+//   check(problem, facts)               every rule that a problem must satisfy
+//   policies(arch, spec)                the policies that entries are built for, with size() and [i]
+//   takes(policy, problem, facts)       ok if such an entry serves the problem, or the reason why not
+//   better(a, b, problem, facts)        true if policy a suits the problem better than b, and both take it
+//   launch<B, S, P>()                   the launch function of an entry
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@
 
 namespace tilewave {
 
-/// Specs of an architecture, of which others have more.
+/// The specs of an architecture, at most `most`.
 template <class Spec, int most = 32>
 struct SpecList {
   std::array<Spec, most> list{};
@@ -32,7 +32,7 @@ struct SpecList {
   constexpr const Spec* end() const { return list.data() + count; }
 };
 
-/// A compiled kernel: what it computes, how, and how to start it.
+/// A compiled kernel: its spec, its policy and its launch function.
 template <class Registry>
 struct OpEntry {
   ArchId arch;
@@ -40,7 +40,6 @@ struct OpEntry {
   typename Registry::Spec spec;
   typename Registry::Policy policy;
   Status (*launch)(const typename Registry::Problem&, hipStream_t);
-  int lds_bytes;
 };
 
 template <class Registry, class B, typename Registry::Spec S>
@@ -48,8 +47,8 @@ struct OpEntries {
   static constexpr auto policies = Registry::policies(B::facts.id, S);
   template <std::size_t... i>
   static constexpr std::array<OpEntry<Registry>, sizeof...(i)> all(std::index_sequence<i...>) {
-    return {OpEntry<Registry>{B::facts.id, B::emulated, S, policies[i], Registry::template launch<B, S, policies[i]>(),
-                              Registry::template lds_bytes<B, S, policies[i]>()}...};
+    return {
+        OpEntry<Registry>{B::facts.id, B::emulated, S, policies[i], Registry::template launch<B, S, policies[i]>()}...};
   }
 };
 
@@ -58,8 +57,8 @@ template <class Registry, class B, typename Registry::Spec S>
 inline constexpr auto op_entries =
     OpEntries<Registry, B, S>::all(std::make_index_sequence<OpEntries<Registry, B, S>::policies.size()>{});
 
-/// Picks the entry for a problem: among the candidates of its spec that take it the one that suits it best, of equals
-/// the first. Errors, with a null entry: those of Registry::check and Registry::takes, or no_matching_entry.
+/// Picks the entry for a problem: among the candidates of its spec that take it, the one that suits it best, and the
+/// first of equals. Errors, with a null entry: those of Registry::check and Registry::takes, or no_matching_entry.
 template <class Registry>
 Status select_entry(const typename Registry::Problem& p, std::span<const OpEntry<Registry>* const> candidates,
                     const ArchFacts& facts, const OpEntry<Registry>*& entry) {
@@ -69,7 +68,7 @@ Status select_entry(const typename Registry::Problem& p, std::span<const OpEntry
   for (const OpEntry<Registry>* e : candidates) {
     if (e->arch != facts.id || !(e->spec == p.spec)) continue;
     if (Status s = Registry::takes(e->policy, p, facts); !s.ok()) {
-      if (none.code == StatusCode::no_matching_entry) none = s;  // another code says more
+      if (none.code == StatusCode::no_matching_entry) none = s;  // another code is more specific
     } else if (entry == nullptr || Registry::better(e->policy, entry->policy, p, facts)) {
       entry = e;
     }
@@ -77,14 +76,15 @@ Status select_entry(const typename Registry::Problem& p, std::span<const OpEntry
   return entry == nullptr ? none : Status{};
 }
 
-/// Pointers to the entries of one spec on one backend: what a plan is chosen among.
+/// Returns pointers to the entries of one spec on one backend, among which a plan is chosen.
 template <class Registry, class B, typename Registry::Spec S>
 inline constexpr auto op_candidates = candidates_of(op_entries<Registry, B, S>);
 
-/// The plan of a problem on backend B for the one spec S that the caller compiles in. Errors: those of select_entry.
+/// Makes the plan of a problem on backend B for the one spec S that the caller compiles in. Errors: those of
+/// select_entry.
 template <class Registry, class B, typename Registry::Spec S>
 Status plan_entry(const typename Registry::Problem& p, OpPlan<Registry>& plan) {
-  plan = {};  // nvcc hands g++ no designated initializer of a span
+  plan = {};  // nvcc passes g++ no designated initializer of a span
   plan.candidates = op_candidates<Registry, B, S>;
   if (!(p.spec == S)) {
     return {StatusCode::no_matching_entry, "problem.spec is not the spec that the plan is compiled for"};

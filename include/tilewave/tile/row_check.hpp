@@ -11,7 +11,7 @@
 
 namespace tilewave {
 
-/// Whether every row of a tensor starts on a multiple of 16 bytes. Null is fine.
+/// True if every row of a tensor starts at a multiple of 16 bytes. A null tensor is aligned.
 inline bool rows_aligned(const void* data, const RowStrides& s, std::int32_t inner_rows, DType type) {
   const std::int64_t unit = elements_of_unit(type);
   return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 &&
@@ -25,28 +25,30 @@ inline Status check_row_extent(std::int32_t rows, std::int32_t columns, std::int
   constexpr std::int32_t int_max = std::numeric_limits<std::int32_t>::max();
   if (rows < 0) return {StatusCode::bad_extent, "rows is negative"};
   if (columns < 0) return {StatusCode::bad_extent, "columns is negative"};
-  // Column numbers run a block's tile past the end before they are compared.
+  // A block's tile of columns may run past the end before column numbers are compared, so they need this room.
   if (columns > int_max - (1 << 20)) return {StatusCode::bad_extent, "columns must stay below 2^31 - 2^20"};
   if (rows > int_max - 65536) return {StatusCode::bad_extent, "rows must stay below 2^31 - 65536"};
   if (inner_rows < 1) return {StatusCode::bad_extent, "inner_rows must be positive"};
   return {};
 }
 
-/// Whether the type of a row's elements is one the kernels compute on.
+/// True if the kernels compute on rows of this type.
 constexpr bool is_row_type(DType t) { return t == DType::f32 || t == DType::f16 || t == DType::bf16; }
 
-/// The rules of an output: type and scale mode, and that its tensors are there and aligned to their elements.
-inline Status check_row_output(DType x, DType out, ScaleMode mode, const ArchFacts& facts) {
-  if (!is_scale_mode(mode)) return {StatusCode::unsupported_quant_mode, "the scale mode is none of ScaleMode"};
-  if (mode == ScaleMode::none) {
+/// Checks the type and the scaling of an output. check_row_output_tensors checks that its tensors are there and
+/// aligned to their elements.
+inline Status check_row_output(DType x, DType out, Scaling mode, const ArchFacts& facts) {
+  if (!is_output_scaling(mode))
+    return {StatusCode::unsupported_scaling, "scale must be none, per_tensor, per_token, per_group or mx"};
+  if (mode == Scaling::none) {
     if (out != x) return {StatusCode::unsupported_dtype, "an output without a scale is of the input's type"};
-  } else if (mode == ScaleMode::mx) {
-    if (!facts.mx) return {StatusCode::unsupported_quant_mode, "mx scales are for gfx950 only"};
+  } else if (mode == Scaling::mx) {
+    if (!facts.mx) return {StatusCode::unsupported_scaling, "mx scales are for gfx950 only"};
     if (out != DType::fp4_e2m1 && !is_fp6(out) && out != facts.fp8) {
       return {StatusCode::unsupported_dtype, "an output with mx scales is fp4, fp6 or e4m3"};
     }
   } else if (out == DType::fp4_e2m1 || is_fp6(out)) {
-    return {StatusCode::unsupported_quant_mode, "an output of fp4 or fp6 has mx scales"};
+    return {StatusCode::unsupported_scaling, "an output of fp4 or fp6 has mx scales"};
   } else if (out != DType::i8 && !is_fp8(out)) {
     return {StatusCode::unsupported_dtype, "an output with a scale is i8 or fp8"};
   } else if (is_fp8(out) && out != facts.fp8) {
@@ -54,30 +56,30 @@ inline Status check_row_output(DType x, DType out, ScaleMode mode, const ArchFac
   }
   return {};
 }
-inline Status check_row_output_tensors(const void* out, const void* scale, DType type, ScaleMode mode) {
+inline Status check_row_output_tensors(const void* out, const void* scale, DType type, Scaling mode) {
   if (out == nullptr) return {StatusCode::null_pointer, "out is null"};
   if (!element_aligned(out, type)) return {StatusCode::misaligned, "out is not aligned to its elements"};
-  if (mode != ScaleMode::none && scale == nullptr) return {StatusCode::null_pointer, "scale is null"};
-  if (mode == ScaleMode::none && scale != nullptr) {
+  if (mode != Scaling::none && scale == nullptr) return {StatusCode::null_pointer, "scale is null"};
+  if (mode == Scaling::none && scale != nullptr) {
     return {StatusCode::bad_value, "scale is given, but the output has none"};
   }
-  if (mode != ScaleMode::mx && !element_aligned(scale, DType::f32)) {
+  if (mode != Scaling::mx && !element_aligned(scale, DType::f32)) {
     return {StatusCode::misaligned, "scale needs 4-byte alignment"};
   }
   return {};
 }
-/// The rules of where scales are, and of rows with mx scales, whose groups are whole and, as `aligned` says of the
-/// problem, taken by wide accesses only.
+/// Checks the layout of scales. Rows with mx scales have whole groups, and only wide accesses take them, which
+/// `aligned` confirms for the problem.
 template <class Problem>
 Status check_scale_layout(const Problem& p, bool aligned) {
   if (p.scale_layout != ScaleLayout::rows && p.scale_layout != ScaleLayout::shuffled) {
     return {StatusCode::bad_value, "scale_layout is none of ScaleLayout"};
   }
   if (!is_mx_rounding(p.mx_rounding)) return {StatusCode::bad_value, "mx_rounding is none of MxRounding"};
-  if (p.spec.scale != ScaleMode::per_group && p.scale_group_stride != 1) {
+  if (p.spec.scale != Scaling::per_group && p.scale_group_stride != 1) {
     return {StatusCode::bad_stride, "scale_group_stride is of scales per_group"};
   }
-  if (p.spec.scale != ScaleMode::mx) {
+  if (p.spec.scale != Scaling::mx) {
     if (p.scale_layout != ScaleLayout::rows) return {StatusCode::bad_value, "shuffled scales are mx scales"};
     if (p.mx_rounding != MxRounding::up) return {StatusCode::bad_value, "mx_rounding is of mx scales"};
     return {};
@@ -90,12 +92,12 @@ Status check_scale_layout(const Problem& p, bool aligned) {
   return {};
 }
 
-/// The launch that covers all rows.
+/// Returns the launch that covers all rows.
 inline LaunchShape row_grid(const RowPolicy& p, std::int32_t rows) {
   return {std::int64_t{ceil_div(rows, p.rows)} * p.blocks, p.block_threads(), p.blocks};
 }
 
-/// What a kernel sees as rows and columns; a problem that names them otherwise overloads both.
+/// The rows and columns as a kernel sees them. A problem that names them otherwise overloads both functions.
 template <class Problem>
 constexpr std::int32_t rows_of(const Problem& p) {
   return p.rows;
@@ -105,13 +107,13 @@ constexpr std::int32_t columns_of(const Problem& p) {
   return p.columns;
 }
 
-/// Whether an entry of this policy takes rows of this many columns and this alignment.
+/// True if an entry of this policy takes rows of this many columns and this alignment.
 constexpr bool policy_takes(const RowPolicy& p, DType x, std::int32_t columns, bool aligned) {
   return (!p.wide(x) || (aligned && columns % (16 / size_of(x)) == 0)) && (!p.held || columns <= p.columns(x));
 }
 
-/// The better of two policies that take the rows: wide accesses, rows held, little of the tile idle; then few lanes
-/// where rows fill the chip, many where they do not.
+/// True if policy a is better than b for rows that both take. The criteria are, in this order: wide accesses; rows
+/// held; few idle columns of the tile; few lanes where rows fill the chip, and many where they do not.
 constexpr bool better_policy(const RowPolicy& a, const RowPolicy& b, DType x, std::int32_t rows,
                              const ArchFacts& facts) {
   if (a.vec != b.vec) return a.vec > b.vec;
@@ -122,7 +124,8 @@ constexpr bool better_policy(const RowPolicy& a, const RowPolicy& b, DType x, st
   return fills ? a.lanes < b.lanes : a.lanes > b.lanes;
 }
 
-/// Of a Registry (registry.hpp) what row operations have in common; `aligned`: whether wide accesses can take the rows.
+/// The part of a Registry (registry.hpp) that row operations have in common. `aligned` is true if wide accesses can
+/// take the rows.
 template <class SpecOf, class ProblemOf, bool (*aligned)(const ProblemOf&)>
 struct RowRegistry {
   using Spec = SpecOf;
@@ -130,8 +133,11 @@ struct RowRegistry {
   using Policy = RowPolicy;
 
   static Status takes(const RowPolicy& policy, const Problem& p, const ArchFacts& facts) {
+    if (policy.wide(p.spec.x) && !(aligned(p) && columns_of(p) % (16 / size_of(p.spec.x)) == 0)) {
+      return {StatusCode::no_matching_entry, "16-byte accesses need rows that begin and end at multiples of 16 bytes"};
+    }
     if (!policy_takes(policy, p.spec.x, columns_of(p), aligned(p))) {
-      return {StatusCode::no_matching_entry, "no entry takes rows of this length and alignment"};
+      return {StatusCode::no_matching_entry, "the row is longer than its lanes hold"};
     }
     if (!check_launch(row_grid(policy, rows_of(p)), facts).ok()) {
       return {StatusCode::bad_extent, "too many rows for one launch: 2^31 blocks or 2^32 lanes"};
@@ -143,8 +149,8 @@ struct RowRegistry {
   }
 };
 
-/// What must hold before an entry of this spec and policy is launched: the rules of `check`, and that it takes the
-/// rows.
+/// Checks what must hold before an entry of this spec and policy is launched: the rules of `check`, and that the entry
+/// takes the rows.
 template <class Spec, class Problem>
 Status check_row_launch(const Spec& spec, const RowPolicy& policy, const Problem& p, const ArchFacts& facts,
                         Status (*check)(const Problem&, const ArchFacts&), bool (*aligned)(const Problem&)) {
@@ -156,31 +162,32 @@ Status check_row_launch(const Spec& spec, const RowPolicy& policy, const Problem
   return {};
 }
 
-/// The policies of rows of type x.
+/// A list of row policies.
 struct RowPolicies {
   std::array<RowPolicy, 20> list{};
   int count = 0;
+  constexpr void add(const RowPolicy& p) { list[count++] = p; }
   constexpr const RowPolicy& operator[](std::size_t i) const { return list[i]; }
   constexpr std::size_t size() const { return count; }
 };
 
-/// Neighbouring chunks of a lane. CDNA wants every access 16 bytes wide, outputs included; a Hopper lane stores 8 bytes
-/// as fast. Of fp6, 32 values become codes at once.
+/// Returns the neighbouring chunks of a lane. CDNA needs 16 bytes for every access, outputs included, while a Hopper
+/// lane stores 8 bytes as fast. fp6 makes codes of 32 values at once.
 constexpr int output_span(ArchId arch, DType x, DType out) {
   if (is_fp6(out)) return mx_group * size_of(x) / 16;
   return facts_of(arch).family == Family::cdna ? max_of(1, size_of(x) * packing_of(out) / size_of(out)) : 1;
 }
 
-/// The policies that entries are built for, by rising columns. `chunks`: how many a lane holds of rows of middle length
-/// on sm90.
-constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mode, int chunks) {
+/// Returns the policies that entries are built for, by rising columns. `chunks` is how many a lane holds for rows of
+/// middle length on sm90.
+constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, Scaling mode, int chunks) {
   const ArchFacts& facts = facts_of(arch);
   RowPolicies all;
   const auto add = [&](RowPolicy p) {
     if (!row_policy_status(facts, x, p).ok() || !row_output_status(facts, x, mode, p).ok()) return;
     for (int i = 0; i < all.count; ++i)
       if (all.list[i] == p) return;
-    all.list[all.count++] = p;
+    all.add(p);
   };
   const int element = size_of(x), span = output_span(arch, x, out);
   const auto vectors = [&](int lanes, int rows, int of_lane, int waves, int blocks = 1) {
@@ -188,9 +195,8 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mo
     add({.lanes = lanes, .rows = rows, .chunks = of_lane, .span = span, .blocks = blocks, .waves_per_simd = waves});
   };
   if (facts.family == Family::hopper) {
-    // Measured on an H200, see docs/notebook/2026-11-21-rows.md: two to four chunks a lane with as many blocks as that
-    // leaves room for reach the copy ceiling; blocks of 1024 lanes wait too long for each other, but serve a few rows
-    // soonest.
+    // On an H200 two to four chunks a lane, with as many blocks as that leaves room for, reach the copy ceiling. Blocks
+    // of 1024 lanes wait too long for each other, but finish a few rows soonest. See docs/notebook/2026-11-21-rows.md.
     vectors(16, 16, 1, 16);
     vectors(64, 4, 1, 16);
     vectors(128 / chunks, chunks, chunks, chunks == 2 ? 12 : 8);
@@ -198,7 +204,7 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mo
     vectors(256, 1, 1, 16);
     vectors(1024, 1, 1, 16);
     vectors(512, 1, 4, 8);
-    // Longer than a block holds without spilling.
+    // These rows are longer than a block can hold without spilling.
     const bool softmax = chunks == 2;
     for (const int blocks : {2, 4, 8}) {
       if (softmax) {
@@ -222,14 +228,14 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mo
     vectors(256, 1, 4, 4);
     vectors(1024, 1, 1, 8);
     vectors(512, 1, 4, 4);
-    vectors(512, 1, 8, 4);  // two blocks a CU, so that one computes while the other loads
+    vectors(512, 1, 8, 4);  // two blocks a CU: one computes while the other loads
     vectors(1024, 1, 8, 4);
-    // Half of a CU's registers; a scaled output needs the rest for its columns.
-    if (mode == ScaleMode::none) vectors(1024, 1, 16, 4);
+    // The row takes half of a CU's registers. A scaled output needs the rest for its columns.
+    if (mode == Scaling::none) vectors(1024, 1, 16, 4);
   }
   const int waves = per_arch(arch, 4, 4, 8);
   add({.lanes = 256, .chunks = 4, .span = span, .held = false, .waves_per_simd = waves});
-  // Rows that are not aligned to 16 bytes: one element an access, eight neighbours a lane.
+  // These take rows that are not aligned to 16 bytes: one element an access, eight neighbours a lane.
   add({.lanes = 64, .rows = 4, .chunks = 16, .vec = element, .span = 8, .waves_per_simd = waves});
   add({.lanes = 256, .chunks = 32, .vec = element, .span = 8, .waves_per_simd = waves / 2});
   add({.lanes = 256, .chunks = 32, .vec = element, .span = 8, .held = false, .waves_per_simd = waves / 2});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The end of every row operation: values of a row in f32 become elements of the output, quantised or not.
+// The end of every row operation: values of a row in f32 become elements of the output, which may be quantised.
 #pragma once
 
 #include "tilewave/tile/quant_scale.hpp"
@@ -9,77 +9,80 @@ namespace tilewave {
 
 struct RowOutputArgs {
   void* out;
-  // Of f32: per_tensor [1], read; per_token [rows]; per_group [rows, ceil(columns / 128)] with scale_stride and
-  // scale_group_stride. Of e8m0: mx [rows, columns / 32] with scale_stride, or shuffled.
+  // f32 scales: per_tensor [1] is read; per_token [rows] and per_group [rows, ceil(columns / 128)] are written, the
+  // latter with scale_stride and scale_group_stride. e8m0 scales (mx): [rows, columns / 32] with scale_stride, or
+  // shuffled.
   void* scale;
   RowStrides strides;
   std::int64_t scale_stride;
-  // per_group: scale_group_stride. mx: eights of groups of a row, padded, where scales are shuffled, else 0; and in the
-  // high half mx_carry.
+  // per_group keeps scale_group_stride here. mx keeps the padded groups of a row divided by 8 where scales are
+  // shuffled, else 0, and mx_carry in the high half.
   std::int64_t of_groups = 0;
 
   TILEWAVE_DEVICE constexpr std::int32_t shuffled_eights() const { return static_cast<std::int32_t>(of_groups); }
   TILEWAVE_DEVICE constexpr std::int32_t carry() const { return static_cast<std::int32_t>(of_groups >> 32); }
 };
 
-/// What the kernels take of a problem with an output.
+/// Returns what the kernels take of a problem that has an output.
 template <class Problem>
 constexpr RowOutputArgs row_output_args(const Problem& p) {
-  std::int64_t of_groups = p.spec.scale == ScaleMode::per_group ? p.scale_group_stride : 0;
-  if (p.spec.scale == ScaleMode::mx) {
+  std::int64_t of_groups = p.spec.scale == Scaling::per_group ? p.scale_group_stride : 0;
+  if (p.spec.scale == Scaling::mx) {
     const std::int64_t eights = p.scale_layout == ScaleLayout::shuffled ? (p.columns + 255) / 256 : 0;
     of_groups = (std::int64_t{mx_carry(p.spec.out, p.mx_rounding)} << 32) + eights;
   }
   return {p.out, p.scale, p.out_strides, p.scale_stride, of_groups};
 }
 
-/// Whether a policy can write an output with scales of a mode, and if not, which law it breaks.
-constexpr Status row_output_status(const ArchFacts& facts, DType x, ScaleMode mode, const RowPolicy& p) {
+/// Returns ok if a policy can write an output with a scaling, or the law that it breaks.
+constexpr Status row_output_status(const ArchFacts& facts, DType x, Scaling mode, const RowPolicy& p) {
   constexpr StatusCode bad = StatusCode::bad_value;
-  if (mode != ScaleMode::per_group && mode != ScaleMode::mx) return {};
+  if (mode != Scaling::per_group && mode != Scaling::mx) return {};
   const int columns = p.vec / size_of(x) * p.span, group = group_of(mode);
   if (columns > group) return {bad, "a lane's run of columns lies inside one group of a scale"};
   if (columns * (p.lanes < facts.wave_lanes ? p.lanes : facts.wave_lanes) < group)
     return {bad, "the lanes of a row in one wave have a whole group of a scale"};
-  if (mode == ScaleMode::mx && !p.wide(x)) return {bad, "mx scales are of rows that wide accesses take"};
+  if (mode == Scaling::mx && !p.wide(x)) return {bad, "mx scales are of rows that wide accesses take"};
   return {};
 }
 
-/// The type of a row's output and how it is scaled.
+/// The type of a row's output and its scaling.
 struct RowOutputSpec {
   DType type;
-  ScaleMode scale;
+  Scaling scale;
 };
 
 template <class B, DType X, RowOutputSpec O, RowPolicy P>
 struct RowOutput {
   static constexpr DType type = O.type;
-  static constexpr ScaleMode mode = O.scale;
+  static constexpr Scaling mode = O.scale;
   using Tile = Row<B, X, P>;
-  using Place = typename Tile::Place;
+  using LaneRow = typename Tile::LaneRow;
   using Window = typename Tile::Window;
   static_assert(row_output_status(B::facts, X, mode, P).ok(),
                 "a law of policies is broken: row_output_status(facts, x, mode, policy).reason says which");
   static constexpr int unit = Tile::unit;
-  static constexpr bool keep = mode == ScaleMode::per_token && Tile::keeps;  // between amax and output
-  // Chunks of one store: aligned rows only, neighbours only, 16 bytes at most.
+  // values stay in f32 between amax and output
+  static constexpr bool keep = mode == Scaling::per_token && Tile::keeps;
+  // Chunks that one store writes. They are neighbours in aligned rows, and a store has at most 16 bytes.
   static constexpr int joined = is_fp6(type) ? P.span
                                 : !P.wide(X) ? 1
                                              : max_of(1, min_of(P.span, 16 / bytes_of(type, unit)));
   static constexpr int group = group_of(mode), group_lanes = max_of(1, group / (unit * P.span));
 
-  /// Writes the row. `each(body)` calls body(from) for every tile of the row, the tile loaded; `value(chunk, from)`
-  /// gives a chunk's values then, in f32; 0 beyond the row, where a quantised output needs to know what is largest.
+  /// Writes the row. `each(body)` calls body(from) for every tile of the row once the tile is loaded; `value(chunk,
+  /// from)` then returns the values of a chunk in f32. Values beyond the row must be 0 where a quantised output
+  /// searches for the largest.
   template <int reduction, int reductions, class Each, class Value>
-  TILEWAVE_DEVICE static void write(const RowOutputArgs& a, const RowExtent& extent, const Place& at,
+  TILEWAVE_DEVICE static void write(const RowOutputArgs& a, const RowExtent& extent, const LaneRow& at,
                                     typename Tile::template Shared<reductions>& shared, const Each& each,
                                     const Value& value) {
     auto* row = static_cast<Storage<type>*>(a.out) + extent.offset(at.row, a.strides);
     float inverse = 1.0f;
     Vec<float, unit> kept[keep ? P.chunks : 1];
-    if constexpr (mode == ScaleMode::per_tensor) {
+    if constexpr (mode == Scaling::per_tensor) {
       inverse = 1.0f / B::load(static_cast<const float*>(a.scale));
-    } else if constexpr (mode == ScaleMode::per_token) {
+    } else if constexpr (mode == Scaling::per_token) {
       float largest = 0.0f;
       each([&](int from) {
         TILEWAVE_UNROLL
@@ -87,7 +90,7 @@ struct RowOutput {
           const Vec<float, unit> values = value(c, from);
           if constexpr (keep) kept[c] = values;
           largest = amax(largest, values);
-          if constexpr (!keep) {  // a chunk at a time: all of them together would spill
+          if constexpr (!keep) {  // one chunk at a time: all of them together would spill
             largest = __builtin_bit_cast(float, B::opaque(__builtin_bit_cast(std::uint32_t, largest)));
             B::sched_fence();
           }
@@ -111,7 +114,7 @@ struct RowOutput {
           }
         }
         const int first = from + Tile::column(at.lane, c);
-        if constexpr (mode == ScaleMode::per_group || mode == ScaleMode::mx) {
+        if constexpr (mode == Scaling::per_group || mode == Scaling::mx) {
           inverse = scale_group_of(a, at, first, at.active && first < extent.columns, values);
         }
         store(out, Tile::column(at.lane, c), inverse, values);
@@ -119,7 +122,7 @@ struct RowOutput {
     });
   }
 
-  /// The larger of `largest` and the magnitudes; a NaN does not count.
+  /// Returns the larger of `largest` and the magnitudes of the values. A NaN does not count.
   TILEWAVE_DEVICE static float amax(float largest, Vec<float, unit> values) {
     TILEWAVE_UNROLL
     for (int e = 0; e < unit; ++e) values[e] = abs_of(values[e]);
@@ -127,19 +130,19 @@ struct RowOutput {
   }
 
  private:
-  /// Stores the scale of a group of columns, and returns what its values are multiplied by.
-  TILEWAVE_DEVICE static float scale_group_of(const RowOutputArgs& a, const Place& at, int first, bool there,
+  /// Stores the scale of a group of columns and returns the number that multiplies its values.
+  TILEWAVE_DEVICE static float scale_group_of(const RowOutputArgs& a, const LaneRow& at, int first, bool there,
                                               const Vec<float, unit> (&values)[P.span]) {
     const bool stores = there && at.lane % group_lanes == 0;
     float largest = 0.0f;
-    if constexpr (mode == ScaleMode::per_group) {
+    if constexpr (mode == Scaling::per_group) {
       TILEWAVE_UNROLL
       for (int s = 0; s < P.span; ++s) largest = amax(largest, values[s]);
       largest = B::template reduce<group_lanes>(largest, Max{});
       auto* scale = static_cast<float*>(a.scale) + at.row * a.scale_stride + first / group * a.of_groups;
       if (stores) B::store(scale, quant_scale(type, largest));
       return quant_factor(type, largest);
-    } else {  // as whole numbers a NaN is larger than an infinity, as which it goes on
+    } else {  // compared as integers, a NaN is larger than an infinity; min_of makes it one
       std::int32_t most = 0;
       TILEWAVE_UNROLL
       for (int e = 0; e < unit * P.span; ++e) {
@@ -165,10 +168,10 @@ struct RowOutput {
       TILEWAVE_UNROLL
       for (int e = 0; e < joined * unit; ++e) {
         scaled[e] = values[s + e / unit][e % unit];
-        if constexpr (mode != ScaleMode::none) scaled[e] *= inverse;
+        if constexpr (mode != Scaling::none) scaled[e] *= inverse;
       }
       put<joined * unit>(whole, offset, scaled);
-      if constexpr (joined > 1 && mode != ScaleMode::mx) {  // a row may end between the joined chunks
+      if constexpr (joined > 1 && mode != Scaling::mx) {  // a row may end between joined chunks
         if (out.bytes == whole.bytes || offset != static_cast<int>(whole.bytes)) continue;
         TILEWAVE_UNROLL
         for (int j = 0; j + 1 < joined; ++j) {
@@ -180,10 +183,10 @@ struct RowOutput {
       }
     }
   }
-  // One access, or as many of 16 bytes as it takes (an output wider than the input).
+  // Stores the values with one access, or with several of 16 bytes where the output is wider than the input.
   template <int n>
   TILEWAVE_DEVICE static void put(const Window& to, int offset, const Vec<float, n>& values) {
-    if constexpr (is_fp6(type)) {  // 24 bytes, aligned to 8
+    if constexpr (is_fp6(type)) {  // 24 bytes that are aligned to 8
       const Packed<type, n> codes = narrow<B, type, n>(values);
       TILEWAVE_UNROLL
       for (int i = 0; i < 3; ++i)

@@ -12,7 +12,7 @@
 
 namespace tilewave {
 
-/// Text as a template argument, as the name of a tensor in a reason, which is a static string.
+/// Text as a template argument. It makes reasons with a tensor's name static strings.
 template <std::size_t n>
 struct StaticText {
   char text[n];
@@ -28,22 +28,22 @@ constexpr auto join() {
   const auto append = [&](std::string_view part) {
     for (const char c : part) all[at++] = c;
   };
-  (append(parts.text), ...);  // nvcc 13 takes no pack in a list that a loop goes through
+  (append(parts.text), ...);  // nvcc 13 accepts no pack in a list that a loop goes through
   return all;
 }
 template <StaticText... parts>
 inline constexpr auto joined = join<parts...>();
 }  // namespace detail
 
-/// A field of a struct of strides, as Region::Dimension::zero: of a tensor's `name_strides`.
+/// A field of a struct of strides, as Region::Dimension::zero names it; the tensor's member is `name_strides`.
 template <StaticText field>
 inline constexpr const char* stride_field = detail::joined<field>.data();
 
-/// Rows as RowStrides says.
+/// Returns the region of rows with RowStrides.
 inline Region rows_region(const void* data, DType type, std::int32_t rows, std::int32_t columns,
                           std::int32_t inner_rows, const RowStrides& s) {
   const std::int32_t rest = rows % inner_rows;
-  columns /= packing_of(type);  // elements
+  columns /= packing_of(type);  // from here on, columns are elements
   Region region(data, size_of(type), columns,
                 {{ceil_div<std::int64_t>(rows, inner_rows), s.outer, stride_field<"outer">},
                  {min_of(rows, inner_rows), s.inner, stride_field<"inner">}});
@@ -53,24 +53,24 @@ inline Region rows_region(const void* data, DType type, std::int32_t rows, std::
   }
   return region;
 }
-/// Contiguous elements.
+/// Returns the region of contiguous elements.
 inline Region vector_region(const void* data, DType type, std::int64_t count) {
   return Region(data, size_of(type), count, {});
 }
-/// Scales as RowOutputArgs has them, pads included where they are shuffled.
+/// Returns the region of the scales that RowOutputArgs describes, with the padding of shuffled ones.
 template <class Problem>
 Region scale_region(const Problem& p) {
-  const ScaleMode mode = p.spec.scale;
+  const Scaling mode = p.spec.scale;
   const std::int64_t groups = ceil_div<std::int64_t>(p.columns, group_of(mode));
-  if (mode == ScaleMode::per_group)
+  if (mode == Scaling::per_group)
     return Region(
         p.scale, sizeof(float), groups > 0,
         {{p.rows, p.scale_stride, "scale_stride is 0"}, {groups, p.scale_group_stride, "scale_group_stride is 0"}});
-  if (mode == ScaleMode::mx && p.scale_layout == ScaleLayout::rows)
+  if (mode == Scaling::mx && p.scale_layout == ScaleLayout::rows)
     return Region(p.scale, 1, groups, {{p.rows, p.scale_stride, "scale_stride is 0"}});
-  if (mode == ScaleMode::mx)
+  if (mode == Scaling::mx)
     return Region(p.scale, 1, align_up<std::int64_t>(p.rows, 32) * align_up(groups, std::int64_t{8}), {});
-  return vector_region(p.scale, DType::f32, mode == ScaleMode::none ? 0 : mode == ScaleMode::per_tensor ? 1 : p.rows);
+  return vector_region(p.scale, DType::f32, mode == Scaling::none ? 0 : mode == Scaling::per_tensor ? 1 : p.rows);
 }
 
 namespace detail {
@@ -82,7 +82,7 @@ const char* named_stride(const char* zero) {
 }
 }  // namespace detail
 
-/// Which stride of a tensor is 0, or `otherwise` where its region does not know.
+/// Returns the reason that names the stride of a tensor which is 0, or `otherwise` where its region does not know.
 template <StaticText name>
 const char* zero_stride(const Region& tensor, const char* otherwise) {
   if (tensor.zero_stride() == nullptr) return otherwise;
@@ -90,8 +90,8 @@ const char* zero_stride(const Region& tensor, const char* otherwise) {
       tensor.zero_stride());
 }
 
-/// A tensor that is read; `repeats` says that a stride of it is 0, which is one that was forgotten, where the region
-/// itself does not say which.
+/// Checks a tensor that is read. A stride of 0 was forgotten; `repeats` is the reason if the region does not know
+/// which.
 template <StaticText name>
 Status check_read(const Region& tensor, const char* repeats) {
   if (!tensor.addressable()) {
@@ -101,25 +101,26 @@ Status check_read(const Region& tensor, const char* repeats) {
   if (tensor.repeats()) return {StatusCode::bad_stride, zero_stride<name>(tensor, repeats)};
   return {};
 }
-/// A tensor that is written; `overlaps` says that its rows overlap.
+/// Checks a tensor that is written. `overlaps` is the reason if its rows overlap.
 template <StaticText name>
 Status check_written(const Region& tensor, const char* overlaps) {
   if (Status s = check_read<name>(tensor, overlaps); !s.ok()) return s;
   if (tensor.overlaps_itself()) return {StatusCode::bad_stride, overlaps};
   return {};
 }
-/// Scales that are read or written: one set of rules, since groups that overlap are a stride gone wrong in either case.
+/// Checks scales that are read or written. One set of rules serves both, since overlapping groups are a wrong stride in
+/// either case.
 inline Status check_scales(const Region& scales) {
   return check_written<"scale">(scales,
                                 "scales of two rows or groups overlap: see scale_stride and scale_group_stride");
 }
-/// Whether a tensor that is written shares no byte with any of the others.
+/// True if a tensor that is written shares no byte with any of the others.
 inline bool clear_of(const Region& written, std::initializer_list<Region> others) {
   for (const Region& other : others)
     if (overlap(written, other)) return false;
   return true;
 }
-/// Strides of a tensor that is not there: one that is given was meant for a tensor that was forgotten.
+/// Checks the strides of a tensor that is null. A stride that is given was meant for a tensor that was forgotten.
 template <StaticText name>
 Status check_absent(const void* tensor, std::initializer_list<std::int64_t> strides) {
   if (tensor != nullptr) return {};
@@ -128,13 +129,15 @@ Status check_absent(const void* tensor, std::initializer_list<std::int64_t> stri
       return {StatusCode::bad_value, detail::joined<"a stride of ", name, " is given, but ", name, " is null">.data()};
   return {};
 }
-/// A workspace: more bytes than there can be would overlap everything, which is not what is wrong with them.
+/// Checks the size of a workspace. More bytes than can exist would overlap every tensor, which would be a misleading
+/// reason.
 inline Status check_workspace_bytes(std::size_t bytes) {
   if (bytes > static_cast<std::size_t>(Region::most_bytes))
     return {StatusCode::bad_value, "workspace_bytes is more than 2^56"};
   return {};
 }
-/// The same, or is the other one, element for element: each lane reads what it holds before it writes there.
+/// True if the tensors share no byte, or are the same tensor element for element. Each lane reads what it holds before
+/// it writes there.
 inline bool in_place_or_clear(const Region& written, const Region& other) {
   return written == other || !overlap(written, other);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Rows of which no column needs another: a block takes one tile of columns, and the grid has as many as the rows have.
-// Any policy takes rows of any length, so that a block is as small as the chip likes it and all end together.
+// Rows whose columns are independent of each other. A block takes one tile of columns, and the grid has all tiles of
+// all rows. Any policy takes rows of any length, so blocks are as small as the chip prefers, and all end together.
 #pragma once
 
 #include "tilewave/tile/row.hpp"
@@ -8,16 +8,16 @@
 
 namespace tilewave {
 
-/// The tiles of a row.
+/// Returns the number of tiles of a row.
 constexpr std::int32_t tiles_of(const RowPolicy& p, DType x, std::int32_t columns) {
   return ceil_div(columns, p.block_columns(x));
 }
 
-/// Where a lane stands: as Row::place says it, in a grid where the tiles of P.rows rows are neighbours.
+/// Returns what Row::lane_row does, for a grid in which the tiles of P.rows rows are neighbours.
 template <class B, class Tile, RowPolicy P, class S>
-TILEWAVE_DEVICE typename Tile::Place tile_place(const RowExtent& extent, const FastDiv& tiles, S& shared) {
+TILEWAVE_DEVICE typename Tile::LaneRow tile_lane_row(const RowExtent& extent, const FastDiv& tiles, S& shared) {
   static_assert(P.held && P.blocks == 1, "a tile is read once and belongs to one block");
-  typename Tile::Place at = Tile::place(extent, shared);
+  typename Tile::LaneRow at = Tile::lane_row(extent, shared);
   const std::int32_t block = B::block_id(), rows = tiles.quotient(block);
   at.row = rows * P.rows + at.slot;
   at.first = (block - rows * tiles.divisor) * Tile::block_columns;
@@ -26,7 +26,7 @@ TILEWAVE_DEVICE typename Tile::Place tile_place(const RowExtent& extent, const F
   return at;
 }
 
-/// The launch that covers all tiles.
+/// Returns the launch that covers all tiles.
 inline LaunchShape tile_grid(const RowPolicy& p, DType x, std::int32_t rows, std::int32_t columns) {
   return {std::int64_t{ceil_div(rows, p.rows)} * tiles_of(p, x, columns), p.block_threads(), 1};
 }
@@ -35,8 +35,8 @@ constexpr bool tile_takes(const RowPolicy& p, DType x, std::int32_t columns, boo
   return !p.wide(x) || (aligned && columns % (16 / size_of(x)) == 0);
 }
 
-/// The better of two policies that take the rows: wide accesses, little of the last tile idle; then large tiles where
-/// they fill the chip, small ones where they do not.
+/// True if policy a is better than b for rows that both take. The criteria are, in this order: wide accesses; few idle
+/// columns in the last tile; large tiles where they fill the chip, and small ones where they do not.
 constexpr bool better_tile(const RowPolicy& a, const RowPolicy& b, DType x, std::int32_t rows, std::int32_t columns,
                            const ArchFacts& facts) {
   if (a.vec != b.vec) return a.vec > b.vec;
@@ -48,8 +48,8 @@ constexpr bool better_tile(const RowPolicy& a, const RowPolicy& b, DType x, std:
   return fills ? a.block_columns(x) > b.block_columns(x) : a.block_columns(x) < b.block_columns(x);
 }
 
-/// Of a Registry (registry.hpp) what operations on tiles have in common; `aligned`: whether wide accesses can take
-/// them.
+/// The part of a Registry (registry.hpp) that operations on tiles have in common. `aligned` is true if wide accesses
+/// can take the rows.
 template <class SpecOf, class ProblemOf, bool (*aligned)(const ProblemOf&)>
 struct TileRegistry {
   using Spec = SpecOf;
@@ -70,8 +70,8 @@ struct TileRegistry {
   }
 };
 
-/// What must hold before an entry of this spec and policy is launched: the rules of `check`, and that it takes the
-/// rows.
+/// Checks what must hold before an entry of this spec and policy is launched: the rules of `check`, and that the entry
+/// takes the rows.
 template <class Spec, class Problem>
 Status check_tile_launch(const Spec& spec, const RowPolicy& policy, const Problem& p, const ArchFacts& facts,
                          Status (*check)(const Problem&, const ArchFacts&), bool (*aligned)(const Problem&)) {
@@ -83,15 +83,15 @@ Status check_tile_launch(const Spec& spec, const RowPolicy& policy, const Proble
   return {};
 }
 
-/// The policies that entries are built for: short rows side by side, two sizes of tiles of longer ones, and one that
-/// takes any alignment. `chunks`: accesses a lane of the larger size.
-constexpr RowPolicies tile_policies(ArchId arch, DType x, DType out, ScaleMode mode, int chunks) {
+/// Returns the policies that entries are built for: short rows side by side, two sizes of tiles of longer rows, and one
+/// that takes any alignment. `chunks` is the number of accesses of a lane in the larger size.
+constexpr RowPolicies tile_policies(ArchId arch, DType x, DType out, Scaling mode, int chunks) {
   const ArchFacts& facts = facts_of(arch);
   const int span = output_span(arch, x, out), element = size_of(x);
   RowPolicies all;
   const auto add = [&](const RowPolicy& p) {
     if (!row_policy_status(facts, x, p).ok() || !row_output_status(facts, x, mode, p).ok()) return;
-    if (all.count == 0 || !(all.list[all.count - 1] == p)) all.list[all.count++] = p;
+    if (all.count == 0 || !(all.list[all.count - 1] == p)) all.add(p);
   };
   add({.lanes = 64, .rows = 4, .chunks = span, .span = span, .waves_per_simd = 8});
   add({.lanes = 256, .chunks = span, .span = span, .waves_per_simd = 8});

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The best n of many keys without a round for each: sorting networks in registers, then one merge for each doubling of
-// the lanes. The longest dependent chain of 8 of 256 in 16 lanes is some 40 comparisons and 4 exchanges of neighbouring
-// lanes, where 8 rounds of an argmax over 16 lanes are 32 exchanges, each waiting for the one before.
+// Finds the best n of many keys without a round for each: sorting networks run in registers, then one merge runs for
+// each doubling of the lanes. The best 8 of 256 keys in 16 lanes take a dependent chain of some 40 comparisons and 4
+// exchanges of neighbouring lanes. 8 rounds of an argmax over 16 lanes would be 32 exchanges, each waiting for the one
+// before.
 //
-// A key is an integer of 64 bits below 2^62, or of 32, the larger the better; 0 stands for none. Keys differ, so there
-// are no ties.
+// A key is an integer of 64 bits below 2^62, or of 32 bits. Larger is better, and 0 means that there is none. Keys
+// differ, so there are no ties.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +24,13 @@ struct TopKeys {
                 "a sorting network has a power of two of keys, of 32 or 64 bits");
   using Own = Keys<n, Key>;
 
-  /// Into falling order: Batcher's odd-even merge sort, 19 comparisons of 8 keys, 63 of 16.
+  /// Sorts keys into falling order by Batcher's odd-even merge sort: 19 comparisons for 8 keys, 63 for 16.
   TILEWAVE_DEVICE static void sort(Own& keys) { sort_part<0, n>(keys); }
 
-  /// The best n of both, each in falling order, in falling order.
+  /// Keeps the best n of both lists in falling order. Both must be in falling order.
   TILEWAVE_DEVICE static void merge(Own& keys, const Own& others) {
     TILEWAVE_UNROLL
-    for (int i = 0; i < n; ++i) keys[i] = B::larger(keys[i], others[n - 1 - i]);  // bitonic
+    for (int i = 0; i < n; ++i) keys[i] = B::larger(keys[i], others[n - 1 - i]);  // this gives a bitonic sequence
     TILEWAVE_UNROLL
     for (int step = n / 2; step >= 1; step /= 2) {
       TILEWAVE_UNROLL
@@ -38,7 +39,7 @@ struct TopKeys {
     }
   }
 
-  /// The best n of `count` keys, in falling order.
+  /// Returns the best n of `count` keys, in falling order.
   template <int count>
   TILEWAVE_DEVICE static Own best(const Keys<count, Key>& keys) {
     static_assert(count % n == 0, "keys come in whole lists of n, which are sorted and merged");
@@ -58,8 +59,8 @@ struct TopKeys {
     return all;
   }
 
-  /// The best n of what the lanes of my aligned group hold, each in falling order: in every lane of groups up to 16, in
-  /// the last 16 lanes of larger ones.
+  /// Keeps the best n keys of the lanes of an aligned group; each lane's list is in falling order. Every lane of a
+  /// group of up to 16 lanes gets the result; in larger groups the last 16 lanes do.
   template <int lanes>
   TILEWAVE_DEVICE static void merge_lanes(Own& keys) {
     step<1, lanes>(keys);
@@ -74,7 +75,7 @@ struct TopKeys {
       merge_halves<first, count, 1>(keys);
     }
   }
-  /// Every stride-th of `count` keys, of which both halves are in order.
+  /// Merges every stride-th of `count` keys, both halves of which are in order.
   template <int first, int count, int stride>
   TILEWAVE_DEVICE static void merge_halves(Own& keys) {
     if constexpr (2 * stride < count) {

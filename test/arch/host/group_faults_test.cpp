@@ -42,7 +42,7 @@ enum class Fault {
   operand_misaligned,
   operand_in_global,
   operand_beyond_shared,
-  second_piece_beyond_shared,
+  second_unit_beyond_shared,
   stride_of_24,
   stride_negative,
   stride_of_2_18,
@@ -206,7 +206,7 @@ struct FaultyKernel {
       case Fault::operand_misaligned: B::group_mma<DType::bf16, 8>({&s.a[0][1][2], 256, 128}, b, x); break;
       case Fault::operand_in_global: B::group_mma<DType::bf16, 8>({args.in, 256, 128}, b, x); break;
       case Fault::operand_beyond_shared: B::group_mma<DType::bf16, 8>(a, {&s.b[1][1], 0, 128}, x); break;
-      case Fault::second_piece_beyond_shared: B::group_mma<DType::bf16, 8>(a, {s.b[1], 0, 144}, x); break;
+      case Fault::second_unit_beyond_shared: B::group_mma<DType::bf16, 8>(a, {s.b[1], 0, 144}, x); break;
       case Fault::stride_of_24: B::group_mma<DType::bf16, 8>({s.a, 24, 128}, b, x); break;
       case Fault::stride_negative: B::group_mma<DType::bf16, 8>(a, {s.b[1], 0, -128}, x); break;
       case Fault::stride_of_2_18: B::group_mma<DType::bf16, 8>(a, {s.b[0], 1 << 18, 128}, x); break;
@@ -294,7 +294,7 @@ TEST_CASE("operands and stores of a group that hardware cannot address are repor
   check<Fault::operand_misaligned>({"operand a at", "no multiples of 16"});
   check<Fault::operand_in_global>({"operand a is not in shared memory"});
   check<Fault::operand_beyond_shared>({"operand b is not in shared memory"});
-  check<Fault::second_piece_beyond_shared>({"operand b is not in shared memory"});
+  check<Fault::second_unit_beyond_shared>({"operand b is not in shared memory"});
   check<Fault::stride_of_24>({"operand a at", "strides of 24 and 128 bytes, no multiples of 16 in [0, 2^18)"});
   check<Fault::stride_negative>({"operand b at", "strides of 0 and -128 bytes"});
   check<Fault::stride_of_2_18>({"operand b at", "strides of 262144 and 128 bytes"});

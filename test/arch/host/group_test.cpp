@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// When the products of a wave group are performed, under every schedule. What all rooms promise is in
-// room_group_test.cpp, what this one reports in group_faults_test.cpp.
+// The times at which the products of a wave group are performed, under every schedule. room_group_test.cpp tests what
+// all rooms promise, and group_faults_test.cpp what this room reports.
 #include <cmath>
 
 #include "test/arch/host/host_room.hpp"

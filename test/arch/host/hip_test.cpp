@@ -27,7 +27,7 @@ struct ReadKernel {
   }
 };
 
-/// Whether `access` kills a child process with SIGSEGV. (The child leaves with _exit, past any sanitizer's report.)
+/// True if `access` kills a child process with SIGSEGV. The child leaves with _exit, past any sanitizer's report.
 template <class Access>
 bool faults(Access access) {
   const pid_t child = fork();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the tests of the host room share.
+// Parts that the tests of the host room share.
 #pragma once
 
 #include <initializer_list>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// When bulk copies land and which phase a wait at an mbarrier sees, under every schedule. What all rooms promise is in
-// room_staged_test.cpp, what this one reports in mbarrier_faults_test.cpp.
+// The times at which bulk copies land, and the phase that a wait at an mbarrier sees, under every schedule.
+// room_staged_test.cpp tests what all rooms promise, and mbarrier_faults_test.cpp what this room reports.
 #include <cstring>
 
 #include "test/arch/host/host_room.hpp"

@@ -21,7 +21,7 @@ struct Seen {
   std::string text;
 };
 
-/// What ThreadSanitizer says about a launch of two blocks, in clusters of K::cluster if there is one.
+/// Returns ThreadSanitizer's reports about a launch of two blocks, in clusters of K::cluster if there is one.
 template <class B, class K>
 Seen run_under_tsan(int threads) {
   Seen seen;
@@ -45,7 +45,7 @@ Seen run_under_tsan(int threads) {
       }
     };
     const Status first = once(), second = once();  // the second uses fibers and shared memory again
-    // Not _exit, which ThreadSanitizer makes wait a second for late threads.
+    // ThreadSanitizer makes _exit wait a second for late threads.
     syscall(SYS_exit_group, first.ok() && second.ok() ? std::min(race_reports, 100) : 101);
   }
   close(ends[1]);

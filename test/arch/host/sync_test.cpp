@@ -186,7 +186,7 @@ TEST_CASE("a block that would wait for more or fewer posts than come to it is re
     for (const int wrong : {5, 7}) {
       const Status status = run(wrong);
       CHECK(status.code == StatusCode::launch_failed);
-      CHECK(contains(status.reason, wrong == 5 ? "collect of 5 posts at turn 0" : "collect of 7 posts at turn 0"));
+      CHECK(contains(status.reason, wrong == 5 ? "collect of 5 posts in phase 0" : "collect of 7 posts in phase 0"));
       CHECK(contains(status.reason, "6 came in all"));
     }
   }

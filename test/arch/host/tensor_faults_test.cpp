@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every misuse of tensor copies and stores, remote arrivals and swizzled operands ends the launch, under every schedule,
+// Every misuse of tensor copies and stores, remote arrivals and swizzled operands ends the launch, under every
+// schedule,
 // and says where.
 #include <vector>
 
@@ -45,11 +46,11 @@ enum class Fault {
   operand_misaligned,
   operand_row_4,
   operand_row_negative,
-  operand_piece_4,
+  operand_k_slice_4,
   operand_beyond_shared,
   operand_not_seen,
   two_rows,
-  two_pieces,
+  two_k_slices,
   two_adds,
   accumulator_written,
   multiply_outside,
@@ -74,7 +75,7 @@ struct FaultyKernel {
   using Shared = FaultyShared;
   using B = Sm90;
 
-  /// By one lane.
+  /// One lane calls it.
   static void copy(const Args& args, Shared& s, int column, int row, int layer, void* to) {
     B::copy_tensor(to, args.map, column, row, layer, &s.full);
   }
@@ -239,11 +240,11 @@ struct FaultyKernel {
       case Fault::operand_misaligned: call({s.box}, {s.box + 8}, true); break;
       case Fault::operand_row_4: call({s.box}, {s.box, 4}, true); break;
       case Fault::operand_row_negative: call({s.box}, {s.box, -8}, true); break;
-      case Fault::operand_piece_4: call({s.box, 0, 4}, {s.box}, true); break;
+      case Fault::operand_k_slice_4: call({s.box, 0, 4}, {s.box}, true); break;
       case Fault::operand_beyond_shared: call({s.box, 16}, {s.box}, true); break;
       case Fault::operand_not_seen: call({s.box}, {s.box, 32, 2}, true); break;
       case Fault::two_rows: call({s.box}, {s.box, one ? 8 : 0}, true); break;
-      case Fault::two_pieces: call({s.box}, {s.box, 0, one ? 1 : 0}, true); break;
+      case Fault::two_k_slices: call({s.box}, {s.box, 0, one ? 1 : 0}, true); break;
       case Fault::two_adds: call({s.box}, {s.box}, one); break;
       case Fault::accumulator_written:
         call({s.box}, {s.box}, false);
@@ -256,8 +257,8 @@ struct FaultyKernel {
   }
 };
 
-/// As check_fault, with maps and in clusters of two. With `may_end`, the other block may have ended before, which then is
-/// the reason.
+/// Works like check_fault, with maps and in clusters of two. With `may_end`, the other block may have ended before,
+/// which is then the reason.
 template <Fault fault>
 void check(std::initializer_list<const char*> parts, bool may_end = false) {
   static std::vector<Chunk> in(512);
@@ -328,17 +329,17 @@ TEST_CASE("arrivals in other blocks that go wrong are reported") {
 
 TEST_CASE("swizzled operands that hardware cannot read are reported") {
   check<Fault::operand_misaligned>({"group_multiply at", "operand b at", "no multiple of 1024 bytes"});
-  check<Fault::operand_row_4>({"operand b at", "from row 4 and piece 0", "no multiple of 8"});
-  check<Fault::operand_row_negative>({"operand b at", "from row -8 and piece 0"});
-  check<Fault::operand_piece_4>({"operand a at", "from row 0 and piece 4", "none of 4 pieces"});
+  check<Fault::operand_row_4>({"operand b at", "from row 4 and k_slice 0", "no multiple of 8"});
+  check<Fault::operand_row_negative>({"operand b at", "from row -8 and k_slice 0"});
+  check<Fault::operand_k_slice_4>({"operand a at", "from row 0 and k_slice 4", "none of 4 slices of k"});
   check<Fault::operand_beyond_shared>({"group_multiply at", "operand a is not in shared memory"});
   check<Fault::operand_not_seen>({"wave 1 lane 5 has stored byte 592 of shared memory, of operand a"});
 }
 
 TEST_CASE("lanes of a group that disagree about a swizzled product are reported") {
-  check<Fault::two_rows>({"group divergence", "group_multiply<bf16, 8> at", "b at byte 1024, piece 0"});
-  check<Fault::two_pieces>({"group divergence", "b at byte 0, piece 1", "b at byte 0, piece 0"});
-  check<Fault::two_adds>({"group divergence", "piece 0, not added"});
+  check<Fault::two_rows>({"group divergence", "group_multiply<bf16, 8> at", "b at byte 1024, k_slice 0"});
+  check<Fault::two_k_slices>({"group divergence", "b at byte 0, k_slice 1", "b at byte 0, k_slice 0"});
+  check<Fault::two_adds>({"group divergence", "k_slice 0, not added"});
   check<Fault::accumulator_written>({"lane 37 of the group wrote to the accumulator of the group_multiply at"});
   check<Fault::multiply_outside>({"group_multiply at", "is not between group_mma_begin and group_mma_end"});
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// As race_test.cpp, of tensor copies and stores and of arrivals in other blocks.
+// Race tests like those of race_test.cpp, for tensor copies and stores and for arrivals in other blocks.
 #include "test/arch/host/races.hpp"
 
 namespace tilewave::test {

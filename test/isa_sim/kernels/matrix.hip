@@ -55,7 +55,7 @@ TILE(f32_16x16x32_bf8_fp8, long, Float4)
 TILE(f32_32x32x16_fp8_fp8, long, Float16s)
 TILE(f32_32x32x16_bf8_bf8, long, Float16s)
 
-// Of every four values of a row A has two; `set` is the one of the index register's sets that counts.
+// A has two of every four values of a row; `set` is the one of the index register's sets that counts.
 #define SPARSE(name, A, B, CD, set)                                                                     \
   __global__ void sparse_##name##_##set(const A* a, const B* b, const CD* c, CD* d, const int* index) { \
     const int l = lane();                                                                               \

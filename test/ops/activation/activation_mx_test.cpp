@@ -38,7 +38,7 @@ std::string run(const ActivationEntry& e, std::int32_t rows, std::int32_t column
 
 TEST_CASE("activations to mx codes and scales on boundary columns, in rows and shuffled") {
   for (const ActivationEntry* e : all_activation_entries()) {
-    if (e->spec.scale != ScaleMode::mx) continue;
+    if (e->spec.scale != Scaling::mx) continue;
     int turn = 0;
     const std::int32_t tile = e->policy.block_columns(e->spec.x);
     for (const std::int32_t columns : {32, 288, tile - 32, tile, 2 * tile + 96}) {
@@ -53,7 +53,7 @@ TEST_CASE("activations to mx codes and scales on boundary columns, in rows and s
 TEST_CASE("what is no activation with mx scales is refused by name, and by other architectures") {
   constexpr std::int32_t rows = 3, columns = 256;
   for (const ActivationEntry* e : all_activation_entries()) {
-    if (e->spec.scale != ScaleMode::mx || e->policy.lanes != 256) continue;
+    if (e->spec.scale != Scaling::mx || e->policy.lanes != 256) continue;
     Tensor x(e->spec.x, rows, 2 * columns, 1, {2 * columns, 0});
     MxOutput out(e->spec.out, rows, columns, ScaleLayout::shuffled);
     ActivationProblem p;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every entry against the reference in double: boundary columns, strides, gatings, scales, clamps, tails, NaN and
+// The tests compare every entry with the reference in double: boundary columns, strides, gatings, scales, clamps,
+// tails, NaN and
 // infinities, in place, far rows.
 #include "entries/activation.hpp"
 
@@ -50,7 +51,7 @@ class Call {
     const auto value = [&](char name, int r, int c) { return s.value ? s.value(r, c) : 2.5f * drawn(name, r, c); };
     x_.set(s.rows, width_, [&](int r, int c) { return value('x', r, c); });
     if (own_) up_.set(s.rows, s.columns, [&](int r, int c) { return value('u', r, c + s.columns); });
-    if (spec.scale == ScaleMode::per_tensor) scale_.set(1, 1, [&](int, int) { return s.given; });
+    if (spec.scale == Scaling::per_tensor) scale_.set(1, 1, [&](int, int) { return s.given; });
   }
 
   /// Launches the entry, or the one that is selected if null, and compares all it wrote with the reference.
@@ -74,7 +75,7 @@ class Call {
     if (!scale_.gaps_kept(scale_rows(), scale_columns())) return "wrote between scales";
     for (int r = 0; r < s_.rows; ++r) {
       const std::string error =
-          spec_.scale == ScaleMode::none ? value_error(out, r, wanted[r]) : code_error(r, wanted[r]);
+          spec_.scale == Scaling::none ? value_error(out, r, wanted[r]) : code_error(r, wanted[r]);
       if (error != "") return error;
     }
     return "";
@@ -86,9 +87,9 @@ class Call {
     const std::int64_t inner = width + s_.gap;
     return s_.inner_rows == 1 ? RowStrides{inner, 0} : RowStrides{inner * s_.inner_rows + s_.gap, inner};
   }
-  bool per_group() const { return spec_.scale == ScaleMode::per_group; }
-  bool per_token() const { return spec_.scale == ScaleMode::per_token; }
-  /// Of every other number of rows scales of groups are [groups, rows].
+  bool per_group() const { return spec_.scale == Scaling::per_group; }
+  bool per_token() const { return spec_.scale == Scaling::per_token; }
+  /// Every other number of rows has scales of groups as [groups, rows].
   bool by_groups() const { return s_.rows % 2 != 0; }
   std::int32_t scale_rows() const { return !per_group() ? 1 : by_groups() ? groups_ : s_.rows; }
   std::int32_t scale_columns() const {
@@ -101,7 +102,7 @@ class Call {
     p.x = x_.device();
     if (own_) p.up = up_.device(), p.up_strides = strides(s_.columns + up_gap);
     p.out = s_.out == Place::on_gates ? x_.device() : s_.out == Place::on_ups ? up_.device() : out_.device();
-    if (spec_.scale != ScaleMode::none) p.scale = static_cast<float*>(scale_.device());
+    if (spec_.scale != Scaling::none) p.scale = static_cast<float*>(scale_.device());
     p.rows = s_.rows;
     p.columns = s_.columns;
     p.inner_rows = s_.inner_rows;
@@ -135,11 +136,11 @@ class Call {
     for (int first = 0; first < s_.columns; first += step) {
       const int end = std::min(first + step, s_.columns);
       const double amax = reference::amax(wanted.values, first, end), slack = 1e-5;
-      const double unit = spec_.scale == ScaleMode::per_tensor ? s_.given
-                          : per_token()                        ? scale_.at(0, r)
-                          : by_groups()                        ? scale_.at(first / scale_group, r)
-                                                               : scale_.at(r, first / scale_group);
-      if (spec_.scale != ScaleMode::per_tensor) {
+      const double unit = spec_.scale == Scaling::per_tensor ? s_.given
+                          : per_token()                      ? scale_.at(0, r)
+                          : by_groups()                      ? scale_.at(first / scale_group, r)
+                                                             : scale_.at(r, first / scale_group);
+      if (spec_.scale != Scaling::per_tensor) {
         const double right = reference::scale_of(amax, spec_.out);
         if (!same(unit, right) && !(std::abs(unit - right) <= slack * right))
           return wrong("scale", r, first, unit, right);
@@ -169,7 +170,7 @@ std::string run(const ActivationEntry& e, const Shape& s) { return Call(e.spec, 
 template <class F>
 void each_activation_entry(const F& f) {
   for (const ActivationEntry* e : all_activation_entries()) {
-    if (e->spec.scale == ScaleMode::mx) continue;  // see activation_mx_test.cpp
+    if (e->spec.scale == Scaling::mx) continue;  // see activation_mx_test.cpp
     const std::string error = f(*e);
     INFO(name_of(e->arch) << "/" << name_of(e->spec) << "/" << name_of(e->policy) << ": " << error);
     CHECK(error == "");
@@ -206,7 +207,7 @@ TEST_CASE("activation rows may have gaps, and inner rows their own stride") {
 TEST_CASE("activations with scales per token are right under every schedule") {
   each_activation_entry([](const ActivationEntry& e) {
     std::string error;
-    if (e.spec.scale != ScaleMode::per_token) return error;
+    if (e.spec.scale != Scaling::per_token) return error;
     each_schedule([&] { error += run(e, {.rows = e.policy.rows + 1, .columns = 136}); });
     return error;
   });
@@ -223,7 +224,7 @@ TEST_CASE("activation rows may start beyond 2^31 and 2^32 elements") {
 
 TEST_CASE("a plain output may be the gates or the ups, a tile at a time") {
   each_activation_entry([](const ActivationEntry& e) {
-    if (e.spec.scale != ScaleMode::none || e.spec.gating == Gating::interleaved) return std::string();
+    if (e.spec.scale != Scaling::none || e.spec.gating == Gating::interleaved) return std::string();
     const int columns = 2 * e.policy.block_columns(e.spec.x) + 16;
     std::string error = run(e, {.columns = columns, .out = Place::on_gates}) +
                         run(e, {.columns = columns, .gap = 16, .own_ups = true, .out = Place::on_gates});
@@ -249,7 +250,7 @@ TEST_CASE("activations of tails, clamps, what overflows, infinities and NaN") {
   each_activation_entry([&](const ActivationEntry& e) {
     for (std::size_t i = 0; i < std::size(values); ++i)
       for (const float given : {0.03f, 2.0f}) {
-        if (given == 2.0f && e.spec.scale != ScaleMode::per_tensor) continue;
+        if (given == 2.0f && e.spec.scale != Scaling::per_tensor) continue;
         const std::string error = run(e, {.given = given, .value = values[i]});
         if (error != "") return "values " + std::to_string(i) + ": " + error;
       }
@@ -259,7 +260,7 @@ TEST_CASE("activations of tails, clamps, what overflows, infinities and NaN") {
 
 TEST_CASE("swigluoai clamps where the problem says so") {
   for (const ActivationEntry* e : all_activation_entries()) {
-    if (e->spec.kind != ActivationKind::swigluoai || e->spec.scale != ScaleMode::none) continue;
+    if (e->spec.kind != ActivationKind::swigluoai || e->spec.scale != Scaling::none) continue;
     Tensor x(e->spec.x, 64), out(e->spec.x, 32);
     x.set(1, 64, [](int, int c) { return c % 2 ? -40.0f : 30.0f; });  // gates 30, ups -40
     ActivationProblem p;
@@ -283,7 +284,7 @@ TEST_CASE("activations of rows of any length and number find an entry") {
   for (const ArchId arch : all_archs)
     for (const ActivationSpec& spec : activation_specs(arch)) {
       bool built = false;
-      if (spec.scale == ScaleMode::mx) continue;
+      if (spec.scale == Scaling::mx) continue;
       for (const ActivationEntry* e : all_activation_entries()) built = built || (e->arch == arch && e->spec == spec);
       if (!built) continue;
       for (const int columns : {65536 + 64, 65536 + 63}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What activation_check refuses, and that nothing is written then.
+// activation_check refuses bad problems, and nothing is written then.
 #include "entries/activation.hpp"
 #include "test/ops/rows.hpp"
 #include "tilewave/ops/activation/registry.hpp"
@@ -14,7 +14,7 @@ constexpr float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeri
 const Wrong<P> any[] = {
     {"kind 99", C::bad_value, [](P& p) { p.spec.kind = static_cast<ActivationKind>(99); }},
     {"gating -1", C::bad_value, [](P& p) { p.spec.gating = static_cast<Gating>(-1); }},
-    {"scale mode 9", C::unsupported_quant_mode, [](P& p) { p.spec.scale = static_cast<ScaleMode>(9); }},
+    {"scale mode 9", C::unsupported_scaling, [](P& p) { p.spec.scale = static_cast<Scaling>(9); }},
     {"x of fp8", C::unsupported_dtype, [](P& p) { p.spec.x = DType::fp8_e4m3fn; }},
     {"out of no type", C::unsupported_dtype, [](P& p) { p.spec.out = static_cast<DType>(99); }},
     {"rows -1", C::bad_extent, [](P& p) { p.rows = -1; }},
@@ -104,7 +104,7 @@ const Wrong<P> grouped[] = {
 
 TEST_CASE("bad activation problems get a named status and a reason, and nothing is written") {
   for (const ActivationEntry* e : all_activation_entries()) {
-    if (e->policy.lanes != 256 || e->spec.scale == ScaleMode::mx) continue;  // see activation_mx_test.cpp
+    if (e->policy.lanes != 256 || e->spec.scale == Scaling::mx) continue;  // see activation_mx_test.cpp
     const ActivationSpec& s = e->spec;
     const std::int32_t columns = 256, rows = 4, width = s.gated() ? 2 * columns : columns;
     Tensor x(s.x, rows * width), out(s.out, rows * columns), scale(DType::f32, rows * 2);
@@ -112,7 +112,7 @@ TEST_CASE("bad activation problems get a named status and a reason, and nothing 
     good.spec = s;
     good.x = x.device();
     good.out = out.device();
-    if (s.scale != ScaleMode::none) good.scale = static_cast<float*>(scale.device());
+    if (s.scale != Scaling::none) good.scale = static_cast<float*>(scale.device());
     good.rows = rows;
     good.columns = columns;
     good.x_strides = {width, 0};
@@ -123,13 +123,13 @@ TEST_CASE("bad activation problems get a named status and a reason, and nothing 
                                         all_activation_entries());
     };
     refused(any);
-    if (s.scale == ScaleMode::none) {
+    if (s.scale == Scaling::none) {
       refused(plain_output);
     } else {
       refused(quantised);
     }
-    if (s.scale == ScaleMode::per_token || s.scale == ScaleMode::per_group) refused(found_scales);
-    if (s.scale == ScaleMode::per_group) refused(grouped);
+    if (s.scale == Scaling::per_token || s.scale == Scaling::per_group) refused(found_scales);
+    if (s.scale == Scaling::per_group) refused(grouped);
     if (s.gating == Gating::halves) {
       refused(halves);
     } else {
@@ -145,7 +145,7 @@ TEST_CASE("bad activation problems get a named status and a reason, and nothing 
     check_empty(*e, good, out);
     scale.download();
     CHECK(scale.gaps_kept(0, 0));
-    if (s.gating == Gating::plain && s.scale == ScaleMode::none) {
+    if (s.gating == Gating::plain && s.scale == Scaling::none) {
       check_too_many_rows(good, activation_select, all_activation_entries(), facts_of(e->arch));
     }
   }

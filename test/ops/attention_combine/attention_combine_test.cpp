@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Combine of partial results: every entry against the reference, closed forms, the choice of an entry.
+// Combine of partial results: every entry against the reference, closed forms, and the choice of an entry.
 #include "tilewave/reference/attention_combine.hpp"
 
 #include <algorithm>
@@ -65,7 +65,7 @@ class Combine {
       std::memcpy(&x_[at * bytes], &bits, bytes);
     }
   }
-  /// Random values, lse in (-4, 4); every fifth partial has no weight and holds NaN.
+  /// Draws random values, with lse in (-4, 4). Every fifth partial has no weight and holds NaN.
   void fill() {
     for (int i = 0; i < p.partials; ++i)
       for (int r = 0; r < p.rows; ++r)
@@ -81,7 +81,8 @@ class Combine {
     std::vector<std::uint8_t> out;
     std::vector<float> lse;
   };
-  /// By one entry, or by the selected one if null. What went wrong before the answer is a failure of the test.
+  /// Runs an entry, or the selected one if it is null. The test fails if something goes wrong before there is an
+  /// answer.
   Answer run(const Entry* entry, const ArchFacts& facts) {
     bench::DeviceBuffer x(x_.size()), x_lse(lse.size() * 4);
     copy(x, x_.data());
@@ -120,7 +121,8 @@ class Combine {
   }
   double lse_of(const Answer& a, int r, int h) const { return a.lse[r * p.lse_strides.row + h * p.lse_strides.head]; }
 
-  /// Values off by more than f32 arithmetic and the rounding of out, or written where no element is.
+  /// The number of values that are off by more than f32 arithmetic and the rounding of out, or were written outside
+  /// elements.
   int wrong(const Answer& a) const {
     Problem host = p;
     host.x = x_.data() + shift_ * size_of(p.spec.x);

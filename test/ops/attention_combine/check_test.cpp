@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Combine of partial results: bad problems get a named status and a reason, empty ones are fine.
+// Combine of partial results: bad problems get a named status and a reason, and empty ones are fine.
 #include "entries/attention_combine.hpp"
 #include "test/ops/rows.hpp"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every entry against the reference: boundary columns, ids of both types in and out of the table, parts of a vocabulary,
+// The tests compare every entry with the reference: boundary columns, ids of both types in and out of the table, parts
+// of a vocabulary,
 // scales, strides, bits kept, tables beyond 2^32 elements; and what embedding_check refuses.
 #include "entries/embedding.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the compiled code of embeddings must hold, for the gate of test/isa.
+// The properties that the compiled code of embeddings must have, for the gate of test/isa.
 #pragma once
 
 #include "test/isa/row_claims.hpp"
@@ -10,7 +10,7 @@ namespace tilewave::test {
 template <ArchId arch>
 ordered_json row_claims(const EmbeddingSpec& s, const RowPolicy& p) {
   const RowUse use{.exchanges = 0, .values = 0, .scalar_loads = 2};  // an id has two words
-  return row_claims<arch>(use, s.x, s.x, ScaleMode::none, p);
+  return row_claims<arch>(use, s.x, s.x, Scaling::none, p);
 }
 
 }  // namespace tilewave::test

@@ -97,10 +97,10 @@ class FlashCall {
       for (std::int64_t i = 0; there && i < count; ++i) to.push_back(least + std::abs(drawn(seed, int(i), 0)));
       return there ? to.data() : nullptr;
     };
-    const bool scaled = spec.quant != QuantMode::none, heads = spec.quant == QuantMode::per_head;
-    const std::int64_t scales = spec.quant == QuantMode::per_token ? h.num_pages * h.kv_heads * h.block_size
-                                : heads                            ? h.kv_heads
-                                                                   : 1;
+    const bool scaled = spec.quant != Scaling::none, heads = spec.quant == Scaling::per_head;
+    const std::int64_t scales = spec.quant == Scaling::per_token ? h.num_pages * h.kv_heads * h.block_size
+                                : heads                          ? h.kv_heads
+                                                                 : 1;
     host.q_scale = floats(scale_[0], is_fp8(spec.q), heads ? h.q_heads : 1, 'a', 0.5f);
     host.k_scale = floats(scale_[1], scaled, scales, 'b', 0.5f);
     host.v_scale = floats(scale_[2], scaled, scales, 'c', 0.5f);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One GEMM on the device from a few numbers, and what of its output is wrong.
+// GemmCall makes a GEMM on the device of a few numbers, runs it and says what is wrong with its output.
 #pragma once
 
 #include "test/ops/rows.hpp"
@@ -8,19 +8,20 @@
 
 namespace tilewave::test {
 
+/// The numbers of a call.
 struct GemmShape {
   std::int32_t m = 1, n = 1, k = 64;
   std::int32_t batch = 1;
-  std::vector<std::int32_t> rows =
-      {};       // of each group: with groups, m is their sum (contiguous) or what there is room for
-  int gap = 0;  // elements between rows, of a and b rounded up to 16 bytes
+  /// Rows of each group. Contiguous groups have m rows in all, masked ones have room for m rows each.
+  std::vector<std::int32_t> rows = {};
+  int gap = 0;  // elements between rows, for a and b rounded up to 16 bytes
   bool bias = false, residual = false, transposed_scales = false, batch_invariant = false;
   bool interleaved = false;
   float alpha = 1;
   int splits = 1;
-  bool heads = false;  // rows of a, out and residual of all batches side by side
-  std::int32_t beyond =
-      0;  // what the table of groups says more than there is, where a group has all rows or is the last
+  bool heads = false;  // Rows of a, out and residual of all batches lie side by side.
+  /// The table of groups says so many rows too many, where a group has all rows or is the last.
+  std::int32_t beyond = 0;
 };
 
 inline std::string name_of(const GemmShape& s) {
@@ -32,7 +33,7 @@ inline std::string name_of(const GemmShape& s) {
   return name;
 }
 
-/// A value of a, b, bias, residual or scales, with mx scales (of 32 k) their powers of two.
+/// Returns a value of a, b, bias, residual or scales. An MX scale is a power of two for 32 k.
 using GemmValues = float (*)(char tensor, std::int64_t row, std::int64_t column);
 inline float gemm_random(char tensor, std::int64_t row, std::int64_t column) {
   const float v = drawn(tensor, row, column);
@@ -40,29 +41,30 @@ inline float gemm_random(char tensor, std::int64_t row, std::int64_t column) {
   return tensor == 's' || tensor == 't' ? 0.5f + 0.125f * v : v;
 }
 
-/// As much of a value as a type of operands takes: of i8 and i4 a whole number.
+/// Returns the part of a value that a type of operands can hold. For i8 and i4 it is a whole number.
 inline float operand(DType type, float value) {
   return type == DType::i8 ? std::trunc(63 * value) : type == DType::i4 ? std::floor(4 * value) : value;
 }
 
-/// Element k of a row of values as what a tensor is set to: of i8 a whole number; of fp4 and fp6 byte k of their codes.
+/// Returns element k of a row of values, as a tensor is set to it: for i8 a whole number, for fp4 and fp6 byte k of the
+/// codes.
 template <class ValueOf>
 float operand(DType type, std::int64_t k, const ValueOf& value) {
   if (type == DType::fp4_e2m1)
     return static_cast<std::int8_t>(f32_to_fp4(value(2 * k)) | f32_to_fp4(value(2 * k + 1)) << 4);
   if (!is_fp6(type)) return operand(type, value(k));
-  const std::int64_t first = 8 * k / 6;  // of its two codes
+  const std::int64_t first = 8 * k / 6;  // of the two codes in the byte
   const int codes = f32_to_fp6(type, value(first)) | f32_to_fp6(type, value(first + 1)) << 6;
   return static_cast<std::int8_t>(codes >> (8 * k - 6 * first));
 }
-/// Of what type a tensor is that is set to them, and how many of its elements are one of theirs.
+/// Return the type of a tensor that is set to such elements, and how many of its elements make one of a type's.
 inline DType stored(DType type) { return packing_of(type) >= 2 ? DType::i8 : type; }
 inline int stored_size(DType type) { return is_fp6(type) ? 3 : 1; }
 
-/// Weights of a layer as i4, preshuffled in two steps, as they are for AITER: values of bytes as i8 weights lie, then of
-/// each eight neighbours the last four beside the first four.
+/// Returns the int4 weights of a layer. They are preshuffled in two steps, as for AITER: first values lie as those of
+/// i8 weights do, then of each eight neighbours the last four go beside the first four.
 template <class ValueOf>
-std::vector<std::uint8_t> packed_weights(std::int32_t n, std::int32_t k, const ValueOf& value) {
+std::vector<std::uint8_t> int4_weights(std::int32_t n, std::int32_t k, const ValueOf& value) {
   std::vector<int> shuffled;
   for (std::int32_t sixteen = 0; sixteen < n; sixteen += 16)
     for (std::int32_t from = 0; from < k; from += 16)
@@ -75,7 +77,7 @@ std::vector<std::uint8_t> packed_weights(std::int32_t n, std::int32_t k, const V
   return bytes;
 }
 
-/// Tensors of a call, with poison wherever nothing belongs to the operands.
+/// The tensors of a call. Memory that belongs to no operand is poison.
 class GemmCall {
  public:
   GemmCall(const GemmSpec& spec, const GemmShape& s, GemmValues values = gemm_random)
@@ -107,7 +109,7 @@ class GemmCall {
         b_mx_(DType::i8, layers_, mx_scales(s.n), 1, {mx_stride(s.n), 0}),
         group_scale_(spec.group_scale(), layers_ * k_groups(), s.n, k_groups(), group_strides()),
         out_scale_(DType::f32, per_group() ? a_layers_ * s.m : 1, out_scales(), 1, {out_scales() + s.gap, 0}) {
-    if (spec.out_scale == ScaleMode::per_tensor) out_scale_.set(1, 1, [](int, int) { return given_scale; });
+    if (spec.out_scale == Scaling::per_tensor) out_scale_.set(1, 1, [](int, int) { return given_scale; });
     a_.set(a_layers_ * a_rows_, a_columns_, [&](int r, int c) {
       const bool transposed = transposed_a(spec.layout);
       return operand(spec.a, transposed ? r % s.k : c,
@@ -116,7 +118,7 @@ class GemmCall {
     if (spec.int4()) {
       std::vector<std::vector<std::uint8_t>> bytes;
       for (std::int32_t layer = 0; layer < layers_; ++layer) {
-        bytes.push_back(packed_weights(s.n, s.k, [&](std::int64_t r, std::int64_t c) {
+        bytes.push_back(int4_weights(s.n, s.k, [&](std::int64_t r, std::int64_t c) {
           return operand(spec.b, values('b', std::int64_t{layer} * s.n + r, c));
         }));
       }
@@ -125,9 +127,9 @@ class GemmCall {
     } else if (preshuffled()) {
       const int unit = 16 / size_of(spec.b);
       b_.set(layers_, b_columns_, [&](int layer, int at) {
-        const int place = at / (16 * unit), in = at % (16 * unit), units = b_columns_ / s.n / unit;
-        return operand(spec.b, place % units * unit + in % unit, [&](std::int64_t k) {
-          return values('b', std::int64_t{layer} * s.n + place / units * 16 + in / unit, k);
+        const int unit_of_strip = at / (16 * unit), in = at % (16 * unit), units = b_columns_ / s.n / unit;
+        return operand(spec.b, unit_of_strip % units * unit + in % unit, [&](std::int64_t k) {
+          return values('b', std::int64_t{layer} * s.n + unit_of_strip / units * 16 + in / unit, k);
         });
       });
     } else {
@@ -152,13 +154,14 @@ class GemmCall {
       row += r;
     }
     if (spec.groups == GemmGroups::contiguous) table_.push_back(row);
-    std::vector<std::int32_t> told = table_;
-    for (std::int32_t& rows_told : told)
-      if (rows_told == s.m) rows_told += s.beyond;
+    std::vector<std::int32_t> given = table_;  // to the device
+    for (std::int32_t& value : given)
+      if (value == s.m) value += s.beyond;
     table_on_device_ = bench::DeviceBuffer(table_.size() * sizeof(table_[0]));
     if (!table_.empty()) {
-      bench::check_hip(hipMemcpy(table_on_device_.data(), told.data(), table_on_device_.bytes(), hipMemcpyHostToDevice),
-                       "copying the table of groups");
+      bench::check_hip(
+          hipMemcpy(table_on_device_.data(), given.data(), table_on_device_.bytes(), hipMemcpyHostToDevice),
+          "copying the table of groups");
     }
   }
 
@@ -170,7 +173,7 @@ class GemmCall {
     return p;
   }
 
-  /// Runs the entry; what is wrong with what it wrote. `change`: of the problem, in what does not change the answer.
+  /// Runs the entry, and returns what is wrong with its output. `change` changes the problem, but not its answer.
   std::string run(const GemmEntry& entry, void (*change)(GemmProblem&) = nullptr) {
     GemmProblem p = on_device();
     if (change != nullptr) change(p);
@@ -188,7 +191,7 @@ class GemmCall {
   }
 
   Tensor& out() { return out_; }
-  /// Of the first matrix of out, after a run, relative to its values.
+  /// Returns the largest error of the first matrix of out after a run, relative to its values.
   double largest_error() const {
     const GemmProblem p = on_host();
     const reference::Gemm wanted(p);
@@ -203,29 +206,29 @@ class GemmCall {
   }
 
  private:
-  static constexpr float given_scale = 0.0625f;  // per tensor
+  static constexpr float given_scale = 0.0625f;  // of out, per_tensor
 
   bool preshuffled() const { return spec_.weights == GemmWeights::preshuffled; }
-  bool block() const { return spec_.scale == GemmScale::block; }
-  bool per_group() const { return spec_.out_scale == ScaleMode::per_group; }
+  bool block() const { return spec_.scale == Scaling::per_block; }
+  bool per_group() const { return spec_.out_scale == Scaling::per_group; }
   std::int32_t out_scales() const { return per_group() ? std::max(1, ceil_div(columns_, scale_group)) : 1; }
   std::int32_t k_blocks() const { return std::max(1, ceil_div(s_.k, gemm_scale_block)); }
-  bool row_scales_of_a() const { return spec_.scale == GemmScale::row || (spec_.int4() && is_fp8(spec_.a)); }
+  bool row_scales_of_a() const { return spec_.scale == Scaling::per_row || (spec_.int4() && is_fp8(spec_.a)); }
   std::int32_t a_scales() const { return block() ? s_.m * k_blocks() : row_scales_of_a() ? std::max(s_.m, 1) : 1; }
   std::int32_t k_groups() const { return spec_.int4() ? s_.k / spec_.scale_k : 0; }
   RowStrides group_strides() const {
     const std::int64_t row = align_up(s_.n + s_.gap, 4);
     return {std::max(k_groups(), 1) * row + 4 * (s_.gap > 0), row};
   }
-  /// Bytes of shuffled scales of so many rows, and from a layer's to the next's.
+  /// Return the bytes of the shuffled scales of so many rows, and those from a layer to the next.
   std::int32_t mx_scales(std::int32_t rows) const {
     return spec_.mx() ? align_up(rows, 32) * align_up(s_.k / mx_group, 8) : 0;
   }
   std::int64_t mx_stride(std::int32_t rows) const { return mx_scales(rows) + 16 * (s_.gap > 0); }
-  /// What pads them stays NaN.
+  /// Sets shuffled scales. The padding stays NaN.
   void set_mx(Tensor& scales, char name, std::int32_t layers, std::int32_t rows, GemmValues values) const {
     const int eights = ceil_div(s_.k, 8 * mx_group), bytes = mx_scales(rows);
-    scales.set(layers, bytes, [&](int layer, int at) {  // tiles of 32 rows by 8 groups, words of two by two
+    scales.set(layers, bytes, [&](int layer, int at) {  // Tiles are 32 rows by 8 scales, words two by two.
       const int tile = at / 256, in = at % 256, row = tile / eights * 32 + in / 4 % 16 + in % 2 * 16;
       const int group = tile % eights * 8 + in / 64 + in / 2 % 2 * 4;
       if (row >= rows || group >= s_.k / mx_group) return -1;
@@ -233,13 +236,13 @@ class GemmCall {
     });
   }
   std::int32_t b_scales() const {
-    return block()                         ? ceil_div(s_.n, gemm_scale_block) * k_blocks()
-           : spec_.scale == GemmScale::row ? std::max(s_.n, 1)
-                                           : 1;
+    return block()                           ? ceil_div(s_.n, gemm_scale_block) * k_blocks()
+           : spec_.scale == Scaling::per_row ? std::max(s_.n, 1)
+                                             : 1;
   }
-  /// Elements of rows that are whole 16 bytes.
+  /// Returns the elements of a row that is whole 16 bytes.
   static std::int32_t whole(std::int32_t k, DType type) { return align_up(k, 16 / size_of(stored(type))); }
-  /// Of rows, and of layers with a gap of their own.
+  /// Returns the strides of rows, and of layers with a gap of their own.
   RowStrides strides(std::int64_t columns, std::int64_t rows, DType type) const {
     const std::int64_t unit = type == DType::f32 ? 1 : elements_of_unit(type) * stored_size(type);
     const std::int64_t row = align_up(columns + s_.gap, unit);
@@ -249,7 +252,7 @@ class GemmCall {
 
   template <class Data>
   GemmProblem problem(const Data& data) const {
-    const bool scales = spec_.scale != GemmScale::none && !spec_.mx();
+    const bool scales = spec_.scale != Scaling::none && !spec_.mx();
     GemmProblem p;
     p.spec = spec_;
     p.a = data(a_);
@@ -268,7 +271,7 @@ class GemmCall {
       p.b_mx_scale = static_cast<const std::uint8_t*>(data(b_mx_));
       p.a_scale_batch_stride = mx_stride(s_.m), p.b_scale_batch_stride = mx_stride(s_.n);
     }
-    if (spec_.out_scale != ScaleMode::none)
+    if (spec_.out_scale != Scaling::none)
       p.out_scale = static_cast<float*>(const_cast<void*>(static_cast<const void*>(data(out_scale_))));
     if (per_group()) {
       p.out_scale_stride = out_scales() + s_.gap;
@@ -294,22 +297,20 @@ class GemmCall {
       p.b_scale_stride = k_blocks(), p.b_scale_k_stride = 1;
     }
     if (row_scales_of_a() || block()) p.a_scale_batch_stride = a_scales();
-    if (spec_.scale == GemmScale::row || block()) p.b_scale_batch_stride = b_scales();
+    if (spec_.scale == Scaling::per_row || block()) p.b_scale_batch_stride = b_scales();
     if (spec_.int4()) p.b_scale_batch_stride = group_strides().outer;
     p.batch_invariant = s_.batch_invariant;
     return p;
   }
 
-  /// What a code of out stands for is times this.
+  /// Returns the scale of an element of out.
   double unit_of(std::int32_t row, std::int32_t column) const {
-    return per_group()                          ? out_scale_.at(row, column / scale_group)
-           : spec_.out_scale == ScaleMode::none ? 1
-                                                : given_scale;
+    return per_group() ? out_scale_.at(row, column / scale_group) : spec_.out_scale == Scaling::none ? 1 : given_scale;
   }
   double largest() const {
-    return spec_.out_scale == ScaleMode::none ? std::numeric_limits<double>::infinity() : largest_code(spec_.out);
+    return spec_.out_scale == Scaling::none ? std::numeric_limits<double>::infinity() : largest_code(spec_.out);
   }
-  /// The scale of a group of columns, and what it may be off by.
+  /// Returns the right scale of 128 columns of a row, and by how much a kernel's may differ.
   std::pair<double, double> right_scale(const std::vector<reference::GemmValue>& values, std::int32_t first,
                                         double sums) const {
     double amax = 0, magnitude = 0, lost = 0;
@@ -323,12 +324,12 @@ class GemmCall {
 
   GemmProblem on_host() const {
     GemmProblem p = problem([](const Tensor& t) { return t.host(); });
-    const auto place = [](const Tensor& t, DType type, std::int64_t& inner, std::int64_t& outer) {
+    const auto set_strides = [](const Tensor& t, DType type, std::int64_t& inner, std::int64_t& outer) {
       inner = t.host_strides().inner / stored_size(type), outer = t.host_strides().outer / stored_size(type);
     };
-    place(a_, spec_.a, p.a_stride, p.a_batch_stride);
-    place(b_, spec_.b, p.b_stride, p.b_batch_stride);
-    if (s_.residual) place(residual_, spec_.out, p.residual_stride, p.residual_batch_stride);
+    set_strides(a_, spec_.a, p.a_stride, p.a_batch_stride);
+    set_strides(b_, spec_.b, p.b_stride, p.b_batch_stride);
+    if (s_.residual) set_strides(residual_, spec_.out, p.residual_stride, p.residual_batch_stride);
     p.group_offsets = p.group_rows = table_.data();
     return p;
   }
@@ -338,25 +339,25 @@ class GemmCall {
     if (!out_.gaps_kept(a_layers_ * s_.m, columns_)) return "wrote between rows";
     const reference::Gemm wanted(p, reference::gemm_unit(facts.id, emulated, spec_));
     std::vector<bool> written(static_cast<std::size_t>(a_layers_) * s_.m);
-    // Every sum of two rounds once, of i8 none. What a matrix unit cuts off beside comes with the values.
+    // Every addition rounds once, but none of i8. The reference says how much a matrix unit cuts off besides.
     const double sums = spec_.a == DType::i8 ? 8 * 0x1p-24 : (s_.k + 32) * 0x1p-24;
     for (std::int32_t layer = 0; layer < wanted.layers(); ++layer) {
       for (std::int32_t row = wanted.first_row(layer); row < wanted.end_row(layer); ++row) {
-        const std::int32_t of_all = wanted.a_layer(layer) * s_.m + row;
-        written[of_all] = true;
+        const std::int32_t out_row = wanted.a_layer(layer) * s_.m + row;
+        written[out_row] = true;
         std::vector<reference::GemmValue> values;
         for (std::int32_t column = 0; column < columns_; ++column) values.push_back(wanted.at(layer, row, column));
         for (std::int32_t column = 0; column < columns_; ++column) {
           const std::string where = "layer " + std::to_string(layer) + " row " + std::to_string(row) + " column " +
                                     std::to_string(column) + ": ";
-          const double unit = unit_of(of_all, column);
+          const double unit = unit_of(out_row, column);
           if (per_group() && column % scale_group == 0) {
             const auto [right, slack] = right_scale(values, column, sums);
             if (!(std::abs(unit - right) <= slack))
               return where + "scale " + std::to_string(unit) + ", not " + std::to_string(right);
           }
           const double code = std::clamp(values[column].value / unit, -largest(), largest());
-          const double got = out_.at(of_all, column),
+          const double got = out_.at(out_row, column),
                        slack = (1.2 * sums * values[column].magnitude + values[column].lost) / unit;
           const double step = spec_.out == DType::i8 ? 1.0 : half_step(spec_.out, code);
           if (!(std::abs(got - code) <= slack + 1.01 * step))
@@ -377,7 +378,7 @@ class GemmCall {
   std::int32_t columns_;  // of out
   std::int32_t layers_, a_layers_;
   std::int32_t a_rows_, a_columns_, b_rows_, b_columns_;  // of a matrix as it lies in memory
-  RowStrides operand_, weights_, output_, added_;         // added_: of residual, other than out's where there are gaps
+  RowStrides operand_, weights_, output_, added_;         // added_: of residual; differs from out's if there are gaps
   Tensor a_, b_, out_, residual_, bias_, a_scale_, b_scale_, a_mx_, b_mx_, group_scale_, out_scale_;
   std::vector<std::int32_t> table_;
   bench::DeviceBuffer table_on_device_;

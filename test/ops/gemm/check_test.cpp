@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What gemm_check refuses, that nothing is written then, and the plan of a spec that the caller compiles in.
+// Tests of what gemm_check refuses, that a refused launch writes nothing, and the plan of a spec that is compiled in.
 #include <vector>
 
 #include "entries/gemm.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 using P = GemmProblem;
 using C = StatusCode;
-constexpr std::int64_t beyond = std::int64_t{1} << 60;  // a multiple of 16 bytes whose multiples nothing addresses
+constexpr std::int64_t beyond = std::int64_t{1} << 60;  // A multiple of 16 bytes, too large for any address.
 
 void* writable(const void* p) { return const_cast<void*>(p); }
 const float* floats(const void* p) { return static_cast<const float*>(p); }
@@ -21,7 +21,7 @@ const Wrong<P> any[] = {
     {"a of no type", C::bad_value, [](P& p) { p.spec.a = static_cast<DType>(99); }},
     {"b of no type", C::bad_value, [](P& p) { p.spec.b = static_cast<DType>(-1); }},
     {"out of no type", C::bad_value, [](P& p) { p.spec.out = static_cast<DType>(99); }},
-    {"scale 9", C::bad_value, [](P& p) { p.spec.scale = static_cast<GemmScale>(9); }},
+    {"scale 9", C::bad_value, [](P& p) { p.spec.scale = static_cast<Scaling>(9); }},
     {"layout 9", C::bad_value, [](P& p) { p.spec.layout = static_cast<GemmLayout>(9); }},
     {"weights 9", C::bad_value, [](P& p) { p.spec.weights = static_cast<GemmWeights>(9); }},
     {"groups 9", C::bad_value, [](P& p) { p.spec.groups = static_cast<GemmGroups>(9); }},
@@ -29,16 +29,16 @@ const Wrong<P> any[] = {
     {"b of another type", C::unsupported_dtype,
      [](P& p) { p.spec.b = p.spec.a == DType::f16 ? DType::bf16 : DType::f16; }},
     {"operands of f32", C::unsupported_dtype, [](P& p) { p.spec.a = p.spec.b = DType::f32; }},
-    {"scales of out 9", C::bad_value, [](P& p) { p.spec.out_scale = static_cast<ScaleMode>(9); }},
+    {"scales of out 9", C::bad_value, [](P& p) { p.spec.out_scale = static_cast<Scaling>(9); }},
     {"sums 9", C::bad_value, [](P& p) { p.spec.sums = static_cast<GemmSums>(9); }},
     {"fast sums of bf16", C::bad_value, [](P& p) { p.spec = {.sums = GemmSums::fast}; }},
-    {"out of one scale a row", C::unsupported_quant_mode,
+    {"out of one scale a row", C::unsupported_scaling,
      [](P& p) {
        p.spec.out = DType::i8;
-       p.spec.out_scale = ScaleMode::per_token;
+       p.spec.out_scale = Scaling::per_token;
      }},
-    {"mx scales of out", C::unsupported_quant_mode,
-     [](P& p) { p.spec.out = DType::fp4_e2m1, p.spec.out_scale = ScaleMode::mx; }},
+    {"mx scales of out", C::unsupported_scaling,
+     [](P& p) { p.spec.out = DType::fp4_e2m1, p.spec.out_scale = Scaling::mx; }},
     {"m -1", C::bad_extent, [](P& p) { p.m = -1; }},
     {"n -1", C::bad_extent, [](P& p) { p.n = -1; }},
     {"k -1", C::bad_extent, [](P& p) { p.k = -1; }},
@@ -86,7 +86,7 @@ const Wrong<P> any[] = {
     {"workspace is residual", C::bad_value, [](P& p) { p.workspace = writable(p.residual); }},
 };
 const Wrong<P> not_of_fp8[] = {
-    {"block scales of others than fp8", C::unsupported_quant_mode, [](P& p) { p.spec.scale = GemmScale::block; }}};
+    {"block scales of others than fp8", C::unsupported_scaling, [](P& p) { p.spec.scale = Scaling::per_block; }}};
 const Wrong<P> of_bytes[] = {
     {"another layout than nt", C::unsupported_layout, [](P& p) { p.spec.layout = GemmLayout::nn; }}};
 const Wrong<P> of_i8[] = {{"sums that leave 32 bits", C::bad_extent, [](P& p) { p.k = 1 << 17; }}};
@@ -160,7 +160,7 @@ const Wrong<P> scaled[] = {
 const Wrong<P> not_of_blocks[] = {
     {"a_scale_stride", C::bad_value, [](P& p) { p.a_scale_stride = 1; }},
     {"a batch stride of scales that each product has not", C::bad_value,
-     [](P& p) { (p.spec.scale == GemmScale::row ? p.a_scale_stride : p.b_scale_batch_stride) = 128; }},
+     [](P& p) { (p.spec.scale == Scaling::per_row ? p.a_scale_stride : p.b_scale_batch_stride) = 128; }},
     {"b_scale_k_stride", C::bad_value, [](P& p) { p.b_scale_k_stride = 1; }},
 };
 const Wrong<P> of_rows[] = {
@@ -174,13 +174,13 @@ const Wrong<P> of_blocks[] = {
 };
 
 const Wrong<P> not_of_int4[] = {
-    {"scales of groups", C::unsupported_quant_mode, [](P& p) { p.spec.scale = GemmScale::group; }},
+    {"scales of groups", C::unsupported_scaling, [](P& p) { p.spec.scale = Scaling::per_group; }},
     {"a group", C::bad_value, [](P& p) { p.spec.scale_k = 32; }},
     {"b_group_scale", C::bad_value, [](P& p) { p.b_group_scale = p.bias; }},
 };
 const Wrong<P> of_int4[] = {
     {"rows of i8", C::unsupported_dtype, [](P& p) { p.spec.a = DType::i8; }},
-    {"scales of rows", C::unsupported_quant_mode, [](P& p) { p.spec.scale = GemmScale::row; }},
+    {"scales of rows", C::unsupported_scaling, [](P& p) { p.spec.scale = Scaling::per_row; }},
     {"group 48", C::bad_value, [](P& p) { p.spec.scale_k = 48; }},
     {"row-major", C::unsupported_layout, [](P& p) { p.spec.weights = GemmWeights::row_major; }},
     {"k no multiple of the group", C::bad_extent, [](P& p) { p.k -= p.spec.scale_k / 2; }},
@@ -214,12 +214,12 @@ const Wrong<P> gated_blocks[] = {
 };
 const Wrong<P> not_quantised[] = {
     {"out off by a byte", C::misaligned, [](P& p) { p.out = moved(p.out, 1); }},
-    {"i8 without scales", C::unsupported_quant_mode, [](P& p) { p.spec.out = DType::i8; }},
-    {"scales of no code", C::unsupported_quant_mode, [](P& p) { p.spec.out_scale = ScaleMode::per_tensor; }},
+    {"i8 without scales", C::unsupported_scaling, [](P& p) { p.spec.out = DType::i8; }},
+    {"scales of no code", C::unsupported_scaling, [](P& p) { p.spec.out_scale = Scaling::per_tensor; }},
     {"out_scale", C::bad_value, [](P& p) { p.out_scale = const_cast<float*>(floats(p.bias)); }},
 };
 const Wrong<P> quantised[] = {
-    {"codes without scales", C::unsupported_quant_mode, [](P& p) { p.spec.out_scale = ScaleMode::none; }},
+    {"codes without scales", C::unsupported_scaling, [](P& p) { p.spec.out_scale = Scaling::none; }},
     {"out_scale null", C::null_pointer, [](P& p) { p.out_scale = nullptr; }},
     {"out_scale off by a byte", C::misaligned, [](P& p) { p.out_scale = moved(p.out_scale, 1); }},
     {"out is out_scale", C::bad_value, [](P& p) { p.out = p.out_scale; }},
@@ -249,7 +249,7 @@ const Wrong<P> of_swigluoai[] = {
     {"swiglu_limit 0", C::bad_value, [](P& p) { p.swiglu_limit = 0; }},
 };
 
-/// Refused by the check with its status and a reason, by the launch, and by the selection.
+/// Checks that a problem is refused by the check, with its status and a reason, by the launch and by the selection.
 void check_refused(const GemmEntry& e, const P& good, std::span<const Wrong<P>> wrongs) {
   const ArchFacts& facts = facts_of(e.arch);
   REQUIRE(gemm_check(good, facts).reason == std::string());
@@ -273,11 +273,11 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
   for (const GemmEntry* const e : first_entries()) {
     INFO(name_of(e->arch) << " " << name_of(e->spec));
     const GemmSpec& spec = e->spec;
-    const bool groups = spec.groups != GemmGroups::one, block = spec.scale == GemmScale::block;
+    const bool groups = spec.groups != GemmGroups::one, block = spec.scale == Scaling::per_block;
     constexpr std::int32_t m = 3, layers = 2, workspace_bytes = 64;
     const std::int32_t k = spec.int4() ? 256 : 288;
     const std::int32_t n = spec.gated && block ? 256 : 160, columns = spec.gated ? n / 2 : n;
-    constexpr std::int32_t a_row = 32;  // as long as one of [K, M] may be
+    constexpr std::int32_t a_row = 32;  // the length of a row of [K, M]
     Tensor a(spec.a, layers * a_row * k), b(spec.b, layers * n * k), group_scale(DType::bf16, layers * n * 8),
         out(spec.out, layers * m * n);
     Tensor residual(spec.extra(), layers * m * (n + 8)), bias(spec.extra(), layers * n), table(DType::f32, layers + 1);
@@ -299,17 +299,17 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
       if (is_fp8(spec.a)) good.a_scale = floats(a_scale.device()), good.a_scale_batch_stride = m;
       good.b_group_scale = group_scale.device();
       good.b_scale_k_stride = n, good.b_scale_batch_stride = 8 * n;
-    } else if (spec.scale != GemmScale::none) {
+    } else if (spec.scale != Scaling::none) {
       good.a_scale = floats(a_scale.device()), good.b_scale = floats(b_scale.device());
     }
     if (block) {
       good.a_scale_stride = 1, good.a_scale_k_stride = m, good.a_scale_batch_stride = 3 * m;
       good.b_scale_stride = 3, good.b_scale_k_stride = 1, good.b_scale_batch_stride = 6;
-    } else if (spec.scale == GemmScale::row) {
+    } else if (spec.scale == Scaling::per_row) {
       good.a_scale_batch_stride = m, good.b_scale_batch_stride = n;
     }
-    if (spec.out_scale != ScaleMode::none) good.out_scale = static_cast<float*>(out_scale.device());
-    if (spec.out_scale == ScaleMode::per_group) good.out_scale_stride = 2, good.out_scale_batch_stride = 2 * m;
+    if (spec.out_scale != Scaling::none) good.out_scale = static_cast<float*>(out_scale.device());
+    if (spec.out_scale == Scaling::per_group) good.out_scale_stride = 2, good.out_scale_batch_stride = 2 * m;
     const auto* const on_device = static_cast<const std::int32_t*>(table.device());
     if (spec.groups == GemmGroups::contiguous) good.group_offsets = on_device;
     if (spec.groups == GemmGroups::masked) good.group_rows = on_device;
@@ -331,16 +331,16 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
       refused(is_fp8(spec.a) ? std::span<const Wrong<P>>(int4_of_fp8) : int4_of_16_bits);
       if (spec.gated) refused(gated_int4);
     } else {
-      refused(spec.scale == GemmScale::none ? std::span<const Wrong<P>>(unscaled) : scaled);
+      refused(spec.scale == Scaling::none ? std::span<const Wrong<P>>(unscaled) : scaled);
       refused(block ? std::span<const Wrong<P>>(of_blocks) : not_of_blocks);
     }
-    if (spec.scale == GemmScale::row) refused(of_rows);
+    if (spec.scale == Scaling::per_row) refused(of_rows);
     refused(spec.gated ? std::span<const Wrong<P>>(gated) : not_gated);
     if (spec.gated && block) refused(gated_blocks);
-    refused(spec.out_scale != ScaleMode::none ? std::span<const Wrong<P>>(quantised) : not_quantised);
+    refused(spec.out_scale != Scaling::none ? std::span<const Wrong<P>>(quantised) : not_quantised);
     if (is_fp8(spec.out)) refused(out_of_fp8);
-    if (spec.out_scale == ScaleMode::per_tensor) refused(per_tensor);
-    if (spec.out_scale == ScaleMode::per_group) {
+    if (spec.out_scale == Scaling::per_tensor) refused(per_tensor);
+    if (spec.out_scale == Scaling::per_group) {
       refused(per_group);
       if (spec.groups != GemmGroups::contiguous) refused(per_group_of_layers);
     }
@@ -351,7 +351,7 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     CHECK(e->launch(nothing, 1, {}).ok());
     CHECK_FALSE(e->launch(good, 0, {}).ok());
     CHECK_FALSE(e->launch(good, e->policy.splits + 1, {}).ok());
-    P in_place = good;  // residual may be out itself
+    P in_place = good;  // Residual may be out itself.
     in_place.residual = in_place.out;
     CHECK(gemm_check(in_place, facts_of(e->arch)).ok() == (spec.extra() == spec.out));
     P other = good;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which policy the cost model takes on an H200; pages of docs/notebook have what others were measured to take.
+// Tests of which policy the cost model takes on an H200. Pages of docs/notebook have the measured times of others.
 #include <array>
 
 #include "test/catch_compat.hpp"
@@ -22,12 +22,12 @@ GemmPolicy chosen(const GemmSpec& spec, std::int32_t m, std::int32_t n, std::int
   p.spec = spec;
   p.a = somewhere(1), p.b = somewhere(2), p.out = somewhere(3);
   if (spec.b == DType::i4) p.b_group_scale = somewhere(4), p.b_scale_k_stride = n;
-  if (spec.scale == GemmScale::row) p.a_scale = p.b_scale = static_cast<const float*>(somewhere(5));
+  if (spec.scale == Scaling::per_row) p.a_scale = p.b_scale = static_cast<const float*>(somewhere(5));
   p.m = m, p.n = n, p.k = k;
   p.a_stride = k, p.out_stride = n;
   if (spec.weights != GemmWeights::preshuffled) p.b_stride = k;
   p.batch_invariant = batch_invariant;
-  if (spec.scale == GemmScale::block) {
+  if (spec.scale == Scaling::per_block) {
     p.a_scale = p.b_scale = static_cast<const float*>(somewhere(5));
     p.a_scale_stride = p.b_scale_stride = ceil_div(k, gemm_scale_block), p.a_scale_k_stride = p.b_scale_k_stride = 1;
     p.a_scale_batch_stride = std::int64_t{m} * k, p.b_scale_batch_stride = std::int64_t{n} * k;
@@ -50,12 +50,13 @@ TEST_CASE("tiles are streamed where they would leave much of a round idle") {
   const auto streamed = [](std::int32_t m, std::int32_t n, std::int32_t k, bool batch_invariant = false) {
     return chosen({}, m, n, k, batch_invariant).stream;
   };
-  CHECK(streamed(512, 18432, 16384));  // 2.2 rounds of 128 x 256
-  CHECK_FALSE(streamed(512, 18432, 16384, true));
-  CHECK_FALSE(streamed(4096, 4096, 4096));  // 3.9 rounds
-  CHECK_FALSE(streamed(512, 8448, 16384));  // one round, full
-  CHECK(streamed(256, 5120, 16384));        // 80 tiles of 128 x 128, less than a round, of long K
-  CHECK_FALSE(streamed(256, 4096, 4096));   // of short K
+  CHECK(streamed(2048, 2112, 7168));  // 2.1 rounds of 128 x 128
+  CHECK_FALSE(streamed(2048, 2112, 7168, true));
+  CHECK_FALSE(streamed(512, 18432, 16384));  // 2.9 rounds of 128 x 192
+  CHECK_FALSE(streamed(4096, 4096, 4096));   // 3.9 rounds
+  CHECK_FALSE(streamed(512, 8448, 16384));   // one round, full
+  CHECK(streamed(256, 5120, 16384));         // 80 tiles of 128 x 128, less than a round, of long K
+  CHECK_FALSE(streamed(256, 4096, 4096));    // of short K
   CHECK_FALSE(streamed(16, 4096, 4096));
 }
 
@@ -63,13 +64,25 @@ TEST_CASE("few rows take the width that leaves the fewest rounds") {
   CHECK(chosen({}, 16, 28672, 4096).columns == 256);  // one round, where 64 columns are four
   CHECK(chosen({}, 16, 7168, 8192).columns == 64);    // one round, where 256 leave most SMs idle
   constexpr DType fp8 = sm90_facts.fp8;
-  const GemmSpec preshuffled{.a = fp8, .b = fp8, .scale = GemmScale::row, .weights = GemmWeights::preshuffled};
+  const GemmSpec preshuffled{.a = fp8, .b = fp8, .scale = Scaling::per_row, .weights = GemmWeights::preshuffled};
   CHECK(chosen(preshuffled, 16, 77824, 5120).waves_per_simd == 2);  // ten rounds, or five of two blocks an SM
   CHECK(chosen(preshuffled, 16, 7168, 2048).waves_per_simd == 1);
 }
 
+TEST_CASE("tiles of little K take wave groups in turn, and few columns share K") {
+  CHECK(chosen({}, 4096, 24576, 1536).pingpong);  // 379 us, 402 by 128 x 256 (an H200, 2026-11-27)
+  CHECK(chosen({}, 4096, 7168, 2048).pingpong);
+  CHECK_FALSE(chosen({}, 4096, 4096, 7168).pingpong);  // 3.9 rounds of 128 x 256, 5.8 of 128 x 176
+  CHECK_FALSE(chosen({}, 128, 24576, 1536).pingpong);  // one round: there is no tile to alternate with
+  const GemmPolicy router = chosen({}, 4096, 128, 5120);
+  CHECK(router.columns == 128);  // 16.6 us by two blocks that share K, 20.7 by 64 x 64
+  CHECK(router.splits > 1);
+  CHECK(chosen({}, 128, 256, 7168).rows == 64);  // 10.1 us by eight blocks, 16.2 by 32 x 64 and seven
+}
+
 TEST_CASE("weights of four bits go straight to up to 16 rows") {
-  const GemmSpec codes{.b = DType::i4, .scale = GemmScale::group, .weights = GemmWeights::preshuffled, .scale_k = 128};
+  const GemmSpec codes{
+      .b = DType::i4, .scale = Scaling::per_group, .weights = GemmWeights::preshuffled, .scale_k = 128};
   for (const std::int32_t m : {1, 8, 16}) {
     for (const std::int32_t n : {4096, 5120, 28672}) {
       const GemmPolicy policy = chosen(codes, m, n, 8192);
@@ -85,7 +98,7 @@ TEST_CASE("weights of four bits go straight to up to 16 rows") {
 
 TEST_CASE("groups take tiles by the rows that one has") {
   constexpr DType fp8 = sm90_facts.fp8;
-  GemmSpec block{.a = fp8, .b = fp8, .scale = GemmScale::block, .groups = GemmGroups::masked};
+  GemmSpec block{.a = fp8, .b = fp8, .scale = Scaling::per_block, .groups = GemmGroups::masked};
   const auto of = [](const GemmSpec& spec, std::int32_t m, std::int32_t groups, std::int32_t expected = 0) {
     return chosen(spec, m, 4096, 7168, false, groups, expected);
   };

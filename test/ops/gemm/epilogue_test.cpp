@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Epilogues of the user's own, by the first and the last policy of a spec.
+// Tests of a user's own epilogue, with the first and the last policy of a spec.
 #include <cmath>
 #include <vector>
 
@@ -10,13 +10,13 @@
 namespace tilewave::test {
 namespace {
 
-/// Doubles a value and adds one for its place.
+/// An epilogue that doubles a value and adds the weight of its element.
 struct Weighed {
-  const float* places;  // [batch, M, N]
+  const float* weights;  // [batch, M, N]
   std::int32_t m, n;
 
   TILEWAVE_DEVICE float operator()(float value, GemmElement at) const {
-    return 2 * value + places[(std::int64_t{at.layer} * m + at.row) * n + at.column];
+    return 2 * value + weights[(std::int64_t{at.layer} * m + at.row) * n + at.column];
   }
 };
 
@@ -43,9 +43,9 @@ void check_weighed() {
   INFO(name_of(B::facts.id) << " " << name_of(policy));
   constexpr std::int32_t m = 37, n = 52, batch = 2;
   GemmCall call(spec, {.m = m, .n = n, .k = 96, .batch = batch});
-  Tensor places(DType::f32, batch * m, n, 1, {n, 0});
-  places.set(batch * m, n, [](int row, int column) { return static_cast<float>(row * n + column); });
-  const Weighed epilogue{static_cast<const float*>(places.device()), m, n};
+  Tensor weights(DType::f32, batch * m, n, 1, {n, 0});
+  weights.set(batch * m, n, [](int row, int column) { return static_cast<float>(row * n + column); });
+  const Weighed epilogue{static_cast<const float*>(weights.device()), m, n};
   const auto plain = values_of(call, batch * m, n, gemm_launch<B, spec, policy>(call.on_device(), 1, {}));
   const auto weighed =
       values_of(call, batch * m, n, gemm_launch_with<B, spec, policy>(epilogue, call.on_device(), 1, {}));

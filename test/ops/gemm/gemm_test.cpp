@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every entry against the reference in double: boundary shapes, strides, epilogues, closed forms.
+// Tests of every entry against the reference in double precision: boundary shapes, strides, epilogues, closed forms.
 #include "entries/gemm.hpp"
 
 #include "test/ops/gemm/call.hpp"
@@ -8,7 +8,7 @@
 namespace tilewave::test {
 namespace {
 
-/// Calls f(entry) for each entry that this build can run and whose turn it is.
+/// Calls f(entry) for each entry that this build can run and that is sampled.
 template <class F>
 void each_entry(const F& f) {
   for (const auto entries : {all_gemm_entries(), all_gemm_feature_entries(), all_gemm_grouped_entries(),
@@ -21,9 +21,9 @@ void each_entry(const F& f) {
 }
 std::int32_t step_of(const GemmEntry& e) { return e.policy.depth_bytes / size_of(e.spec.a) * packing_of(e.spec.a); }
 bool preshuffled(const GemmEntry& e) { return e.spec.weights == GemmWeights::preshuffled; }
-/// What preshuffled weights, scales and pairs of gates and ups take.
+/// Rounds a shape up to what preshuffled weights, scales and pairs of gates and ups need.
 GemmShape taken(const GemmEntry& e, GemmShape s) {
-  const bool whole_blocks = e.spec.scale == GemmScale::block && !s.interleaved;
+  const bool whole_blocks = e.spec.scale == Scaling::per_block && !s.interleaved;
   if (e.spec.gated) s.n = align_up(s.n, whole_blocks ? gemm_scale_block : e.spec.mx() ? 64 : 2);
   if (e.spec.mx()) s.k = align_up(s.k, mx_group);
   if (!preshuffled(e)) return s;
@@ -40,7 +40,7 @@ void check_one(const GemmEntry& e, GemmShape s, GemmValues values) {
   INFO(name_of(s));
   CHECK(GemmCall(e.spec, s, values).run(e) == "");
 }
-/// Gated entries with gates and ups in halves, and interleaved.
+/// Runs a shape. Gated entries run it with gates and ups in halves, and interleaved.
 void check(const GemmEntry& e, const GemmShape& s, GemmValues values = gemm_random) {
   check_one(e, s, values);
   if (!e.spec.gated || e.spec.int4() || e.spec.mx() || (preshuffled(e) && e.arch == ArchId::sm90)) return;
@@ -100,7 +100,7 @@ TEST_CASE("a table that says more rows than there are ends with them") {
 }
 
 TEST_CASE("batches may lie within each other's rows") {
-  each_entry([](const GemmEntry& e) {  // as heads of tokens do
+  each_entry([](const GemmEntry& e) {  // Rows of the heads of a token lie side by side.
     if (e.spec.groups != GemmGroups::one || e.spec.layout != GemmLayout::nt || e.spec.mx()) return;
     check(e, {.m = 19, .n = 40, .k = 64, .batch = 3, .heads = true});
   });
@@ -117,7 +117,7 @@ TEST_CASE("blocks that share K add up in order") {
 
 TEST_CASE("a product with the identity is exact") {
   each_entry([](const GemmEntry& e) {
-    if (e.spec.scale != GemmScale::none || e.spec.groups != GemmGroups::one ||
+    if (e.spec.scale != Scaling::none || e.spec.groups != GemmGroups::one ||
         e.spec.activation != ActivationKind::none || e.spec.a == DType::i8) {
       return;
     }
@@ -134,7 +134,7 @@ TEST_CASE("a product with the identity is exact") {
 TEST_CASE("weights of i4 are their values times the scales of their groups, exactly") {
   each_entry([](const GemmEntry& e) {
     if (!e.spec.int4() || e.spec.gated) return;
-    constexpr std::int32_t k = 384, n = 48;  // A has a row of the identity for some k of each group
+    constexpr std::int32_t k = 384, n = 48;  // A has rows of the identity for some k of each scale.
     GemmCall call(e.spec, {.m = 36, .n = n, .k = k}, [](char tensor, std::int64_t r, std::int64_t c) {
       if (tensor == 'a') return float(c == 11 * r % k);
       if (tensor == 'b') return float((3 * r + 5 * c) % 16 - 8) / 4;
@@ -155,8 +155,8 @@ TEST_CASE("passes of blocks that stay are right where K and strips end in the mi
   each_entry([](const GemmEntry& e) {
     if (e.arch != ArchId::sm90 || e.policy.path != GemmPath::weights_in_registers) return;
     const std::int32_t step = step_of(e), strips = e.policy.columns / 16;
-    check(e, {.m = 3, .n = 16 * 132 * strips + 16, .k = step});         // a last pass of one strip in few blocks
-    check(e, {.m = 2, .n = 16 * (132 * strips + 133), .k = 3 * step});  // fewer stages than waves
+    check(e, {.m = 3, .n = 16 * 132 * strips + 16, .k = step});         // The last pass is one strip in few blocks.
+    check(e, {.m = 2, .n = 16 * (132 * strips + 133), .k = 3 * step});  // There are fewer stages than waves.
     check(e, {.m = e.policy.rows + 2, .n = 48, .k = (2 * e.policy.waves_k + 3) * step, .batch = 2, .bias = true});
   });
 }
@@ -164,7 +164,7 @@ TEST_CASE("passes of blocks that stay are right where K and strips end in the mi
 TEST_CASE("each 32 k of a row have their own mx scale, exactly") {
   each_entry([](const GemmEntry& e) {
     if (!e.spec.mx() || e.spec.gated) return;
-    constexpr std::int32_t m = 70, n = 80, k = 480;  // A has a row of ones for some k of each group
+    constexpr std::int32_t m = 70, n = 80, k = 480;  // A has a row of ones for some k of each scale.
     GemmCall call(e.spec, {.m = m, .n = n, .k = k}, [](char tensor, std::int64_t r, std::int64_t c) {
       if (tensor == 'a') return float(c == 11 * r % k);
       if (tensor == 'b') return float((3 * r + 5 * c) % 4) - 1.5f;
@@ -184,7 +184,7 @@ TEST_CASE("each 32 k of a row have their own mx scale, exactly") {
 TEST_CASE("sums of i8 are exact, whoever shares K") {
   each_entry([](const GemmEntry& e) {
     if (e.spec.a != DType::i8 || e.spec.out != DType::f32) return;
-    const auto extremes = [](char, std::int64_t r, std::int64_t c) {  // of +-126 and 1: an f32 sum would round
+    const auto extremes = [](char, std::int64_t r, std::int64_t c) {  // An f32 sum of +-126 and 1 would round.
       return (r + c) % 5 == 0 ? 1.5f / 63 : (r * c) % 3 == 0 ? -2.0f : 2.0f;
     };
     constexpr std::int32_t m = 9, n = 21, k = 1500;
@@ -217,7 +217,7 @@ TEST_CASE("strides of what counts one may be anything") {
       p.out_stride = any;
       p.a_batch_stride = p.b_batch_stride = p.out_batch_stride = any;
       if (p.spec.int4()) p.b_scale_k_stride = any;
-      if (p.spec.scale == GemmScale::block)
+      if (p.spec.scale == Scaling::per_block)
         p.a_scale_stride = p.a_scale_k_stride = p.b_scale_stride = p.b_scale_k_stride = any;
       if (p.a_scale_batch_stride != 0) p.a_scale_batch_stride = any;
       if (p.b_scale_batch_stride != 0) p.b_scale_batch_stride = any;
@@ -227,7 +227,7 @@ TEST_CASE("strides of what counts one may be anything") {
   });
 }
 
-#if !TILEWAVE_ON_GPU_COMPILER  // out spans 80 GiB, of which there are only the pages in use
+#if !TILEWAVE_ON_GPU_COMPILER  // out spans 80 GiB, but only the pages in use exist.
 TEST_CASE("what lies beyond a K of one is 0, however far its rows are apart") {
   each_entry([](const GemmEntry& e) {
     if (e.spec.layout == GemmLayout::tn) check(e, {.m = 40, .n = 48, .k = 1, .gap = (1 << 30) - 40});

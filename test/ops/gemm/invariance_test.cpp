@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What batch-invariant calls get, whatever is beside a row.
+// Tests that a row of a batch-invariant call is the same, whatever rows are beside it.
 #include <vector>
 
 #include "entries/gemm.hpp"
+#include "test/catch_compat.hpp"
 #include "test/ops/gemm/lists.hpp"
 #include "tilewave/ops/gemm/registry.hpp"
 
@@ -39,15 +40,14 @@ TEST_CASE("the choice for batch-invariant calls follows from N and K alone") {
       if (spec.int4()) {
         if (is_fp8(spec.a)) p.a_scale = floats(at(4)), p.a_scale_batch_stride = m;
         p.b_group_scale = at(5), p.b_scale_k_stride = n, p.b_scale_batch_stride = std::int64_t{n} * k / spec.scale_k;
-      } else if (spec.scale != GemmScale::none) {
+      } else if (spec.scale != Scaling::none) {
         p.a_scale = floats(at(4)), p.b_scale = floats(at(5));
-        const bool block = spec.scale == GemmScale::block;
+        const bool block = spec.scale == Scaling::per_block;
         if (block) p.a_scale_stride = p.b_scale_stride = 32, p.a_scale_k_stride = p.b_scale_k_stride = 1;
-        if (block || spec.scale == GemmScale::row) p.a_scale_batch_stride = 32 * m, p.b_scale_batch_stride = 32 * n;
+        if (block || spec.scale == Scaling::per_row) p.a_scale_batch_stride = 32 * m, p.b_scale_batch_stride = 32 * n;
       }
-      if (spec.out_scale != ScaleMode::none) p.out_scale = static_cast<float*>(at(6));
-      if (spec.out_scale == ScaleMode::per_group)
-        p.out_scale_stride = n, p.out_scale_batch_stride = std::int64_t{n} * m;
+      if (spec.out_scale != Scaling::none) p.out_scale = static_cast<float*>(at(6));
+      if (spec.out_scale == Scaling::per_group) p.out_scale_stride = n, p.out_scale_batch_stride = std::int64_t{n} * m;
       const auto* const table = static_cast<const std::int32_t*>(at(7));
       if (spec.groups == GemmGroups::one) {
         p.batch = layers;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The entries of a build, of all lists.
+// The entries of all lists of a build.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace tilewave::test {
 
-/// The first entry of each spec on each architecture.
+/// Returns the first entry of each spec on each architecture.
 inline std::vector<const GemmEntry*> first_entries() {
   std::vector<const GemmEntry*> first;
   for (const auto entries : {all_gemm_entries(), all_gemm_feature_entries(), all_gemm_grouped_entries(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Products of operands with mx scales: from bf16 through quantisation and back, and what is refused by name.
+// Tests of products with MX scales: from bf16 through quantisation to the product, and what is refused by name.
 #include "entries/gemm.hpp"
 #include "entries/quant.hpp"
 #include "test/ops/rows.hpp"
@@ -13,7 +13,7 @@ using C = StatusCode;
 
 std::int64_t scale_bytes(std::int32_t rows, std::int32_t k) { return align_up(rows, 32) * align_up(k / mx_group, 8); }
 
-/// Values of a matrix, and what quantisation makes of them, on the device and on the host.
+/// The values of a matrix, and their codes and scales after quantisation, on the device and on the host.
 class Quantised {
  public:
   Quantised(char name, DType type, std::int32_t rows, std::int32_t k)
@@ -37,7 +37,7 @@ class Quantised {
  private:
   void quantise(DType type) {
     QuantProblem p;
-    p.spec = {.x = DType::bf16, .out = type, .scale = ScaleMode::mx};
+    p.spec = {.x = DType::bf16, .out = type, .scale = Scaling::mx};
     p.x = values_.device(), p.out = codes_.device(), p.scale = scales_.device();
     p.scale_layout = ScaleLayout::shuffled;
     p.rows = rows_, p.columns = k_;
@@ -93,7 +93,7 @@ TEST_CASE("what was quantised to mx multiplies to what it was, but for its round
     }
     const bool fp4 = spec.b == DType::fp4_e2m1;
     CHECK(std::sqrt(error / norm) < (fp4 ? 0.2 : 0.1));
-    CHECK(std::sqrt(error / norm) > (fp4 ? 0.02 : 0.005));  // rounding was seen
+    CHECK(std::sqrt(error / norm) > (fp4 ? 0.02 : 0.005));  // Rounding shows.
   }
 }
 
@@ -106,18 +106,18 @@ const Wrong<P> wrongs[] = {
     {"a fp4 and b fp6", C::unsupported_dtype, [](P& p) { p.spec.a = DType::fp4_e2m1, p.spec.b = DType::fp6_e2m3; }},
     {"a fp6 and b fp8", C::unsupported_dtype, [](P& p) { p.spec.a = DType::fp6_e2m3, p.spec.b = DType::fp8_e4m3fn; }},
     {"fp6 without scales", C::unsupported_dtype,
-     [](P& p) { p.spec.a = p.spec.b = DType::fp6_e3m2, p.spec.scale = GemmScale::none; }},
-    {"out of fp6", C::unsupported_quant_mode, [](P& p) { p.spec.out = DType::fp6_e2m3; }},
+     [](P& p) { p.spec.a = p.spec.b = DType::fp6_e3m2, p.spec.scale = Scaling::none; }},
+    {"out of fp6", C::unsupported_scaling, [](P& p) { p.spec.out = DType::fp6_e2m3; }},
     {"preshuffled weights of fp6", C::unsupported_layout,
      [](P& p) { p.spec.a = p.spec.b = DType::fp6_e2m3, p.spec.weights = GemmWeights::preshuffled; }},
     {"a fp4 and b fp8", C::unsupported_dtype, [](P& p) { p.spec.a = DType::fp4_e2m1, p.spec.b = DType::fp8_e4m3fn; }},
     {"fp4 without scales", C::unsupported_dtype,
-     [](P& p) { p.spec.a = p.spec.b = DType::fp4_e2m1, p.spec.scale = GemmScale::none; }},
+     [](P& p) { p.spec.a = p.spec.b = DType::fp4_e2m1, p.spec.scale = Scaling::none; }},
     {"a group", C::bad_value, [](P& p) { p.spec.scale_k = 32; }},
     {"another layout than nt", C::unsupported_layout, [](P& p) { p.spec.layout = GemmLayout::nn; }},
     {"contiguous groups", C::unsupported_layout, [](P& p) { p.spec.groups = GemmGroups::contiguous; }},
-    {"mx scales of out", C::unsupported_quant_mode,
-     [](P& p) { p.spec.out = DType::fp4_e2m1, p.spec.out_scale = ScaleMode::mx; }},
+    {"mx scales of out", C::unsupported_scaling,
+     [](P& p) { p.spec.out = DType::fp4_e2m1, p.spec.out_scale = Scaling::mx; }},
     {"k no multiple of 32", C::bad_extent, [](P& p) { p.k -= 16; }},
     {"a_mx_scale null", C::null_pointer, [](P& p) { p.a_mx_scale = nullptr; }},
     {"b_mx_scale null", C::null_pointer, [](P& p) { p.b_mx_scale = nullptr; }},
@@ -141,7 +141,7 @@ TEST_CASE("what is no product with mx scales is refused by name, and by other ar
   for (const GemmEntry* const e : all_gemm_mx_entries()) {
     const GemmSpec& spec = e->spec;
     INFO(name_of(spec) << " " << name_of(e->policy));
-    constexpr std::int32_t most = k + 64;  // values of a row of whole units
+    constexpr std::int32_t most = k + 64;  // values of a row, in whole units
     Tensor a(spec.a, layers * m * most), b(spec.b, layers * n * most), out(spec.out, layers * m * n);
     Tensor scales(DType::i8, static_cast<std::int32_t>(layers * scale_bytes(n, k))), table(DType::f32, layers);
     P good;
@@ -175,8 +175,8 @@ TEST_CASE("what is no product with mx scales is refused by name, and by other ar
       }
     }
     for (const ArchId other : {ArchId::gfx942, ArchId::sm90})
-      CHECK(name_of(gemm_check(good, facts_of(other)).code) == name_of(C::unsupported_quant_mode));
-    GemmProblem plain = good;  // of operands without such scales
+      CHECK(name_of(gemm_check(good, facts_of(other)).code) == name_of(C::unsupported_scaling));
+    GemmProblem plain = good;  // Its operands have no MX scales.
     plain.spec = {};
     plain.k = 64;
     CHECK(name_of(gemm_check(plain, facts).code) == name_of(C::bad_value));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The laws of GEMM policies: what the lists have is legal on its chip, and what is not says why.
+// Tests of the laws of GEMM policies: all lists are legal on their chip, and an illegal policy gets its reason.
 #include <string_view>
 
 #include "entries/gemm.hpp"
@@ -47,11 +47,20 @@ TEST_CASE("a refused policy of sm90 says which law it breaks") {
         "stages and boxes of output exceed shared memory, of which waves_per_simd blocks have a part");
   CHECK(why_not(sm90, {.stages = 0}) == "depth_bytes and stages must be positive");
   CHECK(why_not(sm90, {.columns = 160, .stages = 3}) ==
-        "products are 8, 16, 32, 64, 128, 176, 192, 240 or 256 wide for a wave group");
+        "products are 8, 16, 32, 64, 96, 112, 128, 176, 192, 240 or 256 wide for a wave group");
   CHECK(why_not(sm90, {.stages = 3, .cluster = 2, .splits = 2}) ==
         "blocks of a cluster share boxes of B or the K of a tile, not both: cluster or splits is 1");
   CHECK(why_not(sm90, {.stages = 3, .splits = 2, .stream = true}) ==
         "stream-K shares K already: cluster and splits are 1");
+  const GemmPolicy pingpong{.columns = 176, .stages = 5, .waves_rows = 1, .pingpong = true};
+  CHECK(why_not(sm90, pingpong) == "");
+  GemmPolicy swapped = pingpong;
+  swapped.columns = 128, swapped.swapped = true;
+  CHECK(why_not(sm90, swapped) ==
+        "pingpong: a wave group has a whole tile, not swapped, and K is not shared; weights are not int4");
+  const GemmSpec blocks{.a = sm90_facts.fp8, .b = sm90_facts.fp8, .scale = Scaling::per_block};
+  CHECK(why_not(sm90, {.columns = 128, .stages = 5, .waves_rows = 1, .pingpong = true}, blocks) ==
+        "pingpong: sums stay in the matrix unit, since only one wave group multiplies at a time");
   CHECK(why_not(sm90, {.path = direct}) == "this architecture has the paths tensor and weights_in_registers");
   CHECK(why_not(sm90, {.path = registers}) == "only int4 weights come straight to registers on this architecture");
 }
@@ -89,10 +98,10 @@ TEST_CASE("no policy serves a spec that the chip does not") {
 #if !TILEWAVE_ON_GPU_COMPILER
 TEST_CASE("a plan for a spec that the chip does not serve compiles, and says why not") {
   constexpr GemmSpec fnuz{.a = DType::fp8_e4m3fnuz, .b = DType::fp8_e4m3fnuz};
-  constexpr GemmSpec mx{.a = DType::fp4_e2m1, .b = DType::fp4_e2m1, .scale = GemmScale::mx};
+  constexpr GemmSpec mx{.a = DType::fp4_e2m1, .b = DType::fp4_e2m1, .scale = Scaling::mx};
   GemmPlan plan;
   CHECK(gemm_plan<host::Backend<ArchId::gfx950>, fnuz>({.spec = fnuz}, plan).code == StatusCode::unsupported_dtype);
-  CHECK(gemm_plan<host::Backend<ArchId::gfx942>, mx>({.spec = mx}, plan).code == StatusCode::unsupported_quant_mode);
+  CHECK(gemm_plan<host::Backend<ArchId::gfx942>, mx>({.spec = mx}, plan).code == StatusCode::unsupported_scaling);
   CHECK(plan.entry == nullptr);
   CHECK(plan.candidates.empty());
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// GemmProblem::packed: what it fills in is what gemm_check takes, for every spec of every list, and where the last element
-// of each tensor then lies.
+// Tests of GemmProblem::packed: gemm_check takes its strides for every spec of every list, and the last element of each
+// tensor lies where it should.
 #include "entries/gemm.hpp"
 #include "test/catch_compat.hpp"
 #include "test/ops/gemm/lists.hpp"
@@ -8,22 +8,22 @@
 namespace tilewave::test {
 namespace {
 
-/// An address that nothing is read from: tensors of this file are 1 GiB apart.
+/// Returns an address from which nothing is read. The tensors of this file are 1 GiB apart.
 void* address(std::uintptr_t i) { return reinterpret_cast<void*>((i + 1) << 30); }
 
 GemmProblem packed(const GemmSpec& spec, std::int32_t m, std::int32_t n, std::int32_t k) {
   GemmProblem p = GemmProblem::packed(spec, address(0), address(1), address(2), m, n, k);
   const auto floats = [](std::uintptr_t i) { return static_cast<float*>(address(i)); };
-  const bool row_of_a = spec.scale == GemmScale::group && is_fp8(spec.a);
-  if (spec.scale == GemmScale::group) p.b_group_scale = address(3);
+  const bool row_of_a = spec.scale == Scaling::per_group && is_fp8(spec.a);
+  if (spec.scale == Scaling::per_group) p.b_group_scale = address(3);
   if (spec.mx()) {
     p.a_mx_scale = static_cast<const std::uint8_t*>(address(4)),
     p.b_mx_scale = static_cast<const std::uint8_t*>(address(5));
-  } else if (spec.scale != GemmScale::none && spec.scale != GemmScale::group) {
+  } else if (spec.scale != Scaling::none && spec.scale != Scaling::per_group) {
     p.a_scale = floats(4), p.b_scale = floats(5);
   }
   if (row_of_a) p.a_scale = floats(4);
-  if (spec.out_scale != ScaleMode::none) p.out_scale = floats(6);
+  if (spec.out_scale != Scaling::none) p.out_scale = floats(6);
   if (spec.groups != GemmGroups::one) {
     p.groups = 3;
     (spec.groups == GemmGroups::contiguous ? p.group_offsets : p.group_rows) =
@@ -65,13 +65,13 @@ TEST_CASE("packed strides are those of the documented shapes") {
   CHECK(tt.a_stride == 8);   // A is [K, M]
   CHECK(tt.b_stride == 24);  // B is [K, N]
   constexpr DType fp8 = DType::fp8_e4m3fn;
-  const GemmProblem block = packed({.a = fp8, .b = fp8, .scale = GemmScale::block}, 5, 384, 300);
+  const GemmProblem block = packed({.a = fp8, .b = fp8, .scale = Scaling::per_block}, 5, 384, 300);
   CHECK(block.a_scale_stride == 3);  // [5, 3]
   CHECK(block.a_scale_k_stride == 1);
   CHECK(block.b_scale_stride == 3);  // [3, 3]
   CHECK(block.b_scale_batch_stride == 9);
   const GemmProblem int4 = packed(
-      {.b = DType::i4, .scale = GemmScale::group, .weights = GemmWeights::preshuffled, .scale_k = 128}, 5, 64, 512);
+      {.b = DType::i4, .scale = Scaling::per_group, .weights = GemmWeights::preshuffled, .scale_k = 128}, 5, 64, 512);
   CHECK(int4.b_stride == 0);
   CHECK(int4.b_batch_stride == 64 * 512 / 2);  // bytes: two weights in each
   CHECK(int4.b_scale_k_stride == 64);          // [4, 64]

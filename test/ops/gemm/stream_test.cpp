@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Streamed products: who has which stages, sums that are right and the same again wherever tiles are cut, and what is refused.
+// Tests of stream-K: which block has which stages, sums that are right and reproducible wherever tiles are cut, and
+// what is refused.
 #include <set>
 
 #include "entries/gemm.hpp"
@@ -24,57 +25,57 @@ void each_streamed(const F& f) {
 
 constexpr int at_a_time = 132;  // blocks
 
-TEST_CASE("every stage of tiles that fill no round is one block's, sums have places of their own") {
+TEST_CASE("every stage of tiles that fill no round is one block's, partials have numbers of their own") {
   for (const std::int64_t tiles : {1, 2, 7, 66, 131, 132, 133, 199, 263, 264, 265, 288, 1000}) {
     for (const std::int32_t neighbours : {1, 2, 8, 12}) {
       for (const std::int32_t k_steps : {0, 1, 2, 3, 7, 64, 1023, 16'000'000, 200'000'000}) {
         INFO(tiles << " tiles of " << k_steps << ", " << neighbours << " side by side");
         const auto s = GemmStream::of(tiles, at_a_time, k_steps, neighbours);
-        const std::int32_t rest = tiles % at_a_time, group = s.group.divisor;
-        CHECK((neighbours % group == 0 && s.tail % group == 0 && s.whole % group == 0));
-        const std::int64_t of_groups = std::int64_t{rest / std::gcd(rest, std::gcd(neighbours, at_a_time))} * k_steps;
+        const std::int32_t rest = tiles % at_a_time, run_tiles = s.run_tiles.divisor;
+        CHECK((neighbours % run_tiles == 0 && s.tail % run_tiles == 0 && s.whole % run_tiles == 0));
+        const std::int64_t run_stages = std::int64_t{rest / std::gcd(rest, std::gcd(neighbours, at_a_time))} * k_steps;
         CHECK(s.whole + s.tail == tiles);
-        CHECK(s.tail == (of_groups > 0 && of_groups < std::int64_t{1} << 31 ? rest : 0));
+        CHECK(s.tail == (run_stages > 0 && run_stages < std::int64_t{1} << 31 ? rest : 0));
         CHECK(s.blocks() <= at_a_time);
-        if (s.tail == 0) CHECK((s.parts() == 0 && s.blocks() == 0));
+        if (s.tail == 0) CHECK((s.partial_count() == 0 && s.blocks() == 0));
         std::vector<std::int64_t> stages(s.tail);  // seen so far
-        std::set<std::int32_t> places;
-        std::int64_t fewest = of_groups, most = 0;
+        std::set<std::int32_t> numbers;
+        std::int64_t fewest = run_stages, most = 0;
         for (std::int32_t block = 0; block < at_a_time; ++block) {
-          std::int64_t of_block = 0;
-          for (GemmStream::Share share(s, block); share.next();) {
-            REQUIRE((share.tile >= 0 && share.tile < s.tail && share.first < share.end && share.end <= k_steps));
-            REQUIRE(share.first == stages[share.tile]);
-            const GemmStream::Parts parts = s.parts_of(share.tile);
-            CHECK(share.whole() == (parts.count == 1));
-            CHECK(((share.place - parts.first) % group == 0 && share.place >= parts.first));
-            CHECK((share.place - parts.first) / group < parts.count);
-            CHECK(share.place < s.parts());
-            CHECK(places.insert(share.place).second);
-            stages[share.tile] = share.end;
-            of_block += share.end - share.first;
+          std::int64_t block_stages = 0;
+          for (GemmStream::TailWork work(s, block); work.next();) {
+            REQUIRE((work.tile >= 0 && work.tile < s.tail && work.first < work.end && work.end <= k_steps));
+            REQUIRE(work.first == stages[work.tile]);
+            const GemmStream::Partials partials = s.partials_of(work.tile);
+            CHECK(work.whole() == (partials.count == 1));
+            CHECK(((work.partial - partials.first) % run_tiles == 0 && work.partial >= partials.first));
+            CHECK((work.partial - partials.first) / run_tiles < partials.count);
+            CHECK(work.partial < s.partial_count());
+            CHECK(numbers.insert(work.partial).second);
+            stages[work.tile] = work.end;
+            block_stages += work.end - work.first;
           }
-          CHECK((of_block > 0) == (block < s.blocks()));
-          if (of_block > 0) fewest = std::min(fewest, of_block);
-          most = std::max(most, of_block);
+          CHECK((block_stages > 0) == (block < s.blocks()));
+          if (block_stages > 0) fewest = std::min(fewest, block_stages);
+          most = std::max(most, block_stages);
         }
         if (s.tail == 0) continue;
         CHECK(std::count(stages.begin(), stages.end(), k_steps) == s.tail);
         CHECK((most - fewest <= 1 && most <= k_steps));
-        CHECK((s.blocks() == s.tail || fewest >= GemmStream::least_share));
+        CHECK((s.blocks() == s.tail || fewest >= GemmStream::min_stages));
       }
     }
   }
 }
 
-/// A row of ones of A picks one k of a row of B: a stage that is left out or counted twice shows.
+/// A row of A has a single 1, which picks one k of a row of B. So a stage that is left out or counted twice shows.
 float picking(char tensor, std::int64_t r, std::int64_t c) {
   if (tensor == 'a') return float(c == 37 * r % 1213);
   if (tensor == 'b') return float((3 * r + 5 * c) % 16 - 8);
   return 1.0f;
 }
 
-/// Tiles of a product as wide as one, so many below each other, with ragged edges.
+/// Returns a product of so many tiles below each other, one tile wide, with ragged edges.
 GemmShape column(const GemmEntry& e, std::int32_t tiles, std::int32_t k_steps) {
   const std::int32_t step = e.policy.depth_bytes / size_of(e.spec.a);
   return {.m = tiles * e.policy.rows - 3, .n = e.policy.columns - 5, .k = k_steps * step - 9, .gap = 3};
@@ -85,9 +86,9 @@ TEST_CASE("tiles are right wherever they are cut") {
     const std::int32_t step = e.policy.depth_bytes / size_of(e.spec.a);
     std::vector<GemmShape> shapes{column(e, 1, 1), column(e, 1, 9), column(e, 2, 10)};
     if (e.policy.columns == 128 && e.spec == GemmSpec{}) {
-      shapes.push_back(column(e, 5, 18));  // blocks end one tile and begin the next
+      shapes.push_back(column(e, 5, 18));  // Blocks end one tile and begin the next.
       shapes.push_back({.m = 33 * e.policy.rows - 1, .n = 4 * e.policy.columns, .k = step});      // whole rounds
-      shapes.push_back({.m = 19 * e.policy.rows - 1, .n = 7 * e.policy.columns, .k = 8 * step});  // and one more
+      shapes.push_back({.m = 19 * e.policy.rows - 1, .n = 7 * e.policy.columns, .k = 8 * step});  // and one tile
       shapes.push_back(
           {.m = 1, .n = 2 * e.policy.columns + 4, .k = 6 * step, .batch = 3, .bias = true, .residual = true});
     }
@@ -121,11 +122,11 @@ TEST_CASE("a streamed product is the same bits again") {
 
 TEST_CASE("a streamed product needs a workspace where tiles are left, and is never batch-invariant") {
   each_streamed([](const GemmEntry& e) {
-    GemmCall call(e.spec, column(e, 1, 2 * GemmStream::least_share));
+    GemmCall call(e.spec, column(e, 1, 2 * GemmStream::min_stages));
     GemmProblem p = call.on_device();
     const GemmPlan plan{&e, 1};
     const std::size_t bytes = plan.workspace_bytes(p);
-    CHECK(static_cast<std::int64_t>(bytes) == std::int64_t{2} * e.policy.rows * e.policy.columns * 4);  // of two blocks
+    CHECK(static_cast<std::int64_t>(bytes) == std::int64_t{2} * e.policy.rows * e.policy.columns * 4);
     CHECK(e.launch(p, 1, {}).code == StatusCode::null_pointer);
     const bench::DeviceBuffer workspace(static_cast<std::size_t>(bytes) + 16);
     p.workspace = workspace.data(), p.workspace_bytes = bytes - 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What is lost of sums of fp8 whose products all have one sign, promoted and fast: on silicon, and on an emulated device
-// that keeps as few bits.
+// Tests of what promoted and fast sums of fp8 lose where all products have one sign. They run on silicon, and on an
+// emulated device that keeps as few bits.
 #include "test/ops/gemm/call.hpp"
 #include "test/ops/gemm/lists.hpp"
 #include "test/turns.hpp"
@@ -12,7 +12,7 @@ float of_one_sign(char tensor, std::int64_t row, std::int64_t column) {
   return std::abs(gemm_random(tensor, row, column));
 }
 
-/// The largest error of out, relative to its value.
+/// Returns the largest error of an element of out, relative to its value.
 double largest_error(const GemmEntry& e, std::int32_t k) {
   GemmShape s{.m = 3, .n = 5, .k = k};
   if (e.spec.weights == GemmWeights::preshuffled) s.n = 32;
@@ -31,7 +31,7 @@ TEST_CASE("sums of fp8 are promoted unless the spec says fast") {
       INFO(name_of(e->arch) << " " << name_of(s) << " " << name_of(e->policy));
       const double error = largest_error(*e, 2048);
       if (s.sums == GemmSums::promoted || e->arch != ArchId::sm90) {
-        CHECK(error < 0.006);  // of which bf16 makes 0.004
+        CHECK(error < 0.006);  // Rounding to bf16 makes 0.004 of it.
       } else {
         CHECK(error > 0.015);
         CHECK(error < 0.06);
@@ -42,7 +42,7 @@ TEST_CASE("sums of fp8 are promoted unless the spec says fast") {
 
 TEST_CASE("block scales lose no more than 128 k do") {
   for (const GemmEntry* const e : in_turn(all_gemm_entries()))
-    if (e->spec.scale == GemmScale::block) CHECK(largest_error(*e, 2048) < 0.006);
+    if (e->spec.scale == Scaling::per_block) CHECK(largest_error(*e, 2048) < 0.006);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Tables of groups on the device, which no check reads: whatever they say, no row outside the M of A and out is touched.
+// Tests of tables of groups, which no check reads. Whatever they say, no row outside the M of A and out is touched.
 #include <limits>
 
 #include "entries/gemm.hpp"
@@ -13,7 +13,7 @@ constexpr std::int32_t least = std::numeric_limits<std::int32_t>::min(),
                        most = std::numeric_limits<std::int32_t>::max();
 using Table = std::vector<std::int32_t>;
 
-/// A call whose out lies amid a few rows that are nobody's.
+/// A call whose out lies between a few rows that belong to no tensor.
 class Amid {
  public:
   Amid(const GemmSpec& spec, std::int32_t rows_before, const Table& rows)
@@ -25,7 +25,7 @@ class Amid {
     p_.out = static_cast<std::byte*>(out_.data()) + margin_;
   }
 
-  /// What all of the memory holds after a launch with this table.
+  /// Launches with a table, and returns the contents of all of the memory.
   std::vector<std::uint8_t> run(const GemmEntry& e, const Table& says) {
     const bench::DeviceBuffer table(says.size() * sizeof(says[0]));
     bench::check_hip(hipMemcpy(table.data(), says.data(), table.bytes(), hipMemcpyHostToDevice), "copying over");
@@ -56,7 +56,7 @@ template <class F>
 void each_grouped_entry(GemmGroups groups, const F& f) {
   for (const auto entries : {all_gemm_feature_entries(), all_gemm_grouped_entries(), all_gemm_gated_entries()}) {
     for (const GemmEntry* const e : in_turn(entries)) {
-      if (e->spec.groups != groups || e->spec.layout != GemmLayout::nt || e->spec.out_scale == ScaleMode::per_group)
+      if (e->spec.groups != groups || e->spec.layout != GemmLayout::nt || e->spec.out_scale == Scaling::per_group)
         continue;
       INFO(name_of(e->arch) << " " << name_of(e->spec) << " " << name_of(e->policy));
       f(*e);
@@ -77,7 +77,7 @@ TEST_CASE("offsets of contiguous groups count from 0 to M, and none below the on
     for (const Table& nothing :
          {Table{most, least, 0, 20}, Table{-1, -1, -1, -1}, Table{least, least, -7, 0}, Table{20, 7, 3, 1}})
       CHECK(all_unwritten(call.run(e, nothing)));
-    // The second group is the first one's rows once more, of which there are more tiles than in M.
+    // The second group has the first one's rows again, so that there are more tiles than M has.
     CHECK(call.run(e, {0, 20, 0, 20}) == call.run(e, {0, 20, 20, 20}));
   });
   CHECK(entries > 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A table of measured choices decides ahead of the cost model, for the problems it names and for no others.
+// Tests that a table of measured choices overrules the cost model, for the problems that it names and for no others.
 #include <array>
 
 #include "test/catch_compat.hpp"
@@ -11,7 +11,7 @@
 namespace tilewave {
 namespace {
 
-/// Choosing looks at extents and at where tensors are, not at what is in them.
+/// The choice depends on extents and addresses, not on what tensors hold.
 GemmProblem problem(std::int32_t m) {
   const auto somewhere = [](std::uintptr_t i) { return reinterpret_cast<void*>(i << 44); };
   GemmProblem p;
@@ -36,7 +36,7 @@ TEST_CASE("a tuned row decides where it serves the problem and its entry is buil
     return plan;
   };
   const GemmPlan usual = select(problem(16), {});
-  // Something else than the cost model takes, that K may be shared by.
+  // This is another policy than the cost model's, and one with which blocks may share K.
   const GemmEntry* other = nullptr;
   for (const GemmEntry* e : entries)
     if (e != usual.entry && e->policy.splits >= 3) other = e;
@@ -57,14 +57,14 @@ TEST_CASE("a tuned row decides where it serves the problem and its entry is buil
   untouched(p);
   row.splits = row.policy.splits + 1;
   untouched(problem(16));
-  row.splits = 1, row.policy.stages += 1;  // an entry that nobody built
+  row.splits = 1, row.policy.stages += 1;  // No entry has this policy.
   untouched(problem(16));
 }
 
 TEST_CASE("the library's own tables decide without being asked for, and their entries exist") {
   CHECK_FALSE(tuned_gemm(ArchId::gfx950).empty());
   for (const ArchId arch : all_archs) {
-    int others = 0;  // than the cost model's choice: what a table is for
+    int others = 0;  // rows whose policy is not the cost model's choice
     for (const TunedGemm& row : tuned_gemm(arch)) {
       const GemmPolicies policies = gemm_policies(arch, row.spec);
       std::array<GemmEntry, 32> built{};
@@ -77,8 +77,8 @@ TEST_CASE("the library's own tables decide without being asked for, and their en
         GemmProblem p = problem(m);
         p.spec = row.spec, p.n = row.n, p.k = row.k, p.batch = row.batch, p.groups = row.groups;
         p.a_stride = p.b_stride = p.k, p.out_stride = p.n;
-        if (row.spec.scale != GemmScale::none) p.a_scale = p.b_scale = reinterpret_cast<const float*>(1ULL << 46);
-        if (row.spec.scale == GemmScale::block) {
+        if (row.spec.scale != Scaling::none) p.a_scale = p.b_scale = reinterpret_cast<const float*>(1ULL << 46);
+        if (row.spec.scale == Scaling::per_block) {
           p.a_scale_stride = p.b_scale_stride = ceil_div(p.k, gemm_scale_block);
           p.a_scale_k_stride = p.b_scale_k_stride = 1;
         }
@@ -97,7 +97,7 @@ TEST_CASE("the library's own tables decide without being asked for, and their en
 
 #if !TILEWAVE_ON_GPU_COMPILER
 TEST_CASE("a caller plans with the entries of the one spec it compiles in") {
-  constexpr GemmSpec spec{.weights = GemmWeights::preshuffled};  // few policies
+  constexpr GemmSpec spec{.weights = GemmWeights::preshuffled};  // This spec has few policies.
   GemmProblem p = problem(5);
   p.spec = spec;
   p.b_stride = 0;
@@ -110,7 +110,7 @@ TEST_CASE("a caller plans with the entries of the one spec it compiles in") {
   constexpr GemmSpec none{.out = DType::fp8_e4m3fn,
                           .weights = GemmWeights::preshuffled,
                           .gated = true,
-                          .out_scale = ScaleMode::per_group};  // on sm90
+                          .out_scale = Scaling::per_group};  // for sm90
   p.spec = none;
   p.out_scale = reinterpret_cast<float*>(std::uintptr_t{4} << 44);
   p.out_scale_stride = p.n / 256;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A cache write for tests: slices of a fused qkv tensor, caches of any layout, tokens without a slot among the others.
+// A cache write for tests, with slices of a fused qkv tensor, caches of any layout, and some tokens without a slot.
 #pragma once
 
 #include "entries/kv_cache_write.hpp"
@@ -12,7 +12,7 @@ enum class CacheLayout { plain, shuffled, nhd, hnd };
 inline constexpr CacheLayout cache_layouts[] = {CacheLayout::plain, CacheLayout::shuffled, CacheLayout::nhd,
                                                 CacheLayout::hnd};
 
-/// k_out of fused specs: none, a tensor of its own, or k.
+/// What k_out of a fused spec is: none, a tensor of its own, or k.
 enum class KeyOut { none, own, in_place };
 
 struct CacheShape {
@@ -38,8 +38,8 @@ class Bytes {
   bench::DeviceBuffer device_;
 };
 
-/// Tensors on host and device, and the problem of both. Every fifth token has no slot, and every fourth a position that
-/// the tables have not.
+/// Tensors on host and device, and the problem for both. Every fifth token has no slot, and every fourth has a position
+/// outside the tables.
 class CacheCall {
  public:
   static constexpr int table_rows = 37;
@@ -79,7 +79,7 @@ class CacheCall {
     cos_.set(table_rows, s.rotary / 2, table(reference::rope_cos));
     sin_.set(table_rows, s.rotary / 2, table(reference::rope_sin));
     set_indices(s, index);
-    if (spec.quant != QuantMode::per_token) {
+    if (spec.quant != Scaling::per_token) {
       for (std::size_t i = 0; i < k_scale.host.size() / 4; ++i) {
         put(k_scale, i, 0.1f + 0.01f * static_cast<float>(i));
         put(v_scale, i, 0.05f + 0.01f * static_cast<float>(i));
@@ -90,7 +90,7 @@ class CacheCall {
     describe(spec, s, layout, index);
   }
 
-  /// Other slots, and positions that all have angles.
+  /// Draws other slots, and positions that are all inside the tables.
   template <class F>
   void set_slots(const F& slot) {
     for (int t = 0; t < host.tokens; ++t) {
@@ -101,16 +101,16 @@ class CacheCall {
     positions_.upload();
   }
 
-  /// Caches, and scales that are found, as they were at first.
+  /// Resets the caches, and the scales that are found.
   void clear() {
     for (Bytes* b : {&k_cache, &v_cache, &k_scale, &v_scale}) {
-      if ((b == &k_scale || b == &v_scale) && host.spec.quant != QuantMode::per_token) continue;
+      if ((b == &k_scale || b == &v_scale) && host.spec.quant != Scaling::per_token) continue;
       std::fill(b->host.begin(), b->host.end(), unwritten_byte);
       b->upload();
     }
   }
 
-  /// Compares what was written with the reference, and that nothing else was.
+  /// Compares what was written with the reference, and checks that nothing else was written.
   void check() {
     bench::check_hip(hipDeviceSynchronize(), "running the kernel");
     for (Bytes* b : {&k_cache, &v_cache, &k_scale, &v_scale}) b->download();
@@ -125,9 +125,9 @@ class CacheCall {
   }
   static std::int64_t scale_bytes(const KvCacheWriteSpec& spec, const CacheShape& s) {
     switch (spec.quant) {
-      case QuantMode::per_tensor: return 4;
-      case QuantMode::per_head: return 4 * s.kv_heads;
-      case QuantMode::per_token: return std::int64_t{4} * s.pages * s.kv_heads * s.block_size;
+      case Scaling::per_tensor: return 4;
+      case Scaling::per_head: return 4 * s.kv_heads;
+      case Scaling::per_token: return std::int64_t{4} * s.pages * s.kv_heads * s.block_size;
       default: return 0;
     }
   }
@@ -140,7 +140,8 @@ class CacheCall {
   void set_indices(const CacheShape& s, IndexType index) {
     const std::int64_t all = std::int64_t{s.pages} * s.block_size;
     for (int t = 0; t < s.tokens; ++t) {
-      // A stride that no number of slots here has a divisor of; the first tokens are neighbours, as in a prefill.
+      // The stride has no common divisor with any number of slots here. The first tokens are neighbours, as in a
+      // prefill.
       const std::int64_t slot = t < s.tokens / 2 ? all - 1 - t : t * 7919 % (all - s.tokens / 2);
       put_index(slots_, index, t, t % 5 == 4 ? outside_table(index, all, t / 5) : slot);
       put_index(positions_, index, t, t % 4 == 3 ? outside_table(index, table_rows, t / 4) : t * 5 % table_rows);
@@ -171,9 +172,9 @@ class CacheCall {
       p.k_cache_strides = packed_key_strides(cache, s.kv_heads, s.block_size);
       p.v_cache_strides = packed_value_strides(cache, s.kv_heads, s.block_size, layout == CacheLayout::shuffled);
     }
-    if (spec.quant == QuantMode::per_token) p.scale_page_stride = s.kv_heads * s.block_size;
-    if (spec.quant == QuantMode::per_token) p.scale_head_stride = s.block_size;
-    if (spec.quant == QuantMode::per_head) p.scale_head_stride = 1;
+    if (spec.quant == Scaling::per_token) p.scale_page_stride = s.kv_heads * s.block_size;
+    if (spec.quant == Scaling::per_token) p.scale_head_stride = s.block_size;
+    if (spec.quant == Scaling::per_head) p.scale_head_stride = 1;
     if (spec.fused) {
       p.position_type = index;
       p.rotary = s.rotary;
@@ -217,13 +218,13 @@ class CacheCall {
     p.k_norm = static_cast<const std::byte*>(at(weights_)) + p.head_size * size_of(p.spec.x);
   }
 
-  /// Half a step of the stored type, and what f32 costs; NaN where NaN is wanted.
+  /// Half a step of the stored type, plus the error of f32. NaN must be NaN.
   static bool close(double got, double want, DType type, double scale) {
     if (std::isnan(want)) return std::isnan(got);
     return std::abs(got - want) <= half_step(type, want / scale) * scale * 1.001 + 4e-6 * (1 + std::abs(want));
   }
   void check_cache(reference::HeadOf what, const Bytes& cache, const Bytes& scales) const {
-    const bool k = what == reference::HeadOf::k, found = host.spec.quant == QuantMode::per_token;
+    const bool k = what == reference::HeadOf::k, found = host.spec.quant == Scaling::per_token;
     const int size = size_of(host.spec.kv);
     std::vector<bool> used(cache.host.size()), used_scale(scales.host.size());
     const auto* scale = reinterpret_cast<const float*>(scales.host.data());
@@ -264,7 +265,7 @@ class CacheCall {
                     << ", dimension " << d << ": " << got << ", not " << want[d]);
     }
   }
-  /// q_out and k_out, and that of qkv nothing else has changed.
+  /// Compares q_out and k_out, and checks that nothing else of qkv has changed.
   void check_heads() {
     after_.download(qkv_);
     out_.download();

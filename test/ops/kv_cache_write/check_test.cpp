@@ -68,11 +68,11 @@ const Wrong<P> wrongs[] = {
     {"x f32", C::unsupported_dtype, [](P& p) { p.spec.x = DType::f32; }},
     {"caches f32", C::unsupported_dtype, [](P& p) { p.spec.kv = DType::f32; }},
     {"caches i8", C::unsupported_dtype, [](P& p) { p.spec.kv = DType::i8; }},
-    {"no quant mode", C::unsupported_quant_mode, [](P& p) { p.spec.quant = static_cast<QuantMode>(4); }},
+    {"scaling 9", C::unsupported_scaling, [](P& p) { p.spec.quant = static_cast<Scaling>(9); }},
 };
 
 const Wrong<P> scaled_wrongs[] = {
-    {"quant mode none of codes", C::unsupported_quant_mode, [](P& p) { p.spec.quant = QuantMode::none; }},
+    {"quant mode none of codes", C::unsupported_scaling, [](P& p) { p.spec.quant = Scaling::none; }},
     {"k_scale null", C::null_pointer, [](P& p) { p.k_scale = nullptr; }},
     {"v_scale null", C::null_pointer, [](P& p) { p.v_scale = nullptr; }},
     {"k_scale off by 2 bytes", C::misaligned, [](P& p) { p.k_scale = moved(p.k_scale, 2); }},
@@ -87,7 +87,7 @@ const Wrong<P> found_wrongs[] = {
 const Wrong<P> plain_wrongs[] = {
     {"scales of 16-bit caches", C::bad_value, [](P& p) { p.k_scale = p.v_scale = static_cast<float*>(p.k_cache); }},
     {"strides of scales of 16-bit caches", C::bad_value, [](P& p) { p.scale_head_stride = 1; }},
-    {"quant mode of 16-bit caches", C::unsupported_quant_mode, [](P& p) { p.spec.quant = QuantMode::per_head; }},
+    {"quant mode of 16-bit caches", C::unsupported_scaling, [](P& p) { p.spec.quant = Scaling::per_head; }},
 };
 const Wrong<P> unfused_wrongs[] = {
     {"q of a spec that is not fused", C::bad_value, [](P& p) { p.q = p.k; }},
@@ -157,8 +157,8 @@ TEST_CASE("kv_cache_write: bad problems get a named status and a reason, and not
                                           all_kv_cache_write_entries());
     };
     refused(wrongs);
-    refused(s.quant == QuantMode::none ? std::span<const Wrong<P>>(plain_wrongs) : scaled_wrongs);
-    if (s.quant == QuantMode::per_token) refused(found_wrongs);
+    refused(s.quant == Scaling::none ? std::span<const Wrong<P>>(plain_wrongs) : scaled_wrongs);
+    if (s.quant == Scaling::per_token) refused(found_wrongs);
     refused(s.fused ? std::span<const Wrong<P>>(fused_wrongs) : unfused_wrongs);
     const Wrong<P> scale[] = {{"q_scale", is_fp8(s.q_out) ? C::null_pointer : C::bad_value,
                                [](P& p) { p.q_scale = p.q_scale != nullptr ? nullptr : p.k_cache; }}};

@@ -76,7 +76,8 @@ TEST_CASE("kv_cache_write: weights may be missing, one or both") {
   });
 }
 
-/// Attention over the written cache by the oracle of paged attention, against a softmax over k and v as they came in.
+/// Compares attention over the written cache, by the reference of paged attention, with a softmax over k and v as
+/// given.
 void check_read_back(const CacheCall& call, int tokens) {
   const KvCacheWriteProblem& w = call.host;
   PagedAttentionProblem p = read_back_problem(w, call.k_cache.host.data(), call.v_cache.host.data());
@@ -89,7 +90,7 @@ void check_read_back(const CacheCall& call, int tokens) {
   p.context_lengths = &tokens;
   const reference::PagedAttentionResult got = reference::paged_attention(p, 1);
   for (int h = 0; h < w.kv_heads; ++h) {
-    // As stored in 16 bits the values are those that came in, unless they were turned; codes have 4 bits.
+    // Values stored in 16 bits are those that were given, unless they were rotated. Codes have 4 bits.
     const double limit = is_fp8(w.spec.kv) ? 0.1 : w.spec.fused ? 0.01 : 1e-9;
     CHECK(relative_error(attended(w, tokens, h), [&](int d) { return got.out[h * w.head_size + d]; }) < limit);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Heads of latent attention, as DeepSeek-V4 has them: no V, the last dimensions turn, and fp8 codes of q and K have scales of
-// groups that are found before they turn.
+// Heads of latent attention, as DeepSeek-V4 has them. There is no V, the last dimensions are rotated, and fp8 codes of
+// q and K have scales of groups, which are found before rotation.
 #include "test/ops/kv_cache_write/call.hpp"
 
 #if !defined(LATENT_ENTRIES)  // kv_cache_write_latent's
@@ -14,7 +14,7 @@ struct LatentShape {
   int tokens, q_heads, kv_heads, head_size, rotary, rotary_first, block_size;
 };
 
-/// q and k are slices of one tensor, the cache is a page of tokens side by side, its scales blocks of groups.
+/// q and k are slices of one tensor. The cache is a page of tokens side by side, and its scales are blocks of groups.
 class LatentCall {
  public:
   KvCacheWriteProblem host, device;
@@ -34,7 +34,7 @@ class LatentCall {
         q_scale_(std::int64_t{s.tokens} * s.q_heads * groups_ * scale_size(spec)),
         slots_(s.tokens * 8),
         positions_(s.tokens * 4) {
-    // Groups differ in magnitude; a head is zeros but for what turns.
+    // Groups differ in magnitude. One head is zero except for the dimensions that are rotated.
     qk_.set(s.tokens * heads_, s.head_size, [&](int r, int d) {
       return r == 1 && d < s.rotary_first ? 0.0f : std::ldexp(drawn('x', r, d), (r + d / 32 * 3) % 7 - 3);
     });
@@ -136,7 +136,7 @@ class LatentCall {
   void check_head(reference::HeadOf what, int token, int head, const Bytes& scales, std::int64_t block,
                   const Got& got) const {
     INFO((what == reference::HeadOf::q ? "q" : "k") << " of token " << token << ", head " << head);
-    const std::vector<double> unturned = reference::unturned_head(host, what, token, head);
+    const std::vector<double> unrotated = reference::unrotated_head(host, what, token, head);
     const std::vector<double> want = reference::written_head(host, what, token, head);
     const DType type = what == reference::HeadOf::q ? host.spec.q_out : host.spec.kv;
     for (int d = 0; d < host.head_size; ++d) {
@@ -144,8 +144,8 @@ class LatentCall {
       double scale = 1;
       if (groups_ > 0) {
         scale = reference::group_scale(host, scales.host.data(), block * groups_ + group);
-        const double low = reference::bound_scale(host, unturned, group, 1 - 4e-6);
-        const double high = reference::bound_scale(host, unturned, group, 1 + 4e-6);
+        const double low = reference::expected_group_scale(host, unrotated, group, 1 - 4e-6);
+        const double high = reference::expected_group_scale(host, unrotated, group, 1 + 4e-6);
         if (!(scale >= low && scale <= high)) FAIL("scale " << scale << " of group " << group << ", not " << low);
       }
       const double slack = half_step(type, want[d] / scale) * scale * 1.001 + 4e-6 * (1 + std::abs(want[d]));
@@ -160,7 +160,7 @@ class LatentCall {
   Bytes cache_, k_scale_, q_scale_, slots_, positions_;
 };
 
-/// Specs of groups, and the one in 16 bits with the same heads.
+/// Specs with groups, and the 16-bit spec of the same heads.
 template <class F>
 void each_latent_entry(const F& f) {
   int seen = 0;
@@ -219,11 +219,11 @@ TEST_CASE("kv_cache_write: what is no latent call is refused by name") {
        }},
       {"v with groups", C::bad_value, [](P& p) { p.v = p.k, p.v_cache = p.k_cache; }},
       {"v_scale without v", C::bad_value, [](P& p) { p.v_scale = static_cast<float*>(p.k_scale); }},
-      {"e8m0 without groups", C::unsupported_quant_mode, [](P& p) { p.spec.group = 0, p.spec.e8m0 = true; }},
-      {"groups of 48", C::unsupported_quant_mode, [](P& p) { p.spec.group = 48; }},
-      {"groups without a norm", C::unsupported_quant_mode, [](P& p) { p.spec.norm = false; }},
-      {"groups of halves", C::unsupported_quant_mode, [](P& p) { p.spec.pairs = RopePairs::halves; }},
-      {"q in 16 bits", C::unsupported_quant_mode, [](P& p) { p.spec.q_out = p.spec.x; }},
+      {"e8m0 without groups", C::unsupported_scaling, [](P& p) { p.spec.group = 0, p.spec.e8m0 = true; }},
+      {"groups of 48", C::unsupported_scaling, [](P& p) { p.spec.group = 48; }},
+      {"groups without a norm", C::unsupported_scaling, [](P& p) { p.spec.norm = false; }},
+      {"groups of halves", C::unsupported_scaling, [](P& p) { p.spec.pairs = RopePairs::halves; }},
+      {"q in 16 bits", C::unsupported_scaling, [](P& p) { p.spec.q_out = p.spec.x; }},
       {"heads of 1.5 groups", C::unsupported_head_size,
        [](P& p) { p.head_size = p.spec.group + p.spec.group / 2, p.rotary = 16, p.rotary_first = 0; }},
       {"q_scale null", C::null_pointer, [](P& p) { p.q_scale = nullptr; }},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A written cache as paged attention reads it: one sequence, whose pages are 2, 0 and 1.
+// Reads a written cache as paged attention does: one sequence, whose pages are 2, 0 and 1.
 #pragma once
 
 #include "test/ops/kv_cache_write/call.hpp"
@@ -7,12 +7,12 @@
 namespace tilewave::test {
 
 inline constexpr std::int32_t read_back_table[] = {2, 0, 1};
-/// The slot of a token there, of pages of 16.
+/// The slot of a token in these pages of 16 tokens.
 inline std::int64_t read_back_slot(int token) { return token < 16 ? 32 + token : token - 16; }
-/// Queries, the same in every head: dimension d.
+/// Dimension d of a query, the same in every head.
 inline float read_back_query(int d) { return d % 3 == 0 ? 0.25f : -0.125f * static_cast<float>(d % 2); }
 
-/// Attention of one query a kv head over the caches of w, without tensors of its own.
+/// A problem of attention over the caches of w, with one query for each KV head and no tensors of its own.
 inline PagedAttentionProblem read_back_problem(const KvCacheWriteProblem& w, const void* k_cache, const void* v_cache) {
   PagedAttentionProblem p;
   p.spec = {.q = w.spec.x,
@@ -41,7 +41,7 @@ inline PagedAttentionProblem read_back_problem(const KvCacheWriteProblem& w, con
   return p;
 }
 
-/// The same in double, over k and v as they came in, or as they were before they were rounded.
+/// The same attention in double, over k and v as they were given, or as they were before they were rounded.
 inline std::vector<double> attended(const KvCacheWriteProblem& w, int tokens, int head) {
   std::vector<double> sum(w.head_size);
   double weights = 0;
@@ -57,7 +57,7 @@ inline std::vector<double> attended(const KvCacheWriteProblem& w, int tokens, in
   return sum;
 }
 
-/// |got - wanted| / |wanted|, l2.
+/// |got - wanted| / |wanted| in the l2 norm.
 template <class Got>
 double relative_error(const std::vector<double>& wanted, const Got& got) {
   double error = 0, norm = 0;

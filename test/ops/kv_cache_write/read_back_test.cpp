@@ -10,7 +10,7 @@
 namespace tilewave::test {
 namespace {
 
-// Built for the label full it has entries that no other program has.
+// A build for the label full has entries that no other program has.
 #ifdef READ_BACK_ALL
 constexpr bool reads_all = true;
 #else
@@ -32,7 +32,7 @@ const std::vector<const PagedAttentionEntry*>& readers() {
   }();
   return all;
 }
-/// Whether one of them reads caches of this kind; its spec, in which pages may be of any size.
+/// Whether one of the entries reads caches of this kind, and the spec of that entry, which may allow pages of any size.
 bool has_reader(ArchId arch, PagedAttentionSpec& spec) {
   for (const bool any : {false, true}) {
     spec.any_block_size = any;
@@ -67,7 +67,7 @@ struct Reader {
     p.context_lengths = static_cast<const std::int32_t*>(length.device());
   }
 
-  /// By the plan that is selected. Empty, or what went wrong.
+  /// Runs the plan that is selected. Returns what went wrong, or nothing.
   std::string run(const ArchFacts& facts) {
     PagedAttentionPlan plan;
     Status status = paged_attention_select(p, readers(), facts, plan);
@@ -91,8 +91,8 @@ TEST_CASE("kv_cache_write: entries of paged attention read what was written, in 
     if (s.group > 0) continue;  // DeepSeek's latent heads are read by other kernels
     for (const CacheLayout layout : cache_layouts) {
       const bool dim_major = layout == CacheLayout::plain || layout == CacheLayout::shuffled;
-      // What the slice has no entries of: paged_attention_written_specs.
-      const bool full = dim_major ? s.kv == DType::f16 : s.quant == QuantMode::per_head;
+      // The slice of tests has no entries of paged_attention_written_specs.
+      const bool full = dim_major ? s.kv == DType::f16 : s.quant == Scaling::per_head;
       const std::string kind =
           std::string(name_of(e->arch)) + "/" + name_of(s) + ", layout " + std::to_string(static_cast<int>(layout));
       if (!full || reads_all) all.insert(kind);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What moe_reduce_check refuses, and that nothing is written then.
+// moe_reduce_check refuses bad problems, and nothing is written then.
 #include "entries/moe_reduce.hpp"
 #include "test/ops/rows.hpp"
 #include "tilewave/ops/moe_reduce/registry.hpp"

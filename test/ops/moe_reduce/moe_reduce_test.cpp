@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every entry against the reference in double: boundary columns, slots by a table, weights, masks, residuals, strides,
+// The tests compare every entry with the reference in double: boundary columns, slots by a table, weights, masks,
+// residuals, strides,
 // what is left out, the order of the sum.
 #include "entries/moe_reduce.hpp"
 
@@ -53,7 +54,7 @@ class Call {
     host_.slots = s.table ? slots_.data() : nullptr;
     host_.topk_ids = s.mask ? ids_.data() : nullptr;
     host_.expert_mask = s.mask ? mask_.data() : nullptr;
-    // What is left out is NaN: x by what a table does not name, weights of their own.
+    // Parts that are left out are NaN: rows of x that a table does not name, and weights of their own.
     std::vector<bool> used(s.table ? x_rows_ : n);
     for (int i = 0; i < n; ++i) {
       const bool counts = reference::slot_counts(host_, i / s.topk, i % s.topk);
@@ -111,7 +112,7 @@ class Call {
   }
 
  private:
-  /// Of a residual that is not out: another than out's.
+  /// A residual that is not out has another stride than out.
   std::int64_t added_stride() const { return s_.columns + s_.gap + elements_of_unit(type_); }
   RowStrides strides() const {
     if (s_.far) return far_strides(s_.table ? 1 : s_.topk);

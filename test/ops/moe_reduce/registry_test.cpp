@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which entry takes a reduction, of rows as engines have them.
+// The entry that takes a reduction, for rows as engines have them.
 #include "tilewave/ops/moe_reduce/registry.hpp"
 
 #include <algorithm>

@@ -64,7 +64,7 @@ class SortCall {
     p.rows = at<std::int32_t>(rows_);
   }
 
-  /// By this entry, with a workspace of just the size. Empty, or why it was not run.
+  /// Runs this entry with a workspace of exactly its size. Returns "", or the reason why it was not run.
   std::string run(const MoeSortEntry& entry) {
     workspace_ = bench::DeviceBuffer(static_cast<std::size_t>(moe_sort_workspace_size(p, entry.policy)));
     if (workspace_.bytes() > 0) workspace_.fill(unread_byte);
@@ -95,7 +95,7 @@ class SortCall {
   std::vector<std::int32_t> counts() const { return words<std::int32_t>(counts_); }
   std::vector<std::int32_t> post_pad() const { return words<std::int32_t>(post_pad_); }
   std::vector<float> sorted_weights() const { return words<float>(sorted_weights_); }
-  /// With what lies between tokens.
+  /// Returns the rows, with the gaps between tokens.
   std::vector<std::int32_t> rows() const { return words<std::int32_t>(rows_); }
 
   /// The first output that is not as the reference has it.

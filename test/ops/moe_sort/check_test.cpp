@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What moe_sort_check and a launch refuse, and that nothing is written then.
+// moe_sort_check and a launch refuse bad problems, and nothing is written then.
 #include "test/ops/moe_sort/call.hpp"
 
 namespace tilewave::test {
@@ -99,7 +99,7 @@ TEST_CASE("more tokens never take less capacity or workspace") {
   for (p.tokens = 0; p.tokens < 200000; p.tokens += 41) {
     CHECK(moe_sort_capacity(p) >= capacity);
     CHECK(moe_sort_workspace_size(p, policy) >= workspace);
-    const MoeSortShares shares = moe_sort_shares(p, policy);
+    const MoeSortWork shares = moe_sort_work(p, policy);
     CHECK((moe_sort_workspace_size(p, policy) > 0) == (shares.counts == MoeSortCounts::workspace));
     if (shares.counts == MoeSortCounts::workspace)
       CHECK(std::size_t{4} * p.experts * shares.blocks <= moe_sort_workspace_size(p, policy));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the compiled code of sorts must hold, for the gate of test/isa.
+// The properties that the compiled code of sorts must have, for the gate of test/isa.
 #pragma once
 
 #include "test/isa/row_claims.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every entry against the reference: by one block and by many, any number of experts and choices, masks, ids that are no
+// The tests compare every entry with the reference: by one block and by many, any number of experts and choices, masks,
+// ids that are no
 // expert, pads; and what holds of any sort of choices.
 #include <algorithm>
 #include <set>

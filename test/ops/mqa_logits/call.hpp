@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A call of an indexer's logits on host and device, and what is wrong with its answer.
+// A call of an indexer's logits on host and device, with the comparison of its answer.
 #pragma once
 
 #include "entries/mqa_logits.hpp"
@@ -17,7 +17,7 @@ struct MqaShape {
   bool fused = false;  // scales behind the keys of a page, in one tensor
 };
 
-/// Keys that nobody sees are NaN, and so are their scales; pages that nobody sees do not exist.
+/// Keys that no query sees are NaN, and so are their scales. Pages that no query sees do not exist.
 class MqaCall {
  public:
   MqaCall(const MqaLogitsSpec& spec, const MqaShape& s)
@@ -31,7 +31,7 @@ class MqaCall {
         logits_(DType::f32, all(), s.columns, 1, {s.columns + 3, 0}) {
     q_.set(all() * spec.heads, size, [](auto r, auto c) { return drawn('q', r, c); });
     weights_.set(all(), spec.heads, [](auto r, auto c) { return drawn('w', r, c); });
-    // Pages in a drawn order.
+    // Pages are in a random order.
     std::vector<std::int32_t> order;
     for (std::int32_t b = 0; b < sequences_ && paged_; ++b)
       for (std::int32_t i = 0; i < ceil_div(std::clamp(s.lengths[b], 0, s.columns), block_); ++i) order.push_back(b);
@@ -97,20 +97,20 @@ class MqaCall {
     p.ends = paged_ ? nullptr : static_cast<const std::int32_t*>(upload(ends_));
   }
 
-  /// By this entry. Empty, or the first thing that is wrong.
+  /// Runs an entry. Returns the first thing that is wrong, or nothing.
   std::string run(const MqaLogitsEntry& entry) {
     const Status status = entry.launch(p, {});
     if (!status.ok()) return std::string(name_of(status.code)) + ": " + status.reason;
     return wrong();
   }
-  /// Lengths of sequences that have keys enough.
+  /// Sets lengths at which all sequences have enough keys.
   void set_lengths(const std::vector<std::int32_t>& lengths) {
     std::copy(lengths.begin(), lengths.end(), lengths_.begin());
     bench::check_hip(hipMemcpy(const_cast<std::int32_t*>(p.context_lengths), lengths_.data(),
                                lengths_.size() * sizeof(std::int32_t), hipMemcpyHostToDevice),
                      "copying over");
   }
-  /// Waits. The first thing that is wrong.
+  /// Waits for the device. Returns the first thing that is wrong, or nothing.
   std::string wrong() {
     bench::check_hip(hipDeviceSynchronize(), "running the kernel");
     logits_.download();
@@ -118,7 +118,7 @@ class MqaCall {
       const reference::MqaLogitsRow wanted = reference::mqa_logits_row(host, i);
       for (std::int32_t t = 0; t < host.columns; ++t) {
         const double got = logits_.at(i, t), want = wanted.logits[t];
-        // Of products of fp8 sm90 sums to 14 bits or so.
+        // sm90 keeps about 14 bits of sums of fp8 products.
         const bool good =
             std::isnan(want) ? std::isnan(got) : got == want || std::abs(got - want) <= 0x1p-12 * wanted.magnitudes[t];
         if (!good)

@@ -7,8 +7,8 @@
 
 namespace tilewave::test {
 
-/// Queries, weights and keys come in whole chunks; lanes exchange one sum a query and tile, and keep
-/// nothing in LDS but keys that are arranged there.
+/// Queries, weights and keys are loaded in whole chunks. Lanes exchange one sum for each query and tile. Only keys that
+/// are arranged lie in LDS.
 template <ArchId arch>
 ordered_json row_claims(const MqaLogitsSpec& s, const MqaLogitsPolicy& p) {
   const bool fp4 = s.type == DType::fp4_e2m1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// An indexer's logits on fp4 with e8m0 scales: every entry against the reference, pages in any order, lengths of every kind,
-// what is refused.
+// An indexer's logits on fp4 with e8m0 scales: every entry against the reference, pages in any order, lengths of every
+// kind, what is refused.
 #include <algorithm>
 
 #include "entries/mqa_logits.hpp"
@@ -10,7 +10,7 @@
 namespace tilewave::test {
 namespace {
 
-/// Bytes drawn from a name; scales of which are powers of two from 2^-3 to 2^4.
+/// Bytes drawn from a name. As scales they are powers of two from 2^-3 to 2^4.
 std::vector<std::uint8_t> drawn_bytes(char name, std::int64_t count, bool scales) {
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
@@ -20,7 +20,7 @@ std::vector<std::uint8_t> drawn_bytes(char name, std::int64_t count, bool scales
   return bytes;
 }
 
-/// Keys behind a sequence's last one have NaN scales; the pages that nobody sees do not exist.
+/// Keys behind the last one of a sequence have NaN scales. Pages that no query sees do not exist.
 class Fp4Call {
  public:
   Fp4Call(const MqaLogitsSpec& spec, const std::vector<std::int32_t>& lengths, std::int32_t queries,
@@ -84,7 +84,7 @@ class Fp4Call {
     p.context_lengths = static_cast<const std::int32_t*>(upload(lengths_));
   }
 
-  /// By this entry. Empty, or the first thing that is wrong.
+  /// Runs an entry. Returns the first thing that is wrong, or nothing.
   std::string run(const MqaLogitsEntry& entry) {
     const Status status = entry.launch(p, {});
     if (!status.ok()) return std::string(name_of(status.code)) + ": " + status.reason;

@@ -44,7 +44,7 @@ TEST_CASE("mqa_logits: keys of ranges, none of which need begin or end with a ti
 }
 
 TEST_CASE("mqa_logits: blocks of several tiles share long keys") {
-  // Four blocks to a compute unit are 1216 on gfx942: there are more tiles than that.
+  // Four blocks for each compute unit of gfx942 are 1216, and there are more tiles than that.
   Ranges some(40, {1000, 1700});
   some[7] = {0, 20000};
   for (const MqaLogitsEntry* e : all_mqa_logits_entries()) {
@@ -78,7 +78,7 @@ TEST_CASE("mqa_logits: a length beyond the block table is outside the cache, too
 
 TEST_CASE("mqa_logits: the same bits from run to run, under every schedule, and of every entry of a kind") {
   for (const MqaKeys keys : {MqaKeys::paged, MqaKeys::ranges}) {
-    std::vector<std::pair<std::pair<ArchId, bool>, std::vector<float>>> seen;  // of staged entries and of others
+    std::vector<std::pair<std::pair<ArchId, bool>, std::vector<float>>> seen;  // of bulk entries and of others
     for (const MqaLogitsEntry* e : all_mqa_logits_entries()) {
       if (e->spec.type == DType::fp4_e2m1) continue;
       if (e->spec.keys != keys) continue;
@@ -87,7 +87,7 @@ TEST_CASE("mqa_logits: the same bits from run to run, under every schedule, and 
         if (keys == MqaKeys::ranges) s.ranges = {{0, 140}, {3, 149}, {60, 70}};
         MqaCall call(e->spec, s);
         REQUIRE(call.run(*e) == "");
-        const std::pair kind(e->arch, e->policy.staged);
+        const std::pair kind(e->arch, e->policy.bulk);
         const auto before = std::find_if(seen.begin(), seen.end(), [&](const auto& run) { return run.first == kind; });
         if (before == seen.end()) {
           seen.emplace_back(kind, call.logits());
@@ -108,10 +108,10 @@ TEST_CASE("mqa_logits: as many queries a block as a sequence has are chosen") {
     const MqaLogitsEntry* chosen = nullptr;
     REQUIRE(mqa_logits_select(call.p, all_mqa_logits_entries(), facts_of(e->arch), chosen).ok());
     CHECK(chosen->policy.queries == e->policy.queries);
-    CHECK(chosen->policy.staged == (e->arch == ArchId::sm90));
+    CHECK(chosen->policy.bulk == (e->arch == ArchId::sm90));
     call.p.k_scale = static_cast<const float*>(call.p.k_scale) + 1;
     REQUIRE(mqa_logits_select(call.p, all_mqa_logits_entries(), facts_of(e->arch), chosen).ok());
-    CHECK(!chosen->policy.staged);
+    CHECK(!chosen->policy.bulk);
   }
 }
 

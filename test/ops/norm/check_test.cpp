@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What norm_check refuses, and that nothing is written then.
+// norm_check refuses bad problems, and nothing is written then.
 #include "entries/norm.hpp"
 #include "test/ops/rows.hpp"
 #include "tilewave/ops/norm/registry.hpp"
@@ -16,20 +16,20 @@ float* floats(const void* p) { return static_cast<float*>(const_cast<void*>(p));
 
 const Wrong<P> any[] = {
     {"kind 7", C::bad_value, [](P& p) { p.spec.kind = static_cast<NormKind>(7); }},
-    {"scale mode 9", C::unsupported_quant_mode, [](P& p) { p.spec.scale = static_cast<ScaleMode>(9); }},
-    {"scale mode -1", C::unsupported_quant_mode, [](P& p) { p.spec.scale = static_cast<ScaleMode>(-1); }},
+    {"scale mode 9", C::unsupported_scaling, [](P& p) { p.spec.scale = static_cast<Scaling>(9); }},
+    {"scale mode -1", C::unsupported_scaling, [](P& p) { p.spec.scale = static_cast<Scaling>(-1); }},
     {"x of i8", C::unsupported_dtype, [](P& p) { p.spec.x = DType::i8; }},
     {"out of no type", C::unsupported_dtype, [](P& p) { p.spec.out = static_cast<DType>(99); }},
     {"weight of another type", C::unsupported_dtype,
      [](P& p) { p.spec.weight = p.spec.x == DType::f16 ? DType::bf16 : DType::f16; }},
     {"plain output of another type", C::unsupported_dtype,
      [](P& p) {
-       p.spec.scale = ScaleMode::none;
+       p.spec.scale = Scaling::none;
        p.spec.out = DType::i8;
      }},
     {"scaled output of f32", C::unsupported_dtype,
      [](P& p) {
-       p.spec.scale = ScaleMode::per_token;
+       p.spec.scale = Scaling::per_token;
        p.spec.out = DType::f32;
      }},
     {"rows -1", C::bad_extent, [](P& p) { p.rows = -1; }},
@@ -110,7 +110,7 @@ const Wrong<P> layer[] = {{"mean is rstd", C::bad_value, [](P& p) { p.mean = p.r
 
 TEST_CASE("bad norm problems get a named status and a reason, and nothing is written") {
   for (const NormEntry* e : all_norm_entries()) {
-    if (e->policy.lanes != 256 || e->spec.scale == ScaleMode::mx) continue;  // see norm_mx_test.cpp
+    if (e->policy.lanes != 256 || e->spec.scale == Scaling::mx) continue;  // see norm_mx_test.cpp
     const std::int32_t columns = 256, rows = 3;
     const NormSpec& spec = e->spec;
     Tensor x(spec.x, rows * columns), residual(spec.x, rows * columns), sum(spec.x, rows * columns);
@@ -123,7 +123,7 @@ TEST_CASE("bad norm problems get a named status and a reason, and nothing is wri
     good.residual_out = sum.device();
     good.weight = weight.device();
     good.out = out.device();
-    if (spec.scale != ScaleMode::none) good.scale = floats(scale.device());
+    if (spec.scale != Scaling::none) good.scale = floats(scale.device());
     if (spec.kind == NormKind::layer) good.mean = floats(mean.device());
     good.rstd = floats(rstd.device());
     good.rows = rows;
@@ -134,9 +134,9 @@ TEST_CASE("bad norm problems get a named status and a reason, and nothing is wri
       check_refused<NormEntry, P>(*e, good, wrongs, norm_check, norm_select, all_norm_entries());
     };
     refused(any);
-    refused(spec.scale == ScaleMode::none ? std::span<const Wrong<P>>(plain) : std::span<const Wrong<P>>(scaled));
+    refused(spec.scale == Scaling::none ? std::span<const Wrong<P>>(plain) : std::span<const Wrong<P>>(scaled));
     refused(spec.kind == NormKind::rms ? std::span<const Wrong<P>>(rms) : std::span<const Wrong<P>>(layer));
-    if (spec.scale == ScaleMode::per_group) refused(grouped);
+    if (spec.scale == Scaling::per_group) refused(grouped);
     check_empty(*e, good, out);
     for (Tensor* untouched : {&sum, &mean, &rstd}) {
       untouched->download();
@@ -146,7 +146,7 @@ TEST_CASE("bad norm problems get a named status and a reason, and nothing is wri
     many.residual = nullptr;
     many.residual_out = nullptr;
     many.residual_strides = many.residual_out_strides = {};
-    many.scale = spec.scale == ScaleMode::none ? nullptr : floats(reinterpret_cast<void*>(std::uintptr_t{1} << 50));
+    many.scale = spec.scale == Scaling::none ? nullptr : floats(reinterpret_cast<void*>(std::uintptr_t{1} << 50));
     many.scale_stride = 32;
     many.mean = many.rstd = nullptr;
     check_too_many_rows(many, norm_select, all_norm_entries(), facts_of(e->arch));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the compiled code of norms must hold, for the gate of test/isa.
+// The properties that the compiled code of norms must have, for the gate of test/isa.
 #pragma once
 
 #include "test/isa/row_claims.hpp"
@@ -9,7 +9,7 @@ namespace tilewave::test {
 
 template <ArchId arch>
 ordered_json row_claims(const NormSpec& s, const RowPolicy& p) {
-  // Of layers the sum and the squares.
+  // Layers reduce the sum and the squares.
   const RowUse use{.inputs = 2, .row_outputs = 2, .values = s.kind == NormKind::layer ? 2 : 1, .scalar_stores = 2};
   return row_claims<arch>(use, s.x, s.out, s.scale, p);
 }

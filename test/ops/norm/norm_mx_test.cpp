@@ -49,7 +49,7 @@ std::string run(const NormEntry& e, std::int32_t rows, std::int32_t columns, Sca
 
 TEST_CASE("norms to mx codes and scales on boundary columns, in rows and shuffled") {
   for (const NormEntry* e : all_norm_entries()) {
-    if (e->spec.scale != ScaleMode::mx) continue;
+    if (e->spec.scale != Scaling::mx) continue;
     int turn = 0;
     for (const std::int32_t columns : mx_columns(e->policy, e->spec.x)) {
       const ScaleLayout layout = turn % 2 == 0 ? ScaleLayout::shuffled : ScaleLayout::rows;
@@ -63,7 +63,7 @@ TEST_CASE("norms to mx codes and scales on boundary columns, in rows and shuffle
 TEST_CASE("what is no norm with mx scales is refused by name, and by other architectures") {
   constexpr std::int32_t rows = 3, columns = 256;
   for (const NormEntry* e : all_norm_entries()) {
-    if (e->spec.scale != ScaleMode::mx || e->policy.lanes != 256 || e->policy.held) continue;
+    if (e->spec.scale != Scaling::mx || e->policy.lanes != 256 || e->policy.held) continue;
     Tensor x(e->spec.x, rows, columns, 1, {columns, 0}), weight(e->spec.weight, columns);
     MxOutput out(e->spec.out, rows, columns, ScaleLayout::shuffled);
     NormProblem p;

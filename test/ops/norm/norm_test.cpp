@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every entry against the reference in double: boundary columns, strides, residual, bias, smooth scale, every output.
+// The tests compare every entry with the reference in double: boundary columns, strides, residual, bias, smooth scale,
+// every output.
 #include "entries/norm.hpp"
 
 #include "test/ops/rows.hpp"
@@ -49,18 +50,18 @@ std::string run(const ArchFacts& facts, const NormSpec& spec, const NormEntry* e
   Tensor sum = rows_of(spec.x, of_sum), out = rows_of(spec.out, strides);
   Tensor weight(spec.weight, s.columns), bias(spec.weight, s.columns), smooth(spec.x, s.columns);
   const std::int32_t groups = (s.columns + scale_group - 1) / scale_group;
-  const std::int32_t scales = spec.scale == ScaleMode::per_token   ? s.rows
-                              : spec.scale == ScaleMode::per_group ? s.rows * groups
-                                                                   : 1;
+  const std::int32_t scales = spec.scale == Scaling::per_token   ? s.rows
+                              : spec.scale == Scaling::per_group ? s.rows * groups
+                                                                 : 1;
   Tensor scale(DType::f32, scales), mean(DType::f32, s.rows), rstd(DType::f32, s.rows);
   x.set(s.rows, s.columns, [&](int r, int c) { return s.offset + s.amplitude * drawn('x', r, c); });
   residual.set(s.rows, s.columns, [&](int r, int c) { return s.amplitude * drawn('r', r, c); });
   weight.set(1, s.columns, [](int, int c) { return drawn('w', 0, c); });
   bias.set(1, s.columns, [](int, int c) { return drawn('b', 0, c); });
   smooth.set(1, s.columns, [](int, int c) { return 1.0f + 0.25f * drawn('s', 0, c); });
-  const bool by_groups = spec.scale == ScaleMode::per_group && s.rows % 2 != 0;  // scales are [groups, rows]
+  const bool by_groups = spec.scale == Scaling::per_group && s.rows % 2 != 0;  // scales are [groups, rows]
   const float given_scale = 0.01f;
-  if (spec.scale == ScaleMode::per_tensor) scale.set(1, 1, [&](int, int) { return given_scale; });
+  if (spec.scale == Scaling::per_tensor) scale.set(1, 1, [&](int, int) { return given_scale; });
 
   const auto problem = [&](const auto& data) {  // data(tensor): its address on the device, or on the host
     NormProblem p;
@@ -72,9 +73,9 @@ std::string run(const ArchFacts& facts, const NormSpec& spec, const NormEntry* e
       p.residual = data(residual), p.residual_out = const_cast<void*>(data(sum));
       p.residual_strides = of_residual, p.residual_out_strides = of_sum;
     }
-    if (s.smooth && spec.scale != ScaleMode::none) p.smooth = data(smooth);
+    if (s.smooth && spec.scale != Scaling::none) p.smooth = data(smooth);
     p.out = const_cast<void*>(data(out));
-    if (spec.scale != ScaleMode::none) p.scale = static_cast<float*>(const_cast<void*>(data(scale)));
+    if (spec.scale != Scaling::none) p.scale = static_cast<float*>(const_cast<void*>(data(scale)));
     if (s.statistics) {
       if (spec.kind == NormKind::layer) p.mean = static_cast<float*>(const_cast<void*>(data(mean)));
       p.rstd = static_cast<float*>(const_cast<void*>(data(rstd)));
@@ -127,19 +128,19 @@ std::string run(const ArchFacts& facts, const NormSpec& spec, const NormEntry* e
     }
     // f32 arithmetic: relative to the row's largest addend, since the mean and the bias may cancel.
     const double f32_error = 2e-6 * (4 + (s.offset == 0 ? 0 : wanted.rstd * std::abs(s.offset)));
-    for (int first = 0; first < s.columns; first += spec.scale == ScaleMode::per_group ? scale_group : s.columns) {
-      const int end = spec.scale == ScaleMode::per_group ? std::min(first + scale_group, s.columns) : s.columns;
+    for (int first = 0; first < s.columns; first += spec.scale == Scaling::per_group ? scale_group : s.columns) {
+      const int end = spec.scale == Scaling::per_group ? std::min(first + scale_group, s.columns) : s.columns;
       double amax = 0, unit = 1;
       for (int c = first; c < end; ++c) amax = std::max(amax, std::abs(wanted.values[c]));
-      if (spec.scale != ScaleMode::none) {
-        const int index = spec.scale == ScaleMode::per_tensor  ? 0
-                          : spec.scale == ScaleMode::per_token ? r
-                          : by_groups                          ? first / scale_group * s.rows + r
-                                                               : r * groups + first / scale_group;
+      if (spec.scale != Scaling::none) {
+        const int index = spec.scale == Scaling::per_tensor  ? 0
+                          : spec.scale == Scaling::per_token ? r
+                          : by_groups                        ? first / scale_group * s.rows + r
+                                                             : r * groups + first / scale_group;
         unit = scale.at(0, index);
-        const double wanted_unit = spec.scale == ScaleMode::per_tensor ? given_scale
-                                   : amax == 0                         ? 1
-                                                                       : amax / largest_code(spec.out);
+        const double wanted_unit = spec.scale == Scaling::per_tensor ? given_scale
+                                   : amax == 0                       ? 1
+                                                                     : amax / largest_code(spec.out);
         if (!near(unit, wanted_unit, 1e-5 * wanted_unit + f32_error / largest_code(spec.out))) {
           return wrong("scale", r, first, unit, wanted_unit);
         }
@@ -147,7 +148,7 @@ std::string run(const ArchFacts& facts, const NormSpec& spec, const NormEntry* e
       for (int c = first; c < end; ++c) {
         const double got = out.at(r, c);
         const double code =
-            spec.scale == ScaleMode::none
+            spec.scale == Scaling::none
                 ? wanted.values[c]
                 : std::clamp<double>(wanted.values[c] / unit, -largest_code(spec.out), largest_code(spec.out));
         const double slack = f32_error / unit + 1e-5 * std::abs(code);
@@ -170,7 +171,7 @@ std::string run(const ArchFacts& facts, const NormSpec& spec, const NormEntry* e
 template <class F>
 void each_of(std::span<const NormEntry* const> entries, const F& f) {
   for (const NormEntry* e : entries) {
-    if (e->spec.scale == ScaleMode::mx) continue;  // see norm_mx_test.cpp
+    if (e->spec.scale == Scaling::mx) continue;  // see norm_mx_test.cpp
     const std::string error = f(*e);
     INFO(name_of(e->arch) << "/" << name_of(e->spec) << "/" << name_of(e->policy) << ": " << error);
     CHECK(error == "");
@@ -247,7 +248,7 @@ TEST_CASE("norm rows may start beyond 2^31 and 2^32 elements") {
 TEST_CASE("rows of zeros, of one value, with an offset and with outliers") {
   const NormEntry* last = nullptr;
   for (const NormEntry* e : NORM_ENTRIES()) {  // those of a spec are neighbours
-    if (e->spec.scale == ScaleMode::mx) continue;
+    if (e->spec.scale == Scaling::mx) continue;
     if (last != nullptr && last->arch == e->arch && last->spec == e->spec) continue;
     last = e;
     for (const Shape& s : {Shape{.columns = 512, .amplitude = 0}, Shape{.columns = 640, .amplitude = 0, .offset = 3},
@@ -297,7 +298,7 @@ TEST_CASE("norms may be computed in place") {
       Shape s{
           .rows = 2, .columns = e.policy.held ? most : 2 * most, .residual = place != Shape::out_is_x, .place = place};
       const bool out_moves = s.out_at_x() || s.out_at_residual();
-      if (out_moves && e.spec.scale != ScaleMode::none) continue;  // codes are narrower
+      if (out_moves && e.spec.scale != Scaling::none) continue;  // codes are narrower
       const std::string one = run(facts_of(e.arch), e.spec, &e, s);
       if (one != "") error += "place " + std::to_string(place) + ": " + one;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The second launch of balanced entries by itself: parts written here, as decode would leave them.
+// The second launch of balanced entries by itself. The test writes the partials, as decode would leave them.
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -20,15 +20,15 @@ constexpr PagedAttentionPolicy balanced_policy() {
   return {};
 }
 
-/// One long sequence, a stage for each block of the chip, among empty ones: part w of its rows is w everywhere.
+/// One long sequence among empty ones, with a stage for each block of the chip. Partial w of its rows is w everywhere.
 template <ArchId arch>
 void combine_all_blocks() {
   using B = host::Backend<arch>;
   static constexpr PagedAttentionSpec spec = paged_attention_specs(arch)[0];
   static constexpr PagedAttentionPolicy policy = balanced_policy<arch>();
   using Combine = PagedAttentionBalancedCombine<B, spec, policy>;
-  const int workers = paged_attention_workers(policy, B::facts), tokens = policy.block_tokens(spec);
-  constexpr int heads = policy.block_rows();                     // one row group
+  const int workers = paged_attention_chip_blocks(policy, B::facts), tokens = policy.block_tokens(spec);
+  constexpr int heads = policy.block_rows();                     // one row block
   const int sequences = 2 * B::facts.compute_units / heads + 1;  // more rows than share waves
 
   std::vector<std::int32_t> lengths(sequences, 0);

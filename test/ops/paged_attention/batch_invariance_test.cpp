@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Calls with split_tokens: a sequence's result has the same bits whatever the batch, the others' lengths and the table.
+// Calls with split_tokens: the result of a sequence has the same bits whatever the batch, the other lengths and the
+// table.
 #include "test/ops/paged_attention/call.hpp"
 
 namespace tilewave::test {
@@ -23,7 +24,7 @@ std::vector<std::int32_t> lengths_of(const std::vector<std::int32_t>& all, const
   return lengths;
 }
 
-/// K, V and Q belong to the sequence, not to its place.
+/// K, V and Q follow from the sequence, not from its number in the batch.
 class CallAround : public Call {
  public:
   CallAround(const PagedAttentionEntry& e, const std::vector<std::int32_t>& all, const Around& around)
@@ -59,7 +60,7 @@ Answer run(Call& call, const PagedAttentionEntry& e) {
   return call.run(e, paged_attention_splits(call.p, e.policy, facts_of(e.arch)));
 }
 
-/// Rows of the sequence at place `at` of one answer, and at `other_at` of another, equal to the last bit.
+/// Whether the rows of sequence `at` of one answer equal those of sequence `other_at` of another, to the last bit.
 bool same_rows(const Answer& a, std::size_t at, const Answer& b, std::size_t other_at) {
   const std::size_t rows = std::size_t(mtp) * heads, values = rows * a.head_size;
   return std::equal(a.out.begin() + at * values, a.out.begin() + (at + 1) * values,
@@ -73,7 +74,7 @@ void check_invariant(const PagedAttentionEntry& e, int split_tokens, int window,
   std::vector<int> everyone(all.size());
   for (std::size_t i = 0; i < all.size(); ++i) everyone[i] = static_cast<int>(i);
   CallAround together(e, all, {everyone, split_tokens, 0, window, sinks});
-  CHECK(takes(e, together.p) == !(e.policy.staged() || e.policy.balanced()));
+  CHECK(takes(e, together.p) == !(e.policy.bulk() || e.policy.balanced()));
   if (!takes(e, together.p)) return;
   const Answer whole = run(together, e);
   CHECK(together.verify(whole, together.expected()).pass);
@@ -100,7 +101,7 @@ TEST_CASE("batch-invariant: alone, among others and in a wider table a sequence 
 TEST_CASE("batch-invariant: zeros have one sign, whether a call has one split or many") {
   int seen = 0;
   each_small_entry([&](const PagedAttentionEntry& e) {
-    if (e.spec.quant == QuantMode::none || e.policy.staged() || e.policy.balanced()) return;
+    if (e.spec.quant == Scaling::none || e.policy.bulk() || e.policy.balanced()) return;
     ++seen;
     const std::vector<std::int32_t> all{tile_of(e) - 1};
     CallAround alone(e, all, {{0}, tile_of(e), 0, 0, false, true});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One call of paged-attention decode on the device of this build, with every value of Q, K, V and their scales in the
-// hands of the test. What a test does not set is NaN.
+// One call of paged-attention decode on the device of this build. A test sets every value of Q, K, V and their scales.
+// What it does not set is NaN.
 #pragma once
 
 #include <algorithm>
@@ -29,12 +29,12 @@ inline float decode(DType type, std::uint16_t bits) {
   return type == DType::f16 ? f16_to_f32(bits) : bf16_to_f32(bits);
 }
 
-/// A value in (-1, 1) drawn from the name of a tensor and a place in it.
+/// A value in (-1, 1), drawn from the name of a tensor and a position in it.
 inline float drawn(std::uint64_t tensor, int a, int b, int c, int d) {
   return bench::random_uniform(bench::random_bits({tensor, std::uint64_t(a), std::uint64_t(b), std::uint64_t(c)}), d);
 }
 
-/// What a call wrote.
+/// What a call has written.
 struct Answer {
   int heads = 0, head_size = 0;
   std::vector<std::uint16_t> out;  // [batch * mtp, heads, head_size], bits of `type`
@@ -48,12 +48,12 @@ struct Answer {
   float lse_at(int row, int head) const { return lse[std::size_t(row) * heads + head]; }
 };
 
-/// Equal to the last bit, NaN included.
+/// Whether two answers are equal to the last bit, NaN included.
 inline bool same_bits(const Answer& a, const Answer& b) {
   return a.out == b.out && a.lse.size() == b.lse.size() &&
          std::memcmp(a.lse.data(), b.lse.data(), a.lse.size() * sizeof(float)) == 0;
 }
-/// Largest difference of two answers: of out relative to the larger magnitude in its row, and of lse.
+/// The largest difference of two answers, in out relative to the larger magnitude in its row, and in lse.
 struct Difference {
   double out = 0, lse = 0;
 };
@@ -72,7 +72,7 @@ inline Difference difference(const Answer& a, const Answer& b) {
   return most;
 }
 
-/// A problem with its tensors on the device, each ending exactly where its last element does: in the emulated rooms an
+/// A problem with its tensors on the device. Each ends exactly with its last element; on the emulated device an
 /// inaccessible page follows.
 struct Prepared {
   PagedAttentionProblem p;
@@ -136,7 +136,7 @@ class Call {
       return bench::random_uniform(bench::random_bits({case_.seed, 'q', std::uint64_t(row), std::uint64_t(head)}), d);
     });
   }
-  /// Sets K and V: f(b, kv_head, t, d) for every token of every sequence. Scales of 1 where there is none.
+  /// Sets K and V to f(b, kv_head, t, d) for every token of every sequence. Scales that are not set are 1.
   template <class F>
   void set_k(F f) {
     set_values(pool_.k(), pool_.k_scale(), p.k_strides, f);
@@ -180,14 +180,14 @@ class Call {
             put(pool_.k(), element(p.k_strides, page, h, slot, d), bits);
             put(pool_.v(), element(p.v_strides, page, h, slot, d), bits);
           }
-          if (p.spec.quant != QuantMode::per_token) continue;
+          if (p.spec.quant != Scaling::per_token) continue;
           scales(pool_.k_scale())[scale_element(page, h, slot)] = scale;
           scales(pool_.v_scale())[scale_element(page, h, slot)] = scale;
         }
     uploaded_ = false;
   }
 
-  /// Makes NaN of the tokens hidden(b, t) names: K, V and per-token scales.
+  /// Makes K, V and per-token scales NaN for the tokens that hidden(b, t) names.
   template <class F>
   void poison_tokens(F hidden) {
     constexpr float nan = std::numeric_limits<float>::quiet_NaN();
@@ -198,13 +198,14 @@ class Call {
         put(pool_.k(), element(p.k_strides, page(b, t), h, slot, d), encode(p.spec.kv, nan));
         put(pool_.v(), element(p.v_strides, page(b, t), h, slot, d), encode(p.spec.kv, nan));
       }
-      if (p.spec.quant != QuantMode::per_token) return;
+      if (p.spec.quant != Scaling::per_token) return;
       scales(pool_.k_scale())[scale_element(page(b, t), h, slot)] = nan;
       scales(pool_.v_scale())[scale_element(page(b, t), h, slot)] = nan;
     });
   }
 
-  /// The call with everything on the device: the workspace holds workspace_fill bytes, outputs unwritten_byte.
+  /// The call with everything on the device. Bytes of the workspace are workspace_fill, those of outputs
+  /// unwritten_byte.
   Prepared prepare(int splits) { return prepare(paged_attention_workspace_size(p, splits)); }
   Prepared prepare(const PagedAttentionEntry& e, int splits) {
     return prepare(PagedAttentionPlan{&e, splits, {}}.workspace_bytes(p));
@@ -216,7 +217,7 @@ class Call {
     }
     Prepared d;
     d.p = p;
-    // Not the gap behind the last head of the last row.
+    // The gap behind the last head of the last row is not part of the tensor.
     std::vector<std::uint16_t> packed_q(q.begin(), q.begin() + extent(p.q_row_stride, p.q_head_stride));
     d.q = on_device(packed_q);
     d.out = DeviceBuffer(extent(p.out_row_stride, p.out_head_stride) * sizeof(std::uint16_t));
@@ -257,8 +258,8 @@ class Call {
     return answer;
   }
 
-  /// Runs the entry; fails the test unless it says ok and leaves the gaps in out alone. (By exceptions: nvcc 13 hangs on
-  /// Catch2 3's macros in an inline member function.)
+  /// Runs the entry. Fails the test unless it answers ok and leaves the gaps in out alone. It throws instead of using
+  /// macros of Catch2 3, since nvcc 13 hangs on these in an inline member function.
   Answer run(const PagedAttentionEntry& entry, int wanted_splits = 1, hipStream_t stream = {}) {
     const int splits = splits_for(entry, wanted_splits);
     const Prepared d = prepare(entry, splits);
@@ -300,7 +301,7 @@ class Call {
     if (rows() == 0) return 0;
     return (rows() - 1) * row_stride + (p.num_q_heads - 1) * head_stride + p.spec.head_size;
   }
-  // The table as bench::used_slots wants it, whatever stride the test gave it.
+  // The table as bench::used_slots expects it, whatever stride the test gave it.
   std::vector<std::int32_t> packed_table() const {
     const int columns = case_.table_columns();
     std::vector<std::int32_t> packed(std::size_t(p.batch) * (columns + 1), -1);
@@ -345,9 +346,9 @@ class Call {
   }
   template <class F>
   void set_scales(const bench::TwinBuffer& buffer, F f) {
-    if (p.spec.quant == QuantMode::per_tensor) scales(buffer)[0] = f(0, 0, 0);
-    for (int h = 0; p.spec.quant == QuantMode::per_head && h < p.num_kv_heads; ++h) scales(buffer)[h] = f(0, h, 0);
-    if (p.spec.quant == QuantMode::per_token) {
+    if (p.spec.quant == Scaling::per_tensor) scales(buffer)[0] = f(0, 0, 0);
+    for (int h = 0; p.spec.quant == Scaling::per_head && h < p.num_kv_heads; ++h) scales(buffer)[h] = f(0, h, 0);
+    if (p.spec.quant == Scaling::per_token) {
       each_token(
           [&](int b, int h, int t) { scales(buffer)[scale_element(page(b, t), h, t % p.block_size)] = f(b, h, t); });
     }
@@ -359,12 +360,12 @@ class Call {
   bool uploaded_ = false;
 };
 
-/// The entry's spec on a call, and its features at work.
+/// Gives a call the spec of an entry, and values for the features of the spec.
 inline void use_features(Call& call, const PagedAttentionEntry& e) {
   call.p.spec = e.spec;
   if (e.spec.soft_cap) call.p.soft_cap = 2.0f;
   call.slopes.clear();
-  // As of 8 heads, 2^-1 .. 2^-8 (Press et al. 2022), over and over.
+  // The slopes of 8 heads, 2^-1 to 2^-8 (Press et al. 2022), are repeated.
   for (int h = 0; e.spec.alibi && h < call.p.num_q_heads; ++h) call.slopes.push_back(std::ldexp(1.0f, -1 - h % 8));
 }
 

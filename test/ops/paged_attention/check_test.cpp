@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Bad input: each a named status with a reason, and nothing written. And the empty batch, which is good.
+// Bad input gets a named status with a reason, and nothing is written. The empty batch is good input.
 #include <array>
 #include <limits>
 
@@ -18,7 +18,7 @@ struct Wrong {
   void (*make)(PagedAttentionProblem&);
 };
 
-/// Base of the tensor moved by `bytes`.
+/// The base of a tensor, moved by `bytes`.
 template <class T>
 T* moved(T* p, int bytes) {
   return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(p) + bytes);
@@ -27,7 +27,7 @@ T* moved(T* p, int bytes) {
 using P = PagedAttentionProblem;
 using C = StatusCode;
 
-/// 32 GiB of K or V, which kernels count in 16 bytes.
+/// A stride of 32 GiB of K or V, which kernels count in units of 16 bytes.
 std::int64_t apart(const P& p) { return (std::int64_t{1} << 31) * p.spec.unit(); }
 
 constexpr std::array wrong_specs{
@@ -47,10 +47,9 @@ constexpr std::array wrong_specs{
           [](P& p) { p.spec.values = static_cast<ValueLayout>(7); }},
     Wrong{"any_block_size of a dim_major cache", C::unsupported_layout, [](P& p) { p.spec.any_block_size = true; }},
     Wrong{"kv of a type without a name", C::unsupported_dtype, [](P& p) { p.spec.kv = static_cast<DType>(77); }},
-    Wrong{"quant mode of the other kind", C::unsupported_quant_mode,
-          [](P& p) { p.spec.quant = p.spec.quant == QuantMode::none ? QuantMode::per_token : QuantMode::none; }},
-    Wrong{"quant mode without a name", C::unsupported_quant_mode,
-          [](P& p) { p.spec.quant = static_cast<QuantMode>(9); }},
+    Wrong{"quant mode of the other kind", C::unsupported_scaling,
+          [](P& p) { p.spec.quant = p.spec.quant == Scaling::none ? Scaling::per_token : Scaling::none; }},
+    Wrong{"quant mode without a name", C::unsupported_scaling, [](P& p) { p.spec.quant = static_cast<Scaling>(9); }},
 };
 
 constexpr std::array wrong_extents{
@@ -128,7 +127,7 @@ constexpr std::array wrong_tensors{
     Wrong{"out heads that overlap", C::bad_stride, [](P& p) { p.out_head_stride -= 24; }},
     Wrong{"out rows backwards", C::bad_stride, [](P& p) { p.out_row_stride = -p.out_row_stride; }},
     Wrong{"table rows that overlap", C::bad_stride, [](P& p) { p.table_row_stride = p.table_columns - 1; }},
-    // Multiples of which leave 64 bits, or any memory.
+    // Multiples of these strides do not fit into 64 bits, or into any memory.
     Wrong{"q rows 2^62 apart", C::bad_stride, [](P& p) { p.q_row_stride = far; }},
     Wrong{"q heads -2^62 apart", C::bad_stride, [](P& p) { p.q_head_stride = -far; }},
     Wrong{"k pages 2^62 apart", C::bad_stride, [](P& p) { p.k_strides.page = far; }},
@@ -224,7 +223,7 @@ bool untouched(const Prepared& d) {
 
 constexpr int splits = 2;
 
-/// Both entry points must say `code` (launch: `launch_code`), with a reason, and write nothing.
+/// Select must answer `code` and launch `launch_code`, both with a reason, and nothing may be written.
 void check_refused(const PagedAttentionEntry& e, const Prepared& good, const Wrong& wrong,
                    bool checked_without_workspace, StatusCode launch_code) {
   INFO(wrong.what);
@@ -248,17 +247,17 @@ TEST_CASE("bad problems get a named status and a reason, and nothing is written"
     Call call = good_call(e);
     const Prepared good = call.prepare(e, splits_for(e, splits));
     REQUIRE(paged_attention_check(good.p, facts_of(e.arch)).ok());
-    // An entry looks at its own spec first.
+    // An entry checks first whether the problem has its spec.
     for (const Wrong& wrong : wrong_specs) check_refused(e, good, wrong, true, StatusCode::no_matching_entry);
     for (const Wrong& wrong : wrong_extents) check_refused(e, good, wrong, true, wrong.code);
     for (const Wrong& wrong : wrong_tensors) check_refused(e, good, wrong, true, wrong.code);
     if (good.p.workspace_bytes > 0) {
       for (const Wrong& wrong : wrong_workspaces) check_refused(e, good, wrong, false, wrong.code);
     }
-    if (e.spec.quant != QuantMode::none) {
+    if (e.spec.quant != Scaling::none) {
       for (const Wrong& wrong : wrong_scales) check_refused(e, good, wrong, true, wrong.code);
     }
-    if (e.spec.quant == QuantMode::per_token) {
+    if (e.spec.quant == Scaling::per_token) {
       for (const Wrong& wrong : wrong_token_scales) check_refused(e, good, wrong, true, wrong.code);
     }
     bench::check_hip(hipDeviceSynchronize(), "waiting");
@@ -268,7 +267,7 @@ TEST_CASE("bad problems get a named status and a reason, and nothing is written"
 
 TEST_CASE("bf16 KV needs no scales") {
   each_small_entry([](const PagedAttentionEntry& e) {
-    if (e.spec.quant != QuantMode::none) return;
+    if (e.spec.quant != Scaling::none) return;
     Call call = good_call(e);
     call.p.k_scale = call.p.v_scale = nullptr;
     call.fill();
@@ -278,7 +277,7 @@ TEST_CASE("bf16 KV needs no scales") {
 
 TEST_CASE("the fp8 flavour of another architecture is refused") {
   each_small_entry([](const PagedAttentionEntry& e) {
-    if (e.spec.quant == QuantMode::none) return;
+    if (e.spec.quant == Scaling::none) return;
     Call call = good_call(e);
     PagedAttentionProblem p = call.prepare(1).p;
     REQUIRE(paged_attention_check(p, facts_of(e.arch)).ok());
@@ -297,7 +296,7 @@ TEST_CASE("split counts outside 1 to 128 are refused") {
       CHECK(status.code == StatusCode::bad_value);
       CHECK(std::string(status.reason) != "");
     }
-    // What only some entries can do.
+    // These problems are taken by some entries only.
     if (splits_for(e, max_splits) < max_splits) {
       CHECK(e.launch(good.p, splits_for(e, max_splits) + 1, {}).code == StatusCode::bad_value);
     }

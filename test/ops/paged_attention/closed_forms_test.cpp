@@ -28,9 +28,9 @@ TEST_CASE("a one-hot K picks its row of V exactly") {
     c.mtp = 2;
     c.num_q_heads = 6;
     c.num_kv_heads = 2;
-    c.trans_v = e.policy.staged();  // all that those take
+    c.trans_v = e.policy.bulk();  // all that those take
     Call call(c, lengths);
-    // Heads want the row's own token, the first one, and one at a tile's edge.
+    // Heads pick the row's own token, the first one, and one at the edge of a tile.
     const auto target = [&](int row, int head) {
       const int own = call.position(row), wanted[] = {own, 0, std::min(own, tile - 1)};
       return wanted[head % 3];
@@ -62,7 +62,8 @@ TEST_CASE("constant V gives the constant, whatever Q and K are") {
   });
 }
 
-/// `step` 2: every other length, those of odd and of even places by turns; each window then meets some around every boundary.
+/// With `step` 2 it takes every other length, those of odd and of even positions by turns. Each window then meets
+/// lengths around every boundary.
 void check_windows(int step) {
   each_entry([&](const PagedAttentionEntry& e) {
     const int tile = tile_of(e);
@@ -78,7 +79,7 @@ void check_windows(int step) {
       c.num_q_heads = 2;
       Call call(c, lengths);
       set_counting(call);
-      // What lies before the window of every row may be gone: its values are NaN, its pages not in the table.
+      // Tokens before the window of every row may be gone: their values are NaN, and their pages are not in the table.
       const auto first_seen = [&](int b) { return std::int64_t{lengths[b]} - c.mtp - window; };
       call.poison_tokens([&](int b, int t) { return t < first_seen(b); });
       for (int b = 0; b < c.batch; ++b)
@@ -107,7 +108,7 @@ TEST_CASE("lse is the natural log of the softmax sum, for any number of splits, 
     call.set_k([](int, int, int, int) { return 2.0f; });
     call.set_k_scale([](int, int, int) { return 4.0f; });
     call.set_v([](int, int, int, int) { return 1.0f; });
-    const float k = c.quant == QuantMode::none ? 2 : 8;
+    const float k = c.quant == Scaling::none ? 2 : 8;
     for (const int splits : {1, 2, 7}) {
       CAPTURE(splits);
       const Answer answer = call.run(e, splits);

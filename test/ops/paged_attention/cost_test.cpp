@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Properties of the modelled times by which plans are chosen, whatever the constants in them.
+// Properties that the modelled times of plans must have, whatever their constants are.
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -23,17 +23,17 @@ PagedAttentionProblem problem_of(const PagedAttentionSpec& spec, std::int32_t ba
   return p;
 }
 
-struct StagedPlan {
+struct BulkPlan {
   PagedAttentionSpec spec;
   PagedAttentionPolicy policy;
   int splits;
-  double cost(const PagedAttentionProblem& p) const { return paged_attention_staged_cost(p, policy, facts, splits); }
+  double cost(const PagedAttentionProblem& p) const { return paged_attention_bulk_cost(p, policy, facts, splits); }
 };
 
-std::vector<StagedPlan> plans_of(const PagedAttentionSpec& spec) {
-  std::vector<StagedPlan> plans;
+std::vector<BulkPlan> plans_of(const PagedAttentionSpec& spec) {
+  std::vector<BulkPlan> plans;
   for (const PagedAttentionPolicy& policy : paged_attention_policies(ArchId::sm90, spec)) {
-    for (int splits = 1; policy.staged() && splits <= (policy.balanced() ? 1 : max_staged_splits); splits *= 2) {
+    for (int splits = 1; policy.bulk() && splits <= (policy.balanced() ? 1 : max_bulk_splits); splits *= 2) {
       plans.push_back({spec, policy, splits});
     }
   }
@@ -41,16 +41,16 @@ std::vector<StagedPlan> plans_of(const PagedAttentionSpec& spec) {
 }
 
 template <class F>
-void each_staged_spec(F f) {
+void each_bulk_spec(F f) {
   for (const PagedAttentionSpec& spec : paged_attention_specs(ArchId::sm90)) {
-    const std::vector<StagedPlan> plans = plans_of(spec);
+    const std::vector<BulkPlan> plans = plans_of(spec);
     if (!plans.empty()) f(spec, plans);
   }
 }
 
-double least_cost(const std::vector<StagedPlan>& plans, const PagedAttentionProblem& p) {
+double least_cost(const std::vector<BulkPlan>& plans, const PagedAttentionProblem& p) {
   double least = std::numeric_limits<double>::max();
-  for (const StagedPlan& plan : plans) least = min_of(least, plan.cost(p));
+  for (const BulkPlan& plan : plans) least = min_of(least, plan.cost(p));
   return least;
 }
 
@@ -62,8 +62,8 @@ constexpr double least_dip = 1.075;
 
 TEST_CASE("modelled times are positive and finite, from an empty batch to the largest capacities") {
   constexpr std::int32_t largest = std::numeric_limits<std::int32_t>::max() - 65536;
-  each_staged_spec([](const PagedAttentionSpec& spec, const std::vector<StagedPlan>& plans) {
-    for (const StagedPlan& plan : plans) {
+  each_bulk_spec([](const PagedAttentionSpec& spec, const std::vector<BulkPlan>& plans) {
+    for (const BulkPlan& plan : plans) {
       CAPTURE(name_of(spec), name_of(plan.policy, spec), plan.splits);
       for (const std::int32_t batch : {0, 1, 1000, largest / 8}) {
         for (const std::int32_t context : {0, 1, 64, 1 << 20, largest}) {
@@ -75,15 +75,15 @@ TEST_CASE("modelled times are positive and finite, from an empty batch to the la
           }
         }
       }
-      // 2^22 stages or more for each of 2^30 sequences, on 132 SMs: days.
+      // 2^22 stages or more for each of 2^30 sequences take 132 SMs days.
       CHECK(plan.cost(problem_of(spec, 1 << 30, 8, 1, 1 << 30)) > 1e9);
     }
   });
 }
 
 TEST_CASE("modelled times: more sequences, heads, rows or tokens never cost a plan less") {
-  each_staged_spec([](const PagedAttentionSpec& spec, const std::vector<StagedPlan>& plans) {
-    for (const StagedPlan& plan : plans) {
+  each_bulk_spec([](const PagedAttentionSpec& spec, const std::vector<BulkPlan>& plans) {
+    for (const BulkPlan& plan : plans) {
       const double dip = dip_of(plan.policy);
       int less = 0;
       for (const std::int32_t context : {128, 1000, 8192, 131072}) {
@@ -107,12 +107,12 @@ TEST_CASE("modelled times: more sequences, heads, rows or tokens never cost a pl
 }
 
 TEST_CASE("modelled times: the best plan has no cliff between neighbouring batches and contexts") {
-  // Where another round would take more, a balanced launch evens it out: for its second launch, and its blocks' changes
-  // from item to item, some 10 us.
+  // If another round would take longer, a balanced launch evens it out. Its second launch and the changes from item to
+  // item cost some 10 us.
   const auto is_cliff = [](double before, double after, double more) {
     return after * least_dip < before || after > before * more * 1.1 + 10.0;
   };
-  each_staged_spec([&](const PagedAttentionSpec& spec, const std::vector<StagedPlan>& plans) {
+  each_bulk_spec([&](const PagedAttentionSpec& spec, const std::vector<BulkPlan>& plans) {
     int cliffs = 0;
     for (const int kv_heads : {1, 4, 8}) {
       for (std::int32_t context = 128; context <= 131072; context *= 2) {
@@ -124,7 +124,7 @@ TEST_CASE("modelled times: the best plan has no cliff between neighbouring batch
         }
       }
       for (const int batch : sequences) {
-        // Whole stages: copies leave out what is beyond the end, but the model counts stages.
+        // The model counts whole stages, though copies leave out what is beyond the end.
         double before = least_cost(plans, problem_of(spec, batch, 8, kv_heads, 256));
         for (std::int32_t context = 256, more = 256; context < 131072; context += more) {
           more = max_of(256, align_down(context / 16, 256));
@@ -140,8 +140,8 @@ TEST_CASE("modelled times: the best plan has no cliff between neighbouring batch
 }
 
 TEST_CASE("modelled times: a window costs what its tokens do, not the context") {
-  each_staged_spec([](const PagedAttentionSpec& spec, const std::vector<StagedPlan>& plans) {
-    for (const StagedPlan& plan : plans) {
+  each_bulk_spec([](const PagedAttentionSpec& spec, const std::vector<BulkPlan>& plans) {
+    for (const BulkPlan& plan : plans) {
       PagedAttentionProblem windowed = problem_of(spec, 8, 8, 1, 131072);
       windowed.sliding_window = 1023;
       CAPTURE(name_of(spec), name_of(plan.policy, spec), plan.splits);

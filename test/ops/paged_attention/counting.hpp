@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Values of K and V whose attention is known in closed form, and which give every token away.
+// Values of K and V whose attention is known in closed form, and whose answer shows which tokens were used.
 #pragma once
 
 #include "test/ops/paged_attention/call.hpp"
@@ -9,10 +9,10 @@ namespace tilewave::test {
 inline constexpr float minus_inf = -std::numeric_limits<float>::infinity();
 inline constexpr double bf16_step = 1.0 / 128;  // between neighbouring bf16 values, relative
 
-/// V that counts, for q = 0: token t of a sequence holds 1 in dimension t % head_size, so n times the mean says how many
-/// tokens of each residue were used. Per-token scales are powers of two and cancel exactly.
+/// V that counts, for q = 0: token t of a sequence holds 1 in dimension t % head_size, so n times the mean says how
+/// many tokens of each residue were used. Per-token scales are powers of two and cancel exactly.
 inline void set_counting_v(Call& call) {
-  const bool scaled = call.p.spec.quant == QuantMode::per_token;
+  const bool scaled = call.p.spec.quant == Scaling::per_token;
   const auto scale = [scaled](int t) { return scaled ? std::ldexp(1.0f, t % 5 - 2) : 1.0f; };
   call.set_v([&](int, int, int t, int d) { return d == t % call.p.spec.head_size ? 1.0f / scale(t) : 0.0f; });
   call.set_v_scale([&](int, int, int t) { return scale(t); });
@@ -48,13 +48,13 @@ inline int wrong_counts(const Call& call, const Answer& answer) {
   return wrong;
 }
 
-/// Signatures: K of a token is a pattern of signs of its own, and a query that is four times that pattern picks the token:
-/// every other score is lower by some hundred. Its answer is the token's V to the last bit, and that tells token, kv head
-/// and sequence. Per-token scales differ from token to token, from head to head, and between K and V.
+/// Signatures: K of a token is a pattern of signs of its own, and a query that is four times that pattern picks the
+/// token: every other score is lower by some hundred. Its answer is the V of that token to the last bit, which shows
+/// token, KV head and sequence. Per-token scales differ from token to token, from head to head, and between K and V.
 struct Signature {
   bool scaled;
 
-  explicit Signature(const Call& call) : scaled(call.p.spec.quant == QuantMode::per_token) {}
+  explicit Signature(const Call& call) : scaled(call.p.spec.quant == Scaling::per_token) {}
 
   static float sign(int t, int h, int d) {
     return bench::random_bits({std::uint64_t(t), std::uint64_t(h), std::uint64_t(d)}) & 1 ? 1.0f : -1.0f;
@@ -64,7 +64,7 @@ struct Signature {
   float k_code(int h, int t, int d) const { return sign(t, h, d) / k_scale(h, t); }
   float v_code(int b, int h, int t, int d) const { return static_cast<float>(1 + (t * 7 + d * 3 + h * 5 + b) % 15); }
 
-  /// Q that picks token target(row, head).
+  /// Sets Q so that each row and head picks token target(row, head).
   template <class Target>
   static void set_q(Call& call, Target target) {
     call.p.softmax_scale = 1;
@@ -77,7 +77,7 @@ struct Signature {
     call.set_k_scale([&](int, int h, int t) { return k_scale(h, t); });
     call.set_v_scale([&](int, int h, int t) { return v_scale(h, t); });
   }
-  /// Values of the answer that are not V of the row's target.
+  /// The number of values of the answer that are not V of the row's target.
   template <class Target>
   int wrong(const Call& call, const Answer& answer, Target target) const {
     int wrong = 0;

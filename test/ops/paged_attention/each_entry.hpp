@@ -28,13 +28,13 @@ inline constexpr bool under_tsan = false;
 inline constexpr bool under_tsan = host::under_tsan;
 #endif
 
-/// Then says so in the test's output.
+/// Whether a test must be skipped for that, which the output of the test then says.
 inline bool too_slow_here() {
   if (under_tsan) skip_test("kernels are too slow under ThreadSanitizer; bugclass 14 runs them all on small shapes");
   return under_tsan;
 }
 
-/// Calls f(entry) for every entry of a list; a failure inside names the entry.
+/// Calls f(entry) for every entry of a list. A failure inside names the entry.
 template <class F>
 void every_of(std::span<const PagedAttentionEntry* const> entries, F f) {
   if (too_slow_here()) return;
@@ -64,14 +64,15 @@ void each_score_entry(Has has, F f) {
     if (has(e.spec)) f(e);
   });
 }
-/// The same as each_entry for the entries of head_size 64, for what no head size changes (their policies differ: masks need them all).
+/// The same as each_entry for the entries of head_size 64, for tests that no head size changes. Their policies differ,
+/// and masks need all of them.
 template <class F>
 void each_small_entry(F f) {
   each_entry([&](const PagedAttentionEntry& e) {
     if (e.spec.head_size == 64) f(e);
   });
 }
-/// Of each architecture the first entry that `each` calls its function with.
+/// Calls f with the first entry of each architecture that `each` calls its function with.
 template <class Each, class F>
 void first_of_each_arch(Each each, F f) {
   const PagedAttentionEntry* last = nullptr;
@@ -92,18 +93,19 @@ void each_arch(F f) {
       f);
 }
 
-/// Whether the entry can do a problem that others of its spec can: staged and balanced ones are choosier.
+/// Whether the entry takes a problem that others of its spec take. Bulk and balanced entries take fewer problems.
 inline bool takes(const PagedAttentionEntry& e, const PagedAttentionProblem& p) {
   const int splits = p.split_tokens > 0 ? paged_attention_fixed_splits(p, e.policy) : 1;
   return paged_attention_takes(p, e.policy, facts_of(e.arch), splits).ok();
 }
-/// So many splits, or what the entry can do: a balanced one cuts by itself, a staged one into 1, 2, 4 or 8.
+/// The wanted number of splits, or the nearest that the entry can do. A balanced entry takes one, a bulk one 1, 2, 4 or
+/// 8.
 inline int splits_for(const PagedAttentionEntry& e, int wanted) {
   if (e.policy.balanced()) return 1;
-  return e.policy.staged() ? static_cast<int>(std::bit_floor(std::min<unsigned>(wanted, max_staged_splits))) : wanted;
+  return e.policy.bulk() ? static_cast<int>(std::bit_floor(std::min<unsigned>(wanted, max_bulk_splits))) : wanted;
 }
 
-/// The tokens a block, a wave and a lane advance by.
+/// The tokens that a block, a wave and a lane advance by.
 inline int tile_of(const PagedAttentionEntry& e) { return e.policy.block_tokens(e.spec); }
 inline int wave_tile_of(const PagedAttentionEntry& e) { return AtomFacts::groups * e.spec.unit(); }
 
@@ -114,7 +116,8 @@ inline std::vector<std::int32_t> boundary_lengths(const PagedAttentionEntry& e) 
           wave + 1, tile - 1, tile, tile + 1, 2 * tile - 1, 2 * tile, 2 * tile + 1, 3 * tile + 5, 521};
 }
 
-/// A case of the entry's spec for these lengths: every page used once, in a random order, tables as long as needed.
+/// A case of the entry's spec for these lengths. Every page is used once, in a random order, and tables are as long as
+/// needed.
 inline PagedAttentionCase case_for(const PagedAttentionEntry& e, const std::vector<std::int32_t>& lengths) {
   PagedAttentionCase c = bench::case_of(e.arch, e.spec);
   c.block_size = 16;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One token with nearly all the weight and a value of 0, as the first tokens of language models do, and many far below.
+// One token with nearly all the weight and a value of 0, like the first tokens of language models, and many far below
+// it.
 #pragma once
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Shapes that feature specs are tested with.
+// The shapes that feature specs are tested with.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ inline PagedAttentionCase case_of(const PagedAttentionEntry& e, const FeatureSha
   c.num_kv_heads = shape.group <= 5 ? 2 : 1;
   c.num_q_heads = shape.group * c.num_kv_heads;
   if (c.layout != bench::KvLayout::units && shape.other_layout) c.layout = bench::KvLayout::hnd;
-  c.trans_v = !shape.other_layout || e.spec.native;  // staged entries take no plain V
+  c.trans_v = !shape.other_layout || e.spec.native;  // bulk entries take no plain V
   c.inputs = bench::Inputs::varied;
   return c;
 }

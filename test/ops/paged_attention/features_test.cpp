@@ -9,7 +9,7 @@
 namespace tilewave::test {
 namespace {
 
-/// Native products among them.
+/// Native products are among them.
 template <class F>
 void each_feature(F f) {
   each_of(all_paged_attention_feature_entries(), f);
@@ -53,7 +53,8 @@ TEST_CASE("every feature attends exactly the visible tokens, also in a window") 
         c.sliding_window = window;
         Call call(c, lengths);
         set_counting(call);
-        // What lies before the window of every row may be gone: its values are NaN, its pages not in the table.
+        // Tokens before the window of every row may be gone: their values are NaN, and their pages are not in the
+        // table.
         const auto first_seen = [&](int b) { return std::int64_t{window > 0 ? lengths[b] - c.mtp - window : 0}; };
         call.poison_tokens([&](int b, int t) { return t < first_seen(b); });
         for (int b = 0; b < c.batch; ++b)
@@ -109,7 +110,7 @@ TEST_CASE("strides of K and V need not be alike, nor packed") {
     c.num_kv_heads = 4;
     c.num_q_heads = 8;
     Call call(c, lengths);
-    // Every second head of a cache of four: K in NHD, V in HND.
+    // The call takes every second head of a cache of four, with K in NHD and V in HND.
     call.p.num_kv_heads = 2;
     call.p.k_strides = nhd_key_strides(e.spec, 4, c.block_size);
     call.p.v_strides = hnd_value_strides(e.spec, 4, c.block_size);
@@ -127,10 +128,10 @@ TEST_CASE("scales of V from 1e-8 to 1e4 leave no type's range") {
     float scale, code;  // the largest scale, the largest value before it
   };
   each_feature([](const PagedAttentionEntry& e) {
-    if (e.spec.quant != QuantMode::per_token) return;
+    if (e.spec.quant != Scaling::per_token) return;
     const std::vector<std::int32_t> lengths{1, 17, 1500};
     Call call(case_for(e, lengths), lengths);
-    // Scores climb by 2^7 from the first tile to the last, less than what makes a wave raise its maximum.
+    // Scores climb by 2^7 from the first tile to the last, which is less than what makes a wave raise its maximum.
     call.p.softmax_scale = 1;
     call.set_q([](int, int, int d) { return d == 0 ? 1.0f : 0.0f; });
     call.set_k([](int, int, int t, int d) { return d == 0 ? static_cast<float>(t) / 300 : 1.0f; });
@@ -138,7 +139,7 @@ TEST_CASE("scales of V from 1e-8 to 1e4 leave no type's range") {
       for (const bool mixed : {false, true}) {
         if (e.spec.out == DType::f16 && range.scale < 1e-6f) continue;  // 1e-8 is no f16
         call.set_v([&](int b, int h, int t, int d) { return range.code * (2 + drawn('v', b, h, t, d)) / 3; });
-        // Alike for all tokens, or from the largest down to 1e-8.
+        // Scales are alike for all tokens, or go from the largest down to 1e-8.
         call.set_v_scale([&](int, int, int t) {
           return mixed && t % 5 != 0 ? range.scale * std::pow(1e-8f / range.scale, static_cast<float>(t % 37) / 36)
                                      : range.scale;
@@ -176,10 +177,10 @@ TEST_CASE("features refuse what they cannot serve") {
     CHECK(code([](P& p) { p.spec.out = p.spec.q == DType::f16 ? DType::bf16 : DType::f16; }) == C::unsupported_dtype);
     CHECK(code([](P& p) {
             p.spec.kv = p.spec.q == DType::f16 ? DType::bf16 : DType::f16;
-            p.spec.quant = QuantMode::none;
+            p.spec.quant = Scaling::none;
           }) == C::unsupported_dtype);
     if (e.spec.kv == e.spec.q) {
-      CHECK(code([](P& p) { p.spec.quant = QuantMode::per_token; }) == C::unsupported_quant_mode);
+      CHECK(code([](P& p) { p.spec.quant = Scaling::per_token; }) == C::unsupported_scaling);
     }
     if (e.spec.values != ValueLayout::token_major) return;
     CHECK(code([](P& p) { p.v_strides.token = 0; }) == C::bad_stride);

@@ -11,8 +11,8 @@ float drawn(std::uint64_t tensor, int a, int b, int c, int d) {
   return bench::random_uniform(bench::random_bits({tensor, std::uint64_t(a), std::uint64_t(b), std::uint64_t(c)}), d);
 }
 
-/// Random K and V that belong to the logical token, not to the page that happens to hold it. With `distinct` below the
-/// number of kv heads, neighbouring heads hold the same.
+/// Random K and V that follow from the logical token, not from the page that holds it. If `distinct` is below the
+/// number of KV heads, neighbouring heads hold the same.
 void fill_by_token(Call& call, int distinct, float k0_shift = 0) {
   const auto head = [&](int h) { return h * distinct / call.p.num_kv_heads; };
   call.set_q([](int row, int h, int d) { return d == 0 ? 1.0f : drawn('q', row, h, 0, d); });
@@ -76,7 +76,7 @@ TEST_CASE("the layout of V does not matter, to the last bit") {
       fill_by_token(call, c.num_kv_heads);
       if (takes(e, call.p)) answers.push_back(call.run(e, 3));
     }
-    CHECK(answers.size() == (e.policy.staged() ? 1 : 2));  // a stage holds shuffled V
+    CHECK(answers.size() == (e.policy.bulk() ? 1 : 2));  // a stage holds shuffled V
     CHECK(same_bits(answers.front(), answers.back()));
   });
 }

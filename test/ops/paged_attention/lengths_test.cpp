@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lengths that are nothing, or more than the block table holds, and what a caller may have checked of lengths and tables.
+// Lengths of 0, lengths beyond the block table, and the checks that a caller may ask for of lengths and tables.
 #include <limits>
 
 #include "test/ops/paged_attention/call.hpp"

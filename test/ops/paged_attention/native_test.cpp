@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Native fp8 products: what they round and what they refuse. That they are right otherwise, features_test.cpp says.
+// Native fp8 products: what they round and what they refuse. features_test.cpp tests that they are right otherwise.
 #include <cmath>
 
 #include "test/ops/paged_attention/call.hpp"
@@ -13,7 +13,7 @@ void each_native(F f) {
   each_of(all_paged_attention_native_entries(), f);
 }
 
-/// Norm of the difference of a row from the reference, over the reference's.
+/// The norm of the difference of a row from the reference, over the norm of the reference.
 double relative_error(const Answer& answer, const reference::PagedAttentionResult& wanted, int row, int head) {
   const std::size_t at = (std::size_t(row) * answer.heads + head) * answer.head_size;
   double difference = 0, norm = 0;
@@ -112,8 +112,8 @@ TEST_CASE("many tokens far below one keep their share of native products down to
       float below;  // nats
       double least, most;
     };
-    // e^-8 is 2^-11.5; e^-10, between the codes of 2^-15 and 2^-14, becomes one of them; e^-11.5 is 2^-16.6. Wave groups
-    // and blocks that do not have the one measure the others by themselves.
+    // e^-8 is 2^-11.5; e^-10, between the codes of 2^-15 and 2^-14, becomes one of them; e^-11.5 is 2^-16.6. Wave
+    // groups and blocks that do not have the one measure the others by themselves.
     const bool together = e.policy.wave_groups() == 1 && !e.policy.balanced();
     for (const Depth& depth : {Depth{3, 0.93, 1.07}, Depth{5, 0.93, 1.07}, Depth{8, 0.93, 1.07}, Depth{10, 0.6, 1.4},
                                Depth{11.5, 0, together ? 0 : 1.07}}) {
@@ -155,12 +155,12 @@ TEST_CASE("native products refuse what they cannot serve, each architecture by n
         return code(arch, other);
       };
       using S = PagedAttentionSpec;
-      CHECK(with([](S& s) { s.quant = QuantMode::per_head; }) == C::ok);
-      CHECK(with([](S& s) { s.quant = QuantMode::per_token; }) == C::unsupported_quant_mode);
-      CHECK(with([](S& s) { s.kv = DType::bf16, s.quant = QuantMode::none; }) == C::unsupported_quant_mode);
+      CHECK(with([](S& s) { s.quant = Scaling::per_head; }) == C::ok);
+      CHECK(with([](S& s) { s.quant = Scaling::per_token; }) == C::unsupported_scaling);
+      CHECK(with([](S& s) { s.kv = DType::bf16, s.quant = Scaling::none; }) == C::unsupported_scaling);
       CHECK(with([](S& s) { s.values = ValueLayout::token_major; }) == C::unsupported_layout);
       CHECK(with([](S& s) { s.head_size = 256; }) == C::unsupported_head_size);
-      for (const QuantMode quant : {QuantMode::none, QuantMode::per_tensor, QuantMode::per_token, QuantMode::per_head})
+      for (const Scaling quant : {Scaling::none, Scaling::per_tensor, Scaling::per_token, Scaling::per_head})
         for (const ValueLayout values : {ValueLayout::dim_major, ValueLayout::token_major})
           for (const int head_size : paged_attention_head_sizes) {
             S other = spec;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// When a paced block fetches, in a room whose clock moves; and which launches are paced.
+// When a paced block fetches, with a clock that moves on its own, and which launches are paced.
 #include <vector>
 
 #include "test/catch_compat.hpp"
@@ -16,8 +16,8 @@ struct Clock {
   static bool any(bool predicate) { return predicate; }
 };
 
-/// When stages of a block are fetched that needs `each` ns for one.
-std::vector<std::uint64_t> fetched_at(int stages, float stage_ns, float share, std::uint64_t each) {
+/// The times at which a block fetches its stages, if each stage takes it `each` ns.
+std::vector<std::uint64_t> fetched_at(int stages, float stage_ns, float ratio, std::uint64_t each) {
   Clock::now = 1000;
   AttentionPace<Clock, 4> pace(stage_ns);
   std::vector<std::uint64_t> times;
@@ -25,12 +25,12 @@ std::vector<std::uint64_t> fetched_at(int stages, float stage_ns, float share, s
     pace.read_clock();
     times.push_back(Clock::now - 1000);
     Clock::now += each;
-    if (i + 1 < stages) pace.wait([&] { return share; });
+    if (i + 1 < stages) pace.wait([&] { return ratio; });
   }
   return times;
 }
 
-TEST_CASE("pace: a block fills its ring, then keeps to its share, and does not wait behind its last stage") {
+TEST_CASE("pace: a block fills its ring, then keeps its pace, and does not wait behind its last stage") {
   const std::vector<std::uint64_t> times = fetched_at(12, 10.0f, 100.0f, 1);
   for (int i = 0; i < 4; ++i) CHECK(times[i] == static_cast<std::uint64_t>(i));
   for (int i = 4; i < 12; ++i) CHECK(times[i] == static_cast<std::uint64_t>(i) * 1000);
@@ -62,15 +62,15 @@ TEST_CASE("pace: of launches whose blocks all run in two rounds at most, those r
                          bool last_paced) {
     const PagedAttentionArgs a = paged_attention_args(problem_of(spec, batch, 1, 8), policy, sm90_facts, splits);
     CAPTURE(batch, splits, a.last_round, a.stage_ns, a.last_stage_ns);
-    // 64 tokens of K and V in bf16, 32 KiB, at 4800 bytes a ns.
+    // A stage is 64 tokens of K and V in bf16, 32 KiB, at 4800 bytes a ns.
     const float stage_ns = 32768 / (0.94f * 4800);
     CHECK(a.last_round == last_round);
     CHECK(a.stage_ns == Approx(first_paced ? stage_ns : 0.0f));
     CHECK(a.last_stage_ns == Approx(last_paced ? stage_ns : 0.0f));
   };
-  const PagedAttentionPolicy one = detail::staged_policy(spec, 8),
-                             two = detail::staged_policy(spec, 8, {.per_sm = 1, .groups = 2}),
-                             three = detail::staged_policy(spec, 8, {.per_sm = 3});
+  const PagedAttentionPolicy one = detail::bulk_policy(spec, 8),
+                             two = detail::bulk_policy(spec, 8, {.per_sm = 1, .groups = 2}),
+                             three = detail::bulk_policy(spec, 8, {.per_sm = 3});
   for (const int batch : {0, 1, 98}) check(one, batch, 1, 0, false, false);
   for (const int batch : {99, 132, 264}) check(one, batch, 1, 0, false, true);
   for (const int batch : {265, 362}) check(one, batch, 1, 264, true, false);
@@ -85,40 +85,40 @@ TEST_CASE("pace: of launches whose blocks all run in two rounds at most, those r
   for (const int batch : {1, 1000}) check(detail::balanced(one), batch, 1, 0, false, true);
 }
 
-/// The share of each block, as the wave that fetches works it out.
+/// Asks each block for its stages of the round, as the wave that fetches does.
 template <class L>
-struct SharesKernel {
+struct RatiosKernel {
   using Room = typename L::Room;
   static constexpr int block_threads = Room::facts.wave_lanes, waves_per_simd = 1;
   struct Args {
     PagedAttentionArgs problem;
-    float* shares;
+    float* ratios;
   };
   struct Shared {};
   TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
-    PagedAttentionWork<L> work(args.problem);
-    work.start();
-    if (work.stages() == 0) return;
-    const float share = work.share();
-    if (Room::lane_id() == 0) args.shares[Room::block_id()] = share;
+    PagedAttentionWorkQueue<L> queue(args.problem);
+    queue.start();
+    if (queue.stages() == 0) return;
+    const float ratio = queue.round_stages_per_stage();
+    if (Room::lane_id() == 0) args.ratios[Room::block_id()] = ratio;
   }
 };
 
-/// What the blocks of a launch with 8 rows share, for 16 query heads on each of 3 kv heads: two row groups read the
-/// same, at the same time. -1 where a block has no stage.
-std::vector<float> shares_of(const std::vector<std::int32_t>& lengths, std::int32_t last_round) {
+/// The ratio of each block of a launch with 8 rows, for 16 query heads on each of 3 KV heads. Two row blocks read the same
+/// stages at the same time. It is -1 where a block has no stage.
+std::vector<float> ratios_of(const std::vector<std::int32_t>& lengths, std::int32_t last_round) {
   using Room = host::Backend<ArchId::sm90>;
   constexpr PagedAttentionSpec spec{.head_size = 128};
-  constexpr PagedAttentionPolicy policy = detail::staged_policy(spec, 8);
-  using K = SharesKernel<PagedAttentionStagedLayout<Room, spec, policy>>;
+  constexpr PagedAttentionPolicy policy = detail::bulk_policy(spec, 8);
+  using K = RatiosKernel<PagedAttentionBulkLayout<Room, spec, policy>>;
   PagedAttentionProblem p = problem_of(spec, static_cast<int>(lengths.size()), 3, 16);
   p.context_lengths = lengths.data();
   const PagedAttentionArgs a = paged_attention_args(p, policy, sm90_facts, 1);
   REQUIRE(a.last_round == last_round);
-  std::vector<float> shares(lengths.size() * 6, -1.0f);
-  const LaunchShape shape{static_cast<std::int64_t>(shares.size()), K::block_threads};
-  REQUIRE(Room::launch<K>(shape, {a, shares.data()}, nullptr).ok());
-  return shares;
+  std::vector<float> ratios(lengths.size() * 6, -1.0f);
+  const LaunchShape shape{static_cast<std::int64_t>(ratios.size()), K::block_threads};
+  REQUIRE(Room::launch<K>(shape, {a, ratios.data()}, nullptr).ok());
+  return ratios;
 }
 
 TEST_CASE("pace: blocks of a round share the time that the memory takes for their own tokens, not for all") {
@@ -126,16 +126,16 @@ TEST_CASE("pace: blocks of a round share the time that the memory takes for thei
   for (std::size_t s = 40; s < lengths.size(); ++s) lengths[s] = 8000;
   lengths[7] = 0;
   lengths[50] = 100;
-  const std::vector<float> shares = shares_of(lengths, 264);
-  // Stages of 64 tokens, of each of three kv heads; 44 sequences in the first round.
+  const std::vector<float> ratios = ratios_of(lengths, 264);
+  // Stages have 64 tokens, for each of three KV heads. The first round has 44 sequences.
   const double in_first = (39 * 63 + 4 * 125) * 3, in_last = (15 * 125 + 2) * 3;
-  for (std::size_t block = 0; block < shares.size(); ++block) {
+  for (std::size_t block = 0; block < ratios.size(); ++block) {
     CAPTURE(block);
     const int own = ceil_div(lengths[block / 6], 64);
     if (own == 0) {
-      CHECK(shares[block] == -1.0f);
+      CHECK(ratios[block] == -1.0f);
     } else {
-      CHECK(shares[block] == Approx((block < 264 ? in_first : in_last) / own).epsilon(1e-5));
+      CHECK(ratios[block] == Approx((block < 264 ? in_first : in_last) / own).epsilon(1e-5));
     }
   }
 }
@@ -143,11 +143,11 @@ TEST_CASE("pace: blocks of a round share the time that the memory takes for thei
 TEST_CASE("pace: where lengths differ much, blocks of one round are paced, of two not") {
   std::vector<std::int32_t> lengths(60, 200);
   lengths[3] = 8000;
-  for (const float share : shares_of(lengths, 264)) CHECK(share == 0.0f);
+  for (const float share : ratios_of(lengths, 264)) CHECK(share == 0.0f);
   lengths.resize(40);
-  const std::vector<float> shares = shares_of(lengths, 0);
-  for (std::size_t block = 0; block < shares.size(); ++block)
-    CHECK(shares[block] == Approx((39 * 4 + 125) * 3.0 / (block / 6 == 3 ? 125 : 4)).epsilon(1e-5));
+  const std::vector<float> ratios = ratios_of(lengths, 0);
+  for (std::size_t block = 0; block < ratios.size(); ++block)
+    CHECK(ratios[block] == Approx((39 * 4 + 125) * 3.0 / (block / 6 == 3 ? 125 : 4)).epsilon(1e-5));
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Scales of K and V that every kv head has for itself.
+// Scales of K and V that each KV head has for itself.
 #include "test/ops/paged_attention/counting.hpp"
 
 namespace tilewave::test {
 namespace {
 
-constexpr auto per_head = [](const PagedAttentionSpec& s) { return s.quant == QuantMode::per_head; };
+constexpr auto per_head = [](const PagedAttentionSpec& s) { return s.quant == Scaling::per_head; };
 constexpr int kv_heads = 3;
 
 Call three_heads(const PagedAttentionEntry& e) {

@@ -9,8 +9,8 @@
 namespace tilewave::test {
 namespace {
 
-PagedAttentionProblem sizes(ValueLayout values, QuantMode quant = QuantMode::none) {
-  const DType kv = quant == QuantMode::none ? DType::bf16 : DType::fp8_e4m3fn;
+PagedAttentionProblem sizes(ValueLayout values, Scaling quant = Scaling::none) {
+  const DType kv = quant == Scaling::none ? DType::bf16 : DType::fp8_e4m3fn;
   return {.spec = {.kv = kv, .quant = quant, .head_size = 128, .values = values},
           .batch = 3,
           .mtp = 2,
@@ -53,7 +53,7 @@ TEST_CASE("caches in 16-byte units have V shuffled or plain") {
 }
 
 TEST_CASE("makers fill in queries, outputs, the table and scales, and the scale of the softmax where it is not given") {
-  PagedAttentionProblem p = PagedAttentionProblem::hnd(sizes(ValueLayout::token_major, QuantMode::per_token));
+  PagedAttentionProblem p = PagedAttentionProblem::hnd(sizes(ValueLayout::token_major, Scaling::per_token));
   CHECK(p.q_row_stride == 8 * 128);
   CHECK(p.out_row_stride == 8 * 128);
   CHECK(p.q_head_stride == 128);
@@ -63,7 +63,7 @@ TEST_CASE("makers fill in queries, outputs, the table and scales, and the scale 
   CHECK(p.softmax_scale == 1.0f / std::sqrt(128.0f));
   p.softmax_scale = 0.25f;
   CHECK(PagedAttentionProblem::nhd(p).softmax_scale == 0.25f);
-  CHECK(PagedAttentionProblem::hnd(sizes(ValueLayout::token_major, QuantMode::per_head)).scale_head_stride == 1);
+  CHECK(PagedAttentionProblem::hnd(sizes(ValueLayout::token_major, Scaling::per_head)).scale_head_stride == 1);
 }
 
 }  // namespace tilewave::test

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 // The registry, the choice of an entry, the number of splits and the workspace.
 #include <set>
+#include <sstream>
 
 #include "test/ops/paged_attention/call.hpp"
 
 namespace tilewave::test {
 namespace {
 
-/// A valid problem of a spec; selection does not look into the tensors.
+/// A valid problem of a spec. Selection does not look into the tensors.
 PagedAttentionProblem problem_of(const PagedAttentionSpec& spec, int batch, int group, int mtp, std::int64_t context) {
   const auto somewhere = [](std::uintptr_t i) {
     return reinterpret_cast<float*>(i << 48);
@@ -63,7 +64,7 @@ TEST_CASE("every spec of an architecture has entries, each different, none above
   CHECK(archs().size() == (bench::emulated_device ? std::size(all_archs) : 1));
 }
 
-TEST_CASE("select takes the staged plan of least cost, else the smallest entry that holds all rows or the largest") {
+TEST_CASE("select takes the bulk plan of least cost, else the smallest entry that holds all rows or the largest") {
   if (too_slow_here()) return;
   for (const ArchId arch : archs())
     for (const PagedAttentionSpec& spec : paged_attention_specs(arch))
@@ -75,18 +76,18 @@ TEST_CASE("select takes the staged plan of least cost, else the smallest entry t
         CHECK(plan.entry->arch == arch);
         CHECK(plan.entry->spec == spec);
         const int chosen = plan.entry->policy.block_rows(), rows = group * mtp;
-        const bool staged = arch == ArchId::sm90 && spec.head_size <= 128;
-        CHECK(plan.entry->policy.staged() == staged);
+        const bool bulk = arch == ArchId::sm90 && spec.head_size <= 128;
+        CHECK(plan.entry->policy.bulk() == bulk);
         every_entry([&](const PagedAttentionEntry& e) {
           if (e.arch != arch || !(e.spec == spec)) return;
-          if (staged && e.policy.staged()) {
+          if (bulk && e.policy.bulk()) {
             const auto cost = [&](const PagedAttentionEntry& of, int splits) {
-              return paged_attention_staged_cost(p, of.policy, facts_of(arch), splits);
+              return paged_attention_bulk_cost(p, of.policy, facts_of(arch), splits);
             };
-            for (int splits = 1; splits <= (e.policy.balanced() ? 1 : max_staged_splits); splits *= 2)
+            for (int splits = 1; splits <= (e.policy.balanced() ? 1 : max_bulk_splits); splits *= 2)
               CHECK(cost(*plan.entry, plan.splits) <= cost(e, splits));
           }
-          if (staged || e.policy.balanced()) return;
+          if (bulk || e.policy.balanced()) return;
           const int other = e.policy.block_rows();
           CHECK((chosen >= rows ? other < rows || other >= chosen : other <= chosen));
         });
@@ -123,52 +124,59 @@ TEST_CASE("a candidate of the spec alone is not enough: what is missing, or too 
     CHECK(refused.code == StatusCode::bad_extent);
     CHECK(refused.code == e.launch(many, 1, {}).code);  // before anything is queued
     CHECK(plan.entry == nullptr);
-    // As many blocks as one launch has lanes for, and one more sequence.
+    // One launch has lanes for so many blocks, and not for one more sequence.
     const int lanes = e.policy.block_waves() * facts_of(e.arch).wave_lanes, most = static_cast<int>(0xffffffff / lanes);
     CHECK(paged_attention_select(problem_of(e.spec, most, 1, 1, 16), only, facts_of(e.arch), plan).ok());
     CHECK_FALSE(paged_attention_select(problem_of(e.spec, most + 1, 1, 1, 16), only, facts_of(e.arch), plan).ok());
   });
 }
 
-TEST_CASE("explain has a verdict for every candidate of the spec, and for what there is none of") {
+TEST_CASE("explain has a line for every candidate, and for every kind of entry of which there is none") {
   if (too_slow_here()) return;
   for (const ArchId arch : archs())
     for (const PagedAttentionSpec& spec : paged_attention_specs(arch)) {
       CAPTURE(name_of(spec));
       const ArchFacts& facts = facts_of(arch);
       PagedAttentionProblem p = problem_of(spec, 4, 8, 1, 4096);
-      p.v_strides = packed_value_strides(spec, 1, 64, false);  // V plain, which no staged entry takes
-      std::vector<PagedAttentionVerdict> verdicts(64);
-      verdicts.resize(paged_attention_explain(p, all_paged_attention_entries(), facts, verdicts));
-      std::size_t of_spec = 0;
-      every_entry([&](const PagedAttentionEntry& e) { of_spec += e.arch == arch && e.spec == spec; });
-      const bool has_staged = paged_attention_has_staged(arch, spec).ok();
-      REQUIRE(verdicts.size() == of_spec + !has_staged);
-      for (const PagedAttentionVerdict& v : verdicts) {
-        CHECK(v.status.ok() == (v.entry != nullptr && !v.entry->policy.staged()));
-        CHECK((std::string(v.status.reason) == "") == v.status.ok());
-      }
-      CHECK((verdicts.back().entry == nullptr) == !has_staged);
+      p.v_strides = packed_value_strides(spec, 1, 64, false);  // V plain, which no bulk entry takes
+      std::vector<const PagedAttentionEntry*> of_spec;
+      every_entry([&](const PagedAttentionEntry& e) {
+        if (e.arch == arch && e.spec == spec) of_spec.push_back(&e);
+      });
+      const bool has_bulk = paged_attention_has_bulk(arch, spec).ok();
       PagedAttentionPlan plan;
-      REQUIRE(paged_attention_select(p, all_paged_attention_entries(), facts, plan).ok());
-      CHECK(std::any_of(verdicts.begin(), verdicts.end(),
-                        [&](const auto& v) { return v.entry == plan.entry && v.status.ok(); }));
-      p.balanced = true;
-      CHECK(paged_attention_explain(p, all_paged_attention_entries(), facts, verdicts) == verdicts.size());
-      for (const PagedAttentionVerdict& v : verdicts)
-        CHECK(v.status.ok() == (v.entry != nullptr && v.entry->policy.balanced() && !v.entry->policy.staged()));
-      // A span that is too short is filled; nothing is written behind it. A bad problem is one verdict.
-      PagedAttentionVerdict two[] = {{}, {nullptr, {StatusCode::ok, "mine"}}};
-      CHECK(paged_attention_explain(p, all_paged_attention_entries(), facts, std::span(two).first(1)) ==
-            verdicts.size());
-      CHECK(std::string(two[1].status.reason) == "mine");
-      p.block_size = 8;
-      CHECK(paged_attention_explain(p, all_paged_attention_entries(), facts, two) == 1);
-      CHECK(two[0].status.code == StatusCode::unsupported_block_size);
+      REQUIRE(paged_attention_select(p, of_spec, facts, plan).ok());
+      const auto expect = [&](auto serves) {
+        std::istringstream text(plan.explain(p));
+        std::string line;
+        for (const PagedAttentionEntry* e : of_spec) {
+          REQUIRE(std::getline(text, line));
+          const std::string verdict = line.substr(line.find(": ") + 2);
+          CAPTURE(line);
+          CHECK(line.find(name_of(e->policy, spec)) == 0);
+          CHECK(verdict == (e == plan.entry ? "chosen" : serves(e->policy) ? "serves" : verdict));
+          if (!serves(e->policy)) CHECK(verdict.find("no_matching_entry: ") == 0);
+        }
+        CHECK(static_cast<bool>(std::getline(text, line)) == !has_bulk);
+        if (!has_bulk) CHECK(line.find("not compiled in: no_matching_entry: ") == 0);
+        CHECK_FALSE(std::getline(text, line));
+      };
+      expect([](const PagedAttentionPolicy& policy) { return !policy.bulk(); });
+      p.balanced = true;  // where the balanced entries are bulk ones, none takes plain V
+      CHECK(paged_attention_select(p, of_spec, facts, plan).ok() == !has_bulk);
+      expect([](const PagedAttentionPolicy& policy) { return policy.balanced() && !policy.bulk(); });
+      p.block_size = 8;  // a problem that the check refuses is one line
+      CHECK(plan.explain(p).find("unsupported_block_size: ") == 0);
+      // Without the balanced entries, the text says that there is none.
+      p.block_size = 64;
+      std::erase_if(of_spec, [](const PagedAttentionEntry* e) { return e->policy.balanced(); });
+      CHECK_FALSE(paged_attention_select(p, of_spec, facts, plan).ok());
+      CHECK(plan.explain(p).find("not compiled in: no_matching_entry: there is no balanced entry") !=
+            std::string::npos);
     }
 }
 
-TEST_CASE("select gives a balanced entry where it is asked for, and no staged one where a layout forbids it") {
+TEST_CASE("select gives a balanced entry where it is asked for, and no bulk one where a layout forbids it") {
   if (too_slow_here()) return;
   for (const ArchId arch : archs())
     for (const PagedAttentionSpec& spec : paged_attention_specs(arch)) {
@@ -189,10 +197,10 @@ TEST_CASE("select gives a balanced entry where it is asked for, and no staged on
       p.balanced = false;
       REQUIRE(select(p).entry != nullptr);
       CHECK_FALSE(select(p).entry->policy.balanced());
-      CHECK_FALSE(select(p).entry->policy.staged());
+      CHECK_FALSE(select(p).entry->policy.bulk());
       p.split_tokens = 0;
       p.v_strides = packed_value_strides(spec, 1, 64, false);
-      CHECK_FALSE(select(p).entry->policy.staged());
+      CHECK_FALSE(select(p).entry->policy.bulk());
     }
 }
 
@@ -218,7 +226,7 @@ TEST_CASE("clusters share a context while that gives idle SMs work, and few long
 
 TEST_CASE("splits depend on capacities only, fill the chip and never exceed the tiles") {
   each_small_entry([](const PagedAttentionEntry& e) {
-    if (e.policy.staged() || e.policy.balanced()) return;  // which cut in their own ways
+    if (e.policy.bulk() || e.policy.balanced()) return;  // which cut in their own ways
     const ArchFacts& facts = facts_of(e.arch);
     const auto splits = [&](int batch, std::int64_t context, int window = 0) {
       PagedAttentionProblem p = problem_of(e.spec, batch, 8, 1, context);
@@ -258,14 +266,14 @@ TEST_CASE("workspace: two parts a block of a balanced launch, of no more blocks 
     };
     if (e.policy.balanced()) {
       CHECK(bytes(small) == parts(2 * stages));
-      CHECK(bytes(large) == parts(paged_attention_workers(e.policy, facts_of(e.arch))));
+      CHECK(bytes(large) == parts(paged_attention_chip_blocks(e.policy, facts_of(e.arch))));
       PagedAttentionProblem window = small;  // which may begin inside a stage
       window.sliding_window = 1;
       CHECK(bytes(window) == parts(2 * std::min(2, stages)));
     } else {
       CHECK(bytes(large) == 0);
     }
-    if (e.policy.staged()) CHECK(PagedAttentionPlan{&e, splits_for(e, 8), {}}.workspace_bytes(large) == bytes(large));
+    if (e.policy.bulk()) CHECK(PagedAttentionPlan{&e, splits_for(e, 8), {}}.workspace_bytes(large) == bytes(large));
   });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every entry against the reference, at lengths around all its boundaries.
+// Every entry against the reference, at lengths around all of its boundaries.
 #include <array>
 #include <set>
 
@@ -18,7 +18,7 @@ struct Shape {
   std::size_t from = 0, step = 1;  // of the boundary lengths: every step-th
 };
 
-/// One spec: its entries of all architectures (those of one fp8 flavour share their answers).
+/// The entries of one spec, of all architectures. Those of one fp8 flavour share their answers.
 struct Family {
   PagedAttentionSpec spec;
   std::vector<const PagedAttentionEntry*> entries;
@@ -37,8 +37,8 @@ std::vector<Family> families() {
   return all;
 }
 
-/// Runs the family's entries on one shape with the boundary lengths of all of them; splits(i) for the i-th entry. In the slice
-/// every second one, by turns.
+/// Runs the entries of a family on one shape, with the boundary lengths of all of them. splits(i) is for the i-th
+/// entry. In the slice of tests it runs every second entry, by turns.
 template <class Splits>
 void check_family(const Family& family, const Shape& shape, std::size_t turn, Splits splits) {
   std::set<std::int32_t> boundaries;
@@ -61,9 +61,9 @@ void check_family(const Family& family, const Shape& shape, std::size_t turn, Sp
   const reference::PagedAttentionResult expected = call.expected();
   for (std::size_t i = 0; i < family.entries.size(); ++i) {
     if (!all_entries() && (i + turn) % 2 > 0) continue;
-    // V of one unit a page is the same either way.
+    // If a page has one unit, shuffled and plain V are the same.
     const bool shuffled = shape.trans_v || shape.block_size == family.spec.unit();
-    CHECK(takes(*family.entries[i], call.p) == (shuffled || !family.entries[i]->policy.staged()));
+    CHECK(takes(*family.entries[i], call.p) == (shuffled || !family.entries[i]->policy.bulk()));
     if (!takes(*family.entries[i], call.p)) continue;
     const bench::Verdict verdict = call.verify(call.run(*family.entries[i], splits(i)), expected);
     INFO(describe(*family.entries[i]) << " splits " << splits(i) << ", " << name_of(c) << ": " << verdict.reason);
@@ -73,8 +73,8 @@ void check_family(const Family& family, const Shape& shape, std::size_t turn, Sp
 }
 
 TEST_CASE("every entry is right around all boundaries of its tiles") {
-  // The entries of a spec meet every block size and head ratio, every mtp, both layouts of V, every split count and every
-  // length; pairs of them rotate from spec to spec.
+  // The entries of a spec meet every block size and GQA ratio, every mtp, both layouts of V, every split count and
+  // every length. Pairs of them rotate from spec to spec.
   if (too_slow_here()) return;
   const std::vector<Family> all = families();
   REQUIRE_FALSE(all.empty());
@@ -92,7 +92,7 @@ TEST_CASE("every entry is right around all boundaries of its tiles") {
   }
 }
 
-/// Every spec at one block size: all mtp, both layouts, two head ratios each, split counts by turns.
+/// Every spec at one block size: all mtp, both layouts, two GQA ratios each, and split counts by turns.
 void check_block_size(int block_size) {
   if (too_slow_here()) return;
   const std::vector<Family> all = families();
@@ -106,7 +106,7 @@ void check_block_size(int block_size) {
         }
 }
 
-// One case each, so that none takes minutes.
+// Each block size has a test case of its own, so that none takes minutes.
 TEST_CASE("every entry on the product of mtp, layouts and head ratios, pages of 16", "[full]") { check_block_size(16); }
 TEST_CASE("every entry on the product of mtp, layouts and head ratios, pages of 48", "[full]") { check_block_size(48); }
 TEST_CASE("every entry on the product of mtp, layouts and head ratios, pages of 64", "[full]") { check_block_size(64); }

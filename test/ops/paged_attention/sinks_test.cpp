@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Attention sinks: one more logit in each head's softmax, without a value.
+// Attention sinks: one more logit in the softmax of each head, without a value.
 #include "test/ops/paged_attention/counting.hpp"
 
 namespace tilewave::test {
 namespace {
 
-/// Sinks of every size next to logits of a few units, none among them.
+/// Sinks of every size, beside logits of a few units. One of them is no sink, -inf.
 std::vector<float> some_sinks(int heads) {
   constexpr float sizes[] = {0.5f, -3.0f, 4.0f, minus_inf, 9.0f, 0.0f, 60.0f, -1e30f};
   std::vector<float> sinks;

@@ -15,13 +15,14 @@ void each_balanced(F f) {
     if (e.policy.balanced()) f(e);
   });
 }
-/// One of each architecture.
+/// One balanced entry of each architecture.
 template <class F>
 void each_arch_balanced(F f) {
   first_of_each_arch([](auto g) { each_balanced(g); }, f);
 }
 
-/// What the host counts. A length beyond the table, which it refuses, is none to it, as it is to the device.
+/// The list that the host counts. It refuses a length beyond the table, so here that length is 0, as the device takes
+/// it.
 std::vector<std::int32_t> starts_of(const Call& call, const PagedAttentionEntry& e) {
   std::vector<std::int32_t> lengths = call.lengths, starts(lengths.size() + 1, -1);
   for (std::int32_t& length : lengths) length = length > call.p.table_columns * call.p.block_size ? 0 : length;
@@ -29,7 +30,7 @@ std::vector<std::int32_t> starts_of(const Call& call, const PagedAttentionEntry&
   return starts;
 }
 
-/// Call::run with a list.
+/// Call::run with a list of stage starts.
 Answer run_with(Call& call, const PagedAttentionEntry& e, const std::vector<std::int32_t>& starts) {
   Prepared d = call.prepare(e, 1);
   const DeviceBuffer list = on_device(starts);
@@ -43,7 +44,7 @@ Answer run_with(Call& call, const PagedAttentionEntry& e, const std::vector<std:
   return answer;
 }
 
-/// Its code; an error has a reason.
+/// The code of a status. An error must have a reason.
 StatusCode checked(const Status& status) {
   CHECK(status.ok() == (std::string(status.reason) == ""));
   return status.code;
@@ -88,7 +89,7 @@ TEST_CASE("a list of any length is searched to the right sequence") {
     const int lanes = facts_of(e.arch).wave_lanes;
     for (const int batch : {1, lanes, lanes + 1, 2 * lanes + 1, lanes * lanes + 1}) {
       CAPTURE(batch);
-      // Some stages at both ends and on both sides of where lanes look, none between.
+      // There are stages at both ends, and on both sides of the entries that lanes look at, and none between.
       std::vector<std::int32_t> lengths(batch, 0);
       for (const int s : {0, 1, lanes - 1, lanes, lanes + 1, 2 * lanes - 1, 2 * lanes, batch / 2, batch - 2, batch - 1})
         if (s >= 0 && s < batch) lengths[s] = 1 + s % 7 * tile_of(e) / 2;
@@ -103,7 +104,8 @@ TEST_CASE("a list of any length is searched to the right sequence") {
 
 TEST_CASE("a balanced launch takes its stages from the list, not from the lengths") {
   each_balanced([](const PagedAttentionEntry& e) {
-    // Blocks of one stage each; a list that ends a stage early makes the longer sequence what the shorter one is.
+    // Each block has one stage. A list that ends a stage early makes the longer sequence give the answer of the shorter
+    // one.
     const int tile = tile_of(e);
     const std::vector<std::int32_t> longer{4 * tile, 3 * tile}, shorter{3 * tile, 3 * tile};
     PagedAttentionCase c = case_for(e, longer);
@@ -165,7 +167,7 @@ TEST_CASE("lists that cannot be are refused by name") {
     CHECK(code(lengths.data(), starts.data()) == StatusCode::ok);
     CHECK(starts == std::vector<std::int32_t>{0, 1, 2});
 
-    // 2^31 - 1 stages are the most.
+    // The most stages are 2^31 - 1.
     const int stage_tokens = policy.block_tokens(p.spec), stages = 1 << 20;
     p.table_columns = stages * (stage_tokens / p.block_size);
     p.batch = 1 << 11;
@@ -197,7 +199,7 @@ TEST_CASE("a list that is not of the lengths touches nothing outside the tensors
                                                   {6, 5, 4, 3, 2, 1, 0},
                                                   {0, 0, 3, 4, 4, 7, least}}) {
       INFO(list[0] << " " << list[1] << " .. " << list[6]);
-      // Its tensors end at pages that are nobody's, and gaps between rows of out are looked at.
+      // Its tensors end where inaccessible pages begin, and the gaps between rows of out are checked.
       run_with(call, e, list);
     }
   });

@@ -11,7 +11,7 @@ namespace {
 
 constexpr PagedAttentionSpec spec{};
 
-/// Choosing looks at extents and at where tensors are, not at what is in them.
+/// The choice looks at extents and addresses of tensors, not at their contents.
 PagedAttentionProblem problem(std::int32_t batch, std::int32_t table_columns) {
   const auto somewhere = [](std::uintptr_t i) { return reinterpret_cast<void*>(i << 44); };
   PagedAttentionProblem p;

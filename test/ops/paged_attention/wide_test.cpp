@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every spec that is served: head sizes x element types x scales x layouts, each on two shapes by turns.
+// Every spec that is served: head sizes x element types x scales x layouts. Each runs on two shapes, by turns.
 #include "test/ops/paged_attention/call.hpp"
 #include "test/ops/paged_attention/feature_shapes.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What quant_check refuses, and that nothing is written then.
+// quant_check refuses bad problems, and nothing is written then.
 #include "entries/quant.hpp"
 #include "test/ops/rows.hpp"
 #include "tilewave/ops/quant/registry.hpp"
@@ -11,8 +11,8 @@ using P = QuantProblem;
 using C = StatusCode;
 
 const Wrong<P> any[] = {
-    {"no scale", C::unsupported_quant_mode, [](P& p) { p.spec.scale = ScaleMode::none; }},
-    {"scale mode 9", C::unsupported_quant_mode, [](P& p) { p.spec.scale = static_cast<ScaleMode>(9); }},
+    {"no scale", C::unsupported_scaling, [](P& p) { p.spec.scale = Scaling::none; }},
+    {"scale mode 9", C::unsupported_scaling, [](P& p) { p.spec.scale = static_cast<Scaling>(9); }},
     {"x of no type", C::unsupported_dtype, [](P& p) { p.spec.x = static_cast<DType>(99); }},
     {"out of no type", C::unsupported_dtype, [](P& p) { p.spec.out = static_cast<DType>(99); }},
     {"rows -1", C::bad_extent, [](P& p) { p.rows = -1; }},
@@ -68,7 +68,7 @@ void check_refused(const QuantEntry& e, const P& good, std::span<const Wrong<P>>
 
 TEST_CASE("bad quant problems get a named status and a reason, and nothing is written") {
   for (const QuantEntry* e : all_quant_entries()) {
-    if (e->policy.lanes != 256 || e->spec.scale == ScaleMode::mx) continue;
+    if (e->policy.lanes != 256 || e->spec.scale == Scaling::mx) continue;
     constexpr std::int32_t columns = 256, rows = 3;
     Tensor x(e->spec.x, rows * columns), out(e->spec.out, rows * columns), scale(DType::f32, 2 * rows);
     const bench::DeviceBuffer workspace(quant_partials * sizeof(float));
@@ -92,12 +92,12 @@ TEST_CASE("bad quant problems get a named status and a reason, and nothing is wr
     found.find_scale = true;
     CHECK(quant_workspace_size(good) == 0);
     CHECK(quant_workspace_size(found) == workspace.bytes());
-    if (e->spec.output().scale == ScaleMode::per_tensor) {
+    if (e->spec.output().scale == Scaling::per_tensor) {
       check_refused(*e, found, with_found_scale);
     } else {
       CHECK(e->launch(found, {}).code == C::bad_value);
     }
-    if (e->spec.scale == ScaleMode::per_group) check_refused(*e, good, grouped);
+    if (e->spec.scale == Scaling::per_group) check_refused(*e, good, grouped);
     check_empty(*e, good, out);
     scale.download();
     CHECK(scale.gaps_kept(0, 0));
@@ -112,9 +112,9 @@ TEST_CASE("the other architecture's fp8 flavour is refused, as codes and as valu
   for (const ArchId arch : all_archs) {
     const DType other = facts_of(arch).fp8 == DType::fp8_e4m3fn ? DType::fp8_e4m3fnuz : DType::fp8_e4m3fn;
     P p;
-    p.spec = {DType::bf16, other, ScaleMode::per_token};
+    p.spec = {DType::bf16, other, Scaling::per_token};
     CHECK(quant_check(p, facts_of(arch)).code == C::unsupported_dtype);
-    p.spec = {other, DType::bf16, ScaleMode::per_token};
+    p.spec = {other, DType::bf16, Scaling::per_token};
     CHECK(quant_check(p, facts_of(arch)).code == C::unsupported_dtype);
     p.spec.x = facts_of(arch).fp8;
     CHECK(quant_check(p, facts_of(arch)).ok());

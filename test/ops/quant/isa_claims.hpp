@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the compiled code of quantisation and back must hold, for the gate of test/isa.
+// The properties that the compiled code of quantisation and back must have, for the gate of test/isa.
 #pragma once
 
 #include "test/isa/row_claims.hpp"
@@ -10,7 +10,7 @@ namespace tilewave::test {
 template <ArchId arch>
 ordered_json row_claims(const QuantSpec& s, const RowPolicy& p) {
   RowUse use{.exchanges = 0, .values = 0};
-  if (s.kind() == QuantKind::dequantise) use.scalar_loads = s.scale == ScaleMode::per_group ? p.chunks : 1;
+  if (s.kind() == QuantKind::dequantise) use.scalar_loads = s.scale == Scaling::per_group ? p.chunks : 1;
   return row_claims<arch>(use, s.x, s.out, s.output().scale, p);
 }
 

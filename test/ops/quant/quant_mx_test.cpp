@@ -42,7 +42,7 @@ std::string run(const QuantEntry& e, std::int32_t rows, std::int32_t columns, Sc
 template <class F>
 void each_mx_entry(const F& f) {
   for (const QuantEntry* e : all_quant_entries()) {
-    if (e->spec.scale != ScaleMode::mx) continue;
+    if (e->spec.scale != Scaling::mx) continue;
     const std::string error = f(*e);
     INFO(name_of(e->arch) << "/" << name_of(e->spec) << "/" << name_of(e->policy) << ": " << error);
     CHECK(error == "");
@@ -109,7 +109,7 @@ TEST_CASE("every bf16 below 6, of e3m2 24, under an mx scale of 1") {
 TEST_CASE("what is no problem with mx scales is refused by name, and by other architectures") {
   constexpr std::int32_t rows = 3, columns = 256;
   for (const QuantEntry* e : all_quant_entries()) {
-    if (e->spec.scale != ScaleMode::mx || e->policy.lanes != 256) continue;
+    if (e->spec.scale != Scaling::mx || e->policy.lanes != 256) continue;
     Tensor x(e->spec.x, rows, columns, 1, {columns, 0});
     MxOutput out(e->spec.out, rows, columns, ScaleLayout::shuffled);
     QuantProblem p;
@@ -122,9 +122,9 @@ TEST_CASE("what is no problem with mx scales is refused by name, and by other ar
     check_refused<QuantEntry, QuantProblem>(*e, p, mx_wrongs<QuantProblem>, quant_check, quant_select,
                                             all_quant_entries());
     check_mx_elsewhere(p, quant_check);
-    p.spec = {p.spec.out, DType::bf16, ScaleMode::mx};
+    p.spec = {p.spec.out, DType::bf16, Scaling::mx};
     CHECK_FALSE(quant_check(p, facts_of(e->arch)).ok());
-    p.spec = {DType::bf16, facts_of(e->arch).fp8, ScaleMode::per_token};
+    p.spec = {DType::bf16, facts_of(e->arch).fp8, Scaling::per_token};
     p.scale_layout = ScaleLayout::rows;
     p.mx_rounding = MxRounding::floor;
     CHECK(std::string(quant_check(p, facts_of(e->arch)).reason) == "mx_rounding is of mx scales");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every entry against the reference in double: boundary columns, strides, every scale, ties, saturation, what is not
+// The tests compare every entry with the reference in double: boundary columns, strides, every scale, ties, saturation,
+// what is not
 // finite.
 #include "entries/quant.hpp"
 
@@ -50,7 +51,7 @@ class Call {
       : spec_(spec),
         s_(s),
         quantises_(spec.kind() == QuantKind::quantise),
-        found_(quantises_ && spec.scale == ScaleMode::per_tensor && s.find),
+        found_(quantises_ && spec.scale == Scaling::per_tensor && s.find),
         groups_((s.columns + scale_group - 1) / scale_group),
         x_(spec.x, s.rows, s.columns, s.inner_rows, strides_of(s)),
         out_(spec.out, s.rows, s.columns, s.inner_rows, strides_of(s)),
@@ -93,20 +94,20 @@ class Call {
   }
 
  private:
-  bool given() const { return spec_.scale == ScaleMode::per_tensor && !found_; }
-  bool per_group() const { return spec_.scale == ScaleMode::per_group; }
-  /// Of every other number of rows scales of groups are [groups, rows].
+  bool given() const { return spec_.scale == Scaling::per_tensor && !found_; }
+  bool per_group() const { return spec_.scale == Scaling::per_group; }
+  /// Every other number of rows has scales of groups as [groups, rows].
   bool by_groups() const { return s_.rows % 2 != 0; }
   std::int32_t scale_rows() const { return !per_group() ? 1 : by_groups() ? groups_ : s_.rows; }
   std::int32_t scale_columns() const {
     if (per_group()) return by_groups() ? s_.rows : groups_;
-    return spec_.scale == ScaleMode::per_token ? s_.rows : 1;
+    return spec_.scale == Scaling::per_token ? s_.rows : 1;
   }
   double scale(int row, int column) const {
     const int group = column / scale_group;
-    return per_group()                           ? by_groups() ? scale_.at(group, row) : scale_.at(row, group)
-                                     : spec_.scale == ScaleMode::per_token ? scale_.at(0, row)
-                                                 : scale_.at(0, 0);
+    return per_group()                         ? by_groups() ? scale_.at(group, row) : scale_.at(row, group)
+                                   : spec_.scale == Scaling::per_token ? scale_.at(0, row)
+                                               : scale_.at(0, 0);
   }
 
   QuantProblem problem() const {
@@ -143,9 +144,9 @@ class Call {
     for (int r = 0; r < s_.rows; ++r)
       for (int c = 0; c < s_.columns; ++c) {
         if (quantises_ && c % scale_group == 0) {
-          const double amax = spec_.scale == ScaleMode::per_tensor  ? tensor
-                              : spec_.scale == ScaleMode::per_token ? reference::amax(rows[r], 0, s_.columns)
-                                                                    : reference::amax(rows[r], c, group_end(c));
+          const double amax = spec_.scale == Scaling::per_tensor  ? tensor
+                              : spec_.scale == Scaling::per_token ? reference::amax(rows[r], 0, s_.columns)
+                                                                  : reference::amax(rows[r], c, group_end(c));
           const double wanted = given() ? s_.given : reference::scale_of(amax, spec_.out), got = scale(r, c);
           if (!same(got, wanted) && !(std::abs(got - wanted) <= 2e-7 * wanted))
             return wrong("scale", r, c, got, wanted);
@@ -187,7 +188,7 @@ std::string run(const QuantEntry& e, const Shape& s) { return Call(e.spec, s).ru
 template <class F>
 void each_of(std::span<const QuantEntry* const> entries, const F& f) {
   for (const QuantEntry* e : entries) {
-    if (e->spec.scale == ScaleMode::mx) continue;  // see quant_mx_test.cpp
+    if (e->spec.scale == Scaling::mx) continue;  // see quant_mx_test.cpp
     const std::string error = f(*e);
     INFO(name_of(e->arch) << "/" << name_of(e->spec) << "/" << name_of(e->policy) << ": " << error);
     CHECK(error == "");
@@ -246,7 +247,7 @@ TEST_CASE("rows longer than what any policy holds, aligned and not") {
   for (const ArchId arch : all_archs)
     for (const QuantSpec& spec : quant_specs(arch)) {
       bool built = false;
-      if (spec.scale == ScaleMode::mx) continue;
+      if (spec.scale == Scaling::mx) continue;
       for (const QuantEntry* e : all_quant_entries()) built = built || (e->arch == arch && e->spec == spec);
       if (!built) continue;
       for (const int columns : {65536 + 64, 65536 + 63}) {
@@ -302,7 +303,7 @@ TEST_CASE("ties go to the even fp8 code, and to the i8 code nearer to zero") {
 TEST_CASE("every bf16 and every f16 under a given scale of 1, those beyond the largest code included") {
   each_quant_entry([&](const QuantEntry& e) {
     const DType x = e.spec.x;
-    if (e.spec.output().scale != ScaleMode::per_tensor || e.policy.lanes != 256) return std::string();
+    if (e.spec.output().scale != Scaling::per_tensor || e.policy.lanes != 256) return std::string();
     const Value value = [x](int r, int c, float) {
       const auto code = static_cast<std::uint16_t>(r * 1024 + c);
       return x == DType::bf16 ? bf16_to_f32(code) : f16_to_f32(code);
@@ -313,7 +314,7 @@ TEST_CASE("every bf16 and every f16 under a given scale of 1, those beyond the l
 
 TEST_CASE("the scale of a tensor is found in all rows of a tall one") {
   each_quant_entry([](const QuantEntry& e) {
-    if (e.spec.output().scale != ScaleMode::per_tensor || e.spec.x != DType::bf16 || e.policy.lanes < 64) {
+    if (e.spec.output().scale != Scaling::per_tensor || e.spec.x != DType::bf16 || e.policy.lanes < 64) {
       return std::string();
     }
     // More rows than the blocks that find it take at once; the largest is in the very last.

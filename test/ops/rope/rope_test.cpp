@@ -16,7 +16,7 @@ void each_entry(F f) {
   }
 }
 
-/// What the device has in a vector of plain values.
+/// Returns what the device has in a vector of plain values.
 template <class T>
 bench::DeviceBuffer uploaded(const std::vector<T>& values) {
   bench::DeviceBuffer buffer(values.size() * sizeof(T));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What sampling_check refuses, and that nothing is written then.
+// sampling_check refuses bad problems, and nothing is written then.
 #include "test/ops/sampling/sampled.hpp"
 
 namespace tilewave::test {

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int vocabulary = 40;
 
-/// Those of bf16; emulated the one that costs the least, that of the fewest lanes.
+/// Returns the bf16 entries; on the emulated device only the cheapest one, which has the fewest lanes.
 std::vector<const SamplingEntry*> drawing_entries() {
   std::vector<const SamplingEntry*> entries;
   for (const SamplingEntry* e : all_sampling_entries())
@@ -17,7 +17,7 @@ std::vector<const SamplingEntry*> drawing_entries() {
   return entries;
 }
 
-/// Of tokens expected five times at least; the others together are one.
+/// Checks tokens that are expected five times at least; the others together count as one.
 void check_chi_square(const SamplingEntry& e, const RowSettings& settings, int draws) {
   SamplingShape shape{.rows = draws, .columns = vocabulary, .settings = {}};
   shape.value = [](int, int c) { return 0.0625f * static_cast<float>(c * c % 41 - 20); };

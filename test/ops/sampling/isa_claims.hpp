@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the compiled code of samplings must hold, for the gate of test/isa.
+// The properties that the compiled code of samplings must have, for the gate of test/isa.
 #pragma once
 
 #include "test/isa/row_claims.hpp"
@@ -29,8 +29,8 @@ ordered_json row_claims(const SamplingSpec&, const RowPolicy& p) {
           {"lds_bytes", sizeof(SelectCounters<RowPolicy{}>) + (alone ? 0 : 2 * 16 * p.lanes / wave)}};
 }
 
-/// Of the launches over rows that blocks share. The first only weighs: the largest logit and the key that lanes reach,
-/// also over the waves; two sums of 64 bits; where counters pass a number.
+/// Claims for the launches over rows that blocks share. The first only weighs: it finds the largest logit and the key
+/// that lanes reach, also over the waves; two sums of 64 bits; and where counters pass a number.
 template <ArchId arch>
 ordered_json shared_row_claims(const RowPolicy& p, bool weighs) {
   ordered_json claims = row_claims<arch>(SamplingSpec{}, p);

@@ -13,7 +13,7 @@
 
 namespace tilewave::test {
 
-/// What a row may have of its own.
+/// Settings that a row may have of its own.
 struct RowSettings {
   float temperature = 1, top_p = 1, min_p = 0;
   std::int32_t top_k = 0;

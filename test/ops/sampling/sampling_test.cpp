@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every entry against the reference in double, and against each other: the same tokens in every room.
+// The tests compare every entry with the reference in double, and against each other: the same tokens in every room.
 #include <functional>
 #include <map>
 
@@ -24,7 +24,7 @@ bool takes(const SamplingEntry& e, const Sampled& s) {
   return e.spec == s.problem.spec && policy_takes(e.policy, e.spec.x, s.problem.columns, sampling_aligned(s.problem));
 }
 
-/// What is wrong with what the entry makes of it.
+/// Returns the faults in the entry's results.
 std::string faults(const SamplingEntry& e, Sampled& s) {
   const std::string error = s.run(&e, facts_of(e.arch));
   return error == "" ? s.wrong() : error;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What softmax_check refuses, and that nothing is written then.
+// softmax_check refuses bad problems, and nothing is written then.
 #include "entries/softmax.hpp"
 #include "test/ops/rows.hpp"
 #include "tilewave/ops/softmax/registry.hpp"

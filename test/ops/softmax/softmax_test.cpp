@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every entry against the reference in double: boundary columns, strides, masks, rows that see nothing, -inf and NaN.
+// The tests compare every entry with the reference in double: boundary columns, strides, masks, rows that see nothing,
+// -inf and NaN.
 #include "entries/softmax.hpp"
 
 #include "test/ops/rows.hpp"

@@ -54,7 +54,7 @@ class GatingCall {
     if (s.pairs) p.token_expert_stride = s.topk + s.gap;
   }
 
-  /// By this entry, or by the selected one if null. Empty, or why it was not run.
+  /// Runs this entry, or the selected one if null. Returns "", or the reason why it was not run.
   std::string run(const ArchFacts& facts, const TopkGatingEntry* entry = nullptr) {
     if (entry == nullptr) {
       const Status chosen = topk_gating_select(p, all_topk_gating_entries(), facts, entry);

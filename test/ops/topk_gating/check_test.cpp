@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What topk_gating_check refuses, and that nothing is written then.
+// topk_gating_check refuses bad problems, and nothing is written then.
 #include "test/ops/topk_gating/call.hpp"
 
 namespace tilewave::test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the compiled code of choices of experts must hold, for the gate of test/isa.
+// The properties that the compiled code of choices of experts must have, for the gate of test/isa.
 #pragma once
 
 #include "test/isa/row_claims.hpp"
@@ -11,7 +11,7 @@ namespace tilewave::test {
 template <ArchId arch>
 ordered_json row_claims(const TopkGatingSpec& s, const TopkGatingPolicy& p) {
   const int turns = ceil_div(p.keep, min_of(p.lanes, 16));
-  ordered_json claims = row_claims<arch>(RowUse{.row_outputs = 0}, s.x, s.x, ScaleMode::none, p);
+  ordered_json claims = row_claims<arch>(RowUse{.row_outputs = 0}, s.x, s.x, Scaling::none, p);
   int doublings = 0;
   while (p.lanes >> (doublings + 1) != 0) ++doublings;
   claims["wide_stores"] = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which entry chooses experts: lanes that hold few of them where tokens are few.
+// The entry that chooses experts: its lanes hold few of them where tokens are few.
 #include "tilewave/ops/topk_gating/registry.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace tilewave::test {
 namespace {
 
-/// Of packed f32 logits and eight choices; what is checked are addresses alone.
+/// Returns the entry for packed f32 logits and eight choices; only addresses are checked.
 std::string chosen(ArchId arch, int tokens, int experts) {
   const auto at = [](std::uintptr_t tebibyte) { return reinterpret_cast<void*>(tebibyte << 40); };
   TopkGatingProblem p{.spec = {DType::f32},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every entry against the reference in double: any number of experts and choices, ties, -inf and NaN, bias, groups.
+// The tests compare every entry with the reference in double: any number of experts and choices, ties, -inf and NaN,
+// bias, groups.
 #include <numeric>
 
 #include "test/ops/topk_gating/call.hpp"

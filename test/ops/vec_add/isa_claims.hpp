@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the compiled code of additions must hold, for the gate of test/isa.
+// The properties that the compiled code of additions must have, for the gate of test/isa.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every entry against sums in double: boundary counts, misaligned and shared tensors, infinities and NaN, far addresses.
+// The tests compare every entry with sums in double: boundary counts, misaligned and shared tensors, infinities and
+// NaN, far addresses.
 #include "entries/vec_add.hpp"
 
 #include "test/ops/rows.hpp"

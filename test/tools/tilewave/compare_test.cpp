@@ -79,6 +79,17 @@ TEST_CASE("what is not the same measurement is refused by name") {
             "no column 'window'"));
 }
 
+TEST_CASE("rows of one state of the chip are compared, whatever was timed beside them") {
+  const auto csv = [](const char* us, const char* state, const char* beside) {
+    return std::string("name,m,us,err,arch,state,sm_mhz,power_w,peer,peer_us,floor_us,over_floor,sustained_us\na,64,") +
+           us + ",0,sm90," + state + "," + beside + "\n";
+  };
+  const std::string alone = "1980,130,none,nan,nan,nan,nan", beside = "1455,600,cublaslt,21,10,2,30";
+  const std::string base = csv("20", "rested", alone.c_str());
+  CHECK(of(csv("15", "rested", beside.c_str()), {}, base).verdict == Verdict::keep);
+  CHECK(has(refusal(csv("15", "sustained", alone.c_str()), {}, base), "state is sustained instead of rested"));
+}
+
 TEST_CASE("modelled times are compared when asked for, on one chip, and never with measured ones") {
   const auto csv = [](double us, const std::string& model_us, const std::string& error, const std::string& chip) {
     return "name,m,us,err,arch,model_us,model_error_pct,model_chip\na,64," + std::to_string(us) + ",0,gfx950," +
@@ -89,7 +100,7 @@ TEST_CASE("modelled times are compared when asked for, on one chip, and never wi
   CompareOptions model;
   model.map.us = "model_us";
   CHECK(of(csv(none, "15", "0", "MI355X"), model, base).verdict == Verdict::keep);
-  // What sampling may be wrong by is noise.
+  // The error of sampling is noise.
   CHECK(of(csv(none, "19", "1", "MI355X"), model, base).verdict == Verdict::keep);
   CHECK(of(csv(none, "19", "4", "MI355X"), model, base).verdict == Verdict::tie);
   CHECK(has(refusal(csv(none, "15", "0", "MI350X"), model, base), "model_chip is MI350X instead of MI355X"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every reader of tables and of JSON: what it says of files that are no such thing, and files made by a grammar.
+// Every reader of tables and of JSON refuses files that are no such thing, and reads files made by a grammar.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -63,7 +63,7 @@ std::string words_of(const GpuList& list) {
                        g.processes.size(), why_busy(g));
   return out;
 }
-/// All that is made of a trace, so that nothing of a strange one is left out.
+/// Returns everything that is made of a trace, so that nothing of a strange one is left out.
 std::string words_of(const ThreadTrace& trace) {
   Profile p;
   p.traces = {trace};

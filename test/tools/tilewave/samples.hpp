@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the tests of the command read: files made here, in the shape of what benchmarks and profilers write.
+// Files for the tests of the command, made here in the shape of those that benchmarks and profilers write.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ inline std::string pa_row(int block_size, int mtp, double us, const std::string&
          "," + std::to_string(us * 0.999) + "," + std::to_string(us * 1.001) + ",100," + more + "\n";
 }
 
-/// As bench_pa writes it, cut to what a comparison looks at; rows from pa_row.
+/// Returns a CSV as bench_pa writes it, cut to what a comparison looks at; rows come from pa_row.
 inline std::string pa_csv(const std::string& rows) {
   return "name,block_size,mtp,head_size,us,us_q1,us_q3,samples,err,arch,bytes_ideal,seed\n" + rows;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What changed between two captures.
+// The changes between two captures.
 #include "test/catch_compat.hpp"
 #include "test/tools/tilewave/samples.hpp"
 #include "tools/tilewave/trace/diff.hpp"
@@ -51,7 +51,7 @@ TEST_CASE("instructions are paired in order, by text before mnemonic") {
   // One came before, one is gone, one has other registers.
   CHECK(aligned(base, code_of({"x 1", "a 1", "s_waitcnt vmcnt(0)", "c 9", "d 1"})) ==
         Pairs{{0, 1}, {2, 2}, {3, 3}, {4, 4}});
-  // Of two that could be it, the one with the same text.
+  // Of two candidates it is the one with the same text.
   CHECK(aligned(code_of({"m 1", "v 7", "e 1"}), code_of({"n 1", "v 1", "v 7", "v 2", "e 2"})) == Pairs{{1, 2}, {2, 4}});
   // Waits for other counts are other instructions.
   CHECK(aligned(code_of({"s_waitcnt vmcnt(0)"}), code_of({"s_waitcnt vmcnt(4)"})).empty());

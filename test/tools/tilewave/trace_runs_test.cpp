@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What rocprofv3 leaves of replays, of several passes and of several processes, and what kernels reserve.
+// The files that rocprofv3 leaves of replays, of several passes and of several processes, and the registers that
+// kernels reserve.
 #include <unistd.h>
 
 #include <filesystem>
@@ -194,7 +195,7 @@ TEST_CASE("half of the registers, as rocprofv3 1.1.0 writes them on gfx950, is n
   CHECK(waves("tiny", mi350).registers == 16);  // the same profiler wrote it
   CHECK(report_md(folder.read(), &mi350, "T", 5).find("pa: registers by code.json: the profiler says 96.") !=
         std::string::npos);
-  // What agrees with its code is whole.
+  // A trace that agrees with its code is whole.
   folder.put("a/code.json", code_of("pa", R"json(["v_mov_b32 v95, v1",0,1,"",1,0,1,1,0,0])json"));
   CHECK(waves("pa", mi350).waves == 5);
   CHECK(waves("pa", mi350).perhaps == 0);

@@ -89,13 +89,13 @@ std::uint64_t execute_block(const Context& c, std::uint64_t number, std::uint64_
   return count;
 }
 
-/// The same, leaving memory as it was.
+/// Counts the instructions of a block and leaves memory as it was.
 std::uint64_t count_block(const Context& c, std::uint64_t number, std::uint64_t limit) {
   const Undo undo(c.memory);
   return execute_block(c, number, limit);
 }
 
-/// Whether what a block does hangs on another that was there before it, as where all take tiles from one counter.
+/// True if the work of a block depends on another that ran before it, as where all blocks take tiles from one counter.
 bool share_work(const Context& c, std::uint64_t before, std::uint64_t block, std::uint64_t alone, std::uint64_t limit) {
   const auto& ops = c.object.program.ops;
   if (std::none_of(ops.begin(), ops.end(), [](const Op& op) { return op.text.find("_atomic_") != std::string::npos; }))
@@ -118,7 +118,7 @@ std::uint64_t BlockWork::count(const Context& c, std::uint64_t block) {
 BlockWork::BlockWork(const Context& c, std::uint64_t xcds, std::uint64_t timed_instructions)
     : limit_(longest * timed_instructions),
       budget_(timed_instructions / 16),
-      places_(c.blocks()),
+      blocks_(c.blocks()),
       launch_over_xcd_(static_cast<double>(xcds)) {
   bool alike = true;
   for (std::uint64_t i = 0; i < many && alike && !unknown_ && (i < few || sum_ < budget_); ++i) {
@@ -130,25 +130,25 @@ BlockWork::BlockWork(const Context& c, std::uint64_t xcds, std::uint64_t timed_i
     const std::uint64_t block = spread(1, c.blocks());
     shared_ = share_work(c, spread(0, c.blocks()), block, at_.at(block), limit_);
   }
-  if (!alike) tell_apart(c, xcds);
+  if (!alike) distinguish(c, xcds);
 }
 
-void BlockWork::tell_apart(const Context& c, std::uint64_t xcds) {
-  told_apart_ = true;
+void BlockWork::distinguish(const Context& c, std::uint64_t xcds) {
+  distinguished_ = true;
   if (unknown_) return;
   at_.clear(), sum_ = 0;
   if (c.blocks() > xcds) choose_xcd(c, xcds);
-  places_ = (c.blocks() - xcd_ + xcds - 1) / xcds;
-  const auto count_at = [&](std::uint64_t place) {
-    if (!at_.contains(place) && !unknown_) at_[place] = count(c, place * xcds + xcd_);
+  blocks_ = (c.blocks() - xcd_ + xcds - 1) / xcds;
+  const auto count_at = [&](std::uint64_t index) {
+    if (!at_.contains(index) && !unknown_) at_[index] = count(c, index * xcds + xcd_);
   };
-  count_at(0), count_at(places_ - 1);
-  for (std::uint64_t i = 0; i < some && sum_ < limit_; ++i) count_at(spread(i, places_));
+  count_at(0), count_at(blocks_ - 1);
+  for (std::uint64_t i = 0; i < some && sum_ < limit_; ++i) count_at(spread(i, blocks_));
   // Then where most is uncertain, the middle between two that differ: so an edge along the launch is found.
   for (const std::uint64_t most = 2 * sum_ + budget_; at_.size() < many && sum_ < most && !unknown_;) {
-    const auto [doubt, place] = most_doubtful();
-    if (doubt < 0.002 * static_cast<double>(mean()) * static_cast<double>(places_)) break;
-    count_at(place);
+    const auto [doubt, index] = most_doubtful();
+    if (doubt < 0.002 * static_cast<double>(mean()) * static_cast<double>(blocks_)) break;
+    count_at(index);
   }
 }
 
@@ -156,11 +156,11 @@ void BlockWork::tell_apart(const Context& c, std::uint64_t xcds) {
 void BlockWork::choose_xcd(const Context& c, std::uint64_t xcds) {
   std::vector<std::map<std::uint64_t, std::uint64_t>> counted(xcds);
   std::vector<std::uint64_t> work(xcds);
-  const std::uint64_t places = c.blocks() / xcds;
+  const std::uint64_t indices = c.blocks() / xcds;
   for (std::uint64_t i = 0; i < rows && !unknown_; ++i) {
-    const std::uint64_t place = spread(i, places);
-    for (std::uint64_t x = 0; x < xcds && !counted[x].contains(place); ++x)
-      work[x] += counted[x][place] = count(c, place * xcds + x);
+    const std::uint64_t index = spread(i, indices);
+    for (std::uint64_t x = 0; x < xcds && !counted[x].contains(index); ++x)
+      work[x] += counted[x][index] = count(c, index * xcds + x);
   }
   const auto busiest = static_cast<std::uint64_t>(std::max_element(work.begin(), work.end()) - work.begin());
   xcd_ = work[busiest] > work[0] + work[0] / 10 ? busiest : 0;
@@ -174,14 +174,14 @@ std::uint64_t BlockWork::mean() const {
   double sum = 0;  // each for the places that are nearer to it than to others
   for (auto at = at_.begin(); at != at_.end(); ++at) {
     const double low = at == at_.begin() ? 0 : static_cast<double>(std::prev(at)->first + at->first + 1) / 2,
-                 high = std::next(at) == at_.end() ? static_cast<double>(places_)
+                 high = std::next(at) == at_.end() ? static_cast<double>(blocks_)
                                                    : static_cast<double>(at->first + std::next(at)->first + 1) / 2;
     sum += static_cast<double>(at->second) * (high - low);
   }
-  return static_cast<std::uint64_t>(sum / static_cast<double>(places_));
+  return static_cast<std::uint64_t>(sum / static_cast<double>(blocks_));
 }
 
-/// Between two neighbours: the instructions by which they differ, for each place between them.
+/// Between two neighbours: the instructions by which they differ, for each index between them.
 std::pair<double, std::uint64_t> BlockWork::most_doubtful() const {
   std::pair<double, std::uint64_t> most{0, 0};
   for (auto at = at_.begin(); std::next(at) != at_.end(); ++at) {
@@ -192,13 +192,13 @@ std::pair<double, std::uint64_t> BlockWork::most_doubtful() const {
   return most;
 }
 
-std::uint64_t BlockWork::of(std::uint64_t place) const { return of_longer(place, 0); }
+std::uint64_t BlockWork::of(std::uint64_t index) const { return of_longer(index, 0); }
 
-std::uint64_t BlockWork::of_longer(std::uint64_t place, std::uint64_t done) const {
-  auto after = at_.lower_bound(place), before = after;
+std::uint64_t BlockWork::of_longer(std::uint64_t index, std::uint64_t done) const {
+  auto after = at_.lower_bound(index), before = after;
   while (after != at_.end() || before != at_.begin()) {
     const bool later =
-        before == at_.begin() || (after != at_.end() && after->first - place <= place - std::prev(before)->first);
+        before == at_.begin() || (after != at_.end() && after->first - index <= index - std::prev(before)->first);
     const std::uint64_t n = later ? (after++)->second : (--before)->second;
     if (n > done) return n;
   }
@@ -212,7 +212,7 @@ double BlockWork::error() const {
                  doubt = step * static_cast<double>(std::next(at)->first - at->first - 1);
     squares += doubt * doubt / 2;
   }
-  return std::sqrt(squares) / (static_cast<double>(mean()) * static_cast<double>(places_));
+  return std::sqrt(squares) / (static_cast<double>(mean()) * static_cast<double>(blocks_));
 }
 
 }  // namespace tilewave::sim

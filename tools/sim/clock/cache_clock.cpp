@@ -93,7 +93,7 @@ const Region* XcdMemory::region_of(std::uint64_t address) const {
 
 std::uint64_t XcdMemory::line_of(std::uint64_t address) const {
   const Region* region = region_of(address);
-  return (region ? address - region->base + region->place : address) / static_cast<std::uint64_t>(k.line);
+  return (region ? address - region->base + region->cache_base : address) / static_cast<std::uint64_t>(k.line);
 }
 
 double XcdMemory::beyond_l2(double t, std::uint64_t line, const Region* region) {
@@ -101,7 +101,7 @@ double XcdMemory::beyond_l2(double t, std::uint64_t line, const Region* region) 
   if (region) {
     Known& known = known_[static_cast<std::size_t>(region - memory_.regions().data())];
     if (known.lines.empty()) known.lines.resize(region->size / static_cast<std::uint64_t>(k.line) + 2);
-    auto seen = known.lines[line - region->place / static_cast<std::uint64_t>(k.line)];
+    auto seen = known.lines[line - region->cache_base / static_cast<std::uint64_t>(k.line)];
     cold = !seen && (known.first >= 1 || static_cast<double>(mixed(line) >> 11) * 0x1p-53 < known.first);
     if (!seen) known.touched += k.line;
     seen = true;

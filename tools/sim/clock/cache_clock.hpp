@@ -28,7 +28,8 @@ class Cache {
   struct Age {
     std::uint8_t older, younger;
   };
-  /// Of all of its address, as chips choose it: rows a power of two apart would share a few sets.
+  /// The set depends on all bits of the address, as on chips: otherwise rows a power of two apart would share a few
+  /// sets.
   std::size_t set_of(std::uint64_t line) const {
     return (line ^ line >> set_bits_ ^ line >> 2 * set_bits_) & ((std::size_t{1} << set_bits_) - 1);
   }
@@ -55,9 +56,9 @@ class XcdMemory {
   /// fetched before (by region base; 1 if absent).
   XcdMemory(const Chip& chip, double mhz, const std::map<std::uint64_t, double>& first, const Memory& memory);
 
-  /// When the data of an access by CU `cu` at time `t` is there; `touched` are its lanes' addresses.
+  /// Returns when the data of an access by CU `cu` at time `t` is there; `touched` has its lanes' addresses.
   double access(int cu, double t, const std::vector<Touch>& touched, Access access);
-  /// The same for a scalar load or an instruction line: through L2, not L1.
+  /// Returns the same for a scalar load or an instruction line, which goes through L2 and not L1.
   double scalar(double t, std::uint64_t address);
   /// The time from which CU `cu` may ask for more lines: `t`, or when the next of too many has arrived.
   double room(int cu, double t);
@@ -66,13 +67,13 @@ class XcdMemory {
   std::map<std::uint64_t, double> touched_bytes() const;
   double l2_busy() const { return l2_busy_; }
   double hbm_busy() const { return hbm_busy_; }
-  /// When all that was stored is in memory.
+  /// Returns when everything that was stored is in memory.
   double written() const { return written_; }
 
  private:
   /// Lines arriving at a CU, the next one first.
   using Arrivals = std::priority_queue<double, std::vector<double>, std::greater<>>;
-  /// Which lines of a region this XCD has asked for, and `first` of it.
+  /// The lines of a region that this XCD has asked for; `first` is the first of them.
   struct Known {
     std::vector<bool> lines;
     double touched = 0, first = 1;
@@ -81,7 +82,7 @@ class XcdMemory {
   void write_back(double t);
   double beyond_l2(double t, std::uint64_t line, const Region* region);
   const Region* region_of(std::uint64_t address) const;
-  /// By the region's place, not where this machine has it.
+  /// Uses the region's cache_base, not the address where this machine has it.
   std::uint64_t line_of(std::uint64_t address) const;
 
   const Memory& memory_;

@@ -12,7 +12,7 @@
 
 namespace tilewave::sim {
 
-/// What one part of an architecture shares.
+/// Clock numbers that one part of an architecture shares.
 struct ArchClock {
   int transcendental;       // clk the VALU is taken; a dependent VALU waits for it
   int packed_result;        // v_pk_*_f32 -> dependent VALU
@@ -24,7 +24,7 @@ struct ArchClock {
   int lds_latency_narrow, lds_latency_wide;  // b32, b128
 };
 
-/// The same of both chips.
+/// Clock numbers that both chips share.
 struct CommonClock {
   int issue = 4;               // one instruction of a wave, and of a class and SIMD
   int compare_to_scalar = 20;  // VALU writes an SGPR -> SALU, branch
@@ -71,7 +71,8 @@ struct Chip {
 
 const ArchClock& arch_clock(Arch arch);
 inline constexpr CommonClock common_clock{};
-/// By name (MI300X, MI300A, MI308X, MI325X, MI350X, MI355X), or with "" the first of the architecture.
+/// Returns the chip of this name (MI300X, MI300A, MI308X, MI325X, MI350X, MI355X), or for "" the first of the
+/// architecture.
 const Chip& chip_named(std::string_view name, Arch arch);
 
 }  // namespace tilewave::sim

@@ -60,7 +60,7 @@ ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& 
         pass = run_pass(context, chip, how);
         again = work && !work->differ() && pass.blocks_done < pass.blocks_all && pass.blocks_done > 0 &&
                 pass.most > pass.least + pass.least / 4;
-        if (again) work->tell_apart(context, xcds);
+        if (again) work->distinguish(context, xcds);
       }
     } catch (const BlocksWait&) {
       work.reset();
@@ -77,7 +77,7 @@ ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& 
   report.whole_chip = how.whole_chip;
   const std::uint64_t block_instructions = pass.block_instructions;
   const double all = static_cast<double>(block_instructions) * static_cast<double>(pass.blocks_all);
-  // How much of all it has read: by bytes, since blocks load first, or where no block has ended by instructions.
+  // The part of all bytes that it has read: bytes, since blocks load first, or instructions where no block has ended.
   const double all_loaded = static_cast<double>(pass.block_loaded) * static_cast<double>(pass.blocks_all);
   const double progress =
       std::min(1.0, all_loaded > 0 && !how.blocks_differ ? static_cast<double>(pass.loaded) / all_loaded
@@ -88,7 +88,7 @@ ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& 
     const double share = static_cast<double>(region.size) * progress / (chip.xcds * touched->second);
     how.first[region.base] = options.warm ? 0 : std::clamp(share, 1.0 / chip.xcds, 1.0);
   }
-  // What the VALU does alone costs no clock (docs/reference/clock.md).
+  // Work of the VALU alone lowers no clock (docs/reference/clock.md).
   const auto held = [&] { return chip.mhz_under(std::min(1.0, pass.matrix_duty), std::min(1.0, pass.valu_duty)); };
   if (options.mhz <= 0) report.mhz = held();
   how.mhz = report.mhz;
@@ -107,7 +107,7 @@ ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& 
   if (!report.complete && how.blocks_differ) {
     Pass lone;
     if (fits.blocks > 1 && !knows_lone_blocks(pass)) {
-      how.from = pass.unfinished.empty() ? 0 : pass.unfinished.front().place;
+      how.from = pass.unfinished.empty() ? 0 : pass.unfinished.front().index;
       how.resident = 1, how.budget = short_budget, how.trace = nullptr;
       lone = run_pass(context, chip, how);
     }

@@ -27,7 +27,7 @@ struct ClockOptions {
 
 class WaveTrace;
 
-/// Of one instruction, over all timed waves.
+/// The clock of one instruction, over all timed waves.
 struct OpClock {
   std::uint64_t hits = 0;
   double issue = 0;  // clk
@@ -49,7 +49,7 @@ struct ClockReport {
 
   nlohmann::ordered_json to_json(const CodeObject& object) const;
   std::string to_text(const CodeObject& object, int top) const;
-  /// All instructions of a kernel in order, with hits, issue clk, stall clk and shares of their causes.
+  /// Returns all instructions of a kernel in order, with hits, issue clk, stall clk and shares of their causes.
   std::string annotated(const CodeObject& object, const std::string& symbol) const;
 };
 constexpr std::array<std::string_view, 7> bound_names{"issue", "matrix", "lds", "l1", "l2", "hbm", "tail"};

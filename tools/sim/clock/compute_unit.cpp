@@ -14,7 +14,7 @@ void drop_done(std::deque<double>& queue, double t) {
   while (!queue.empty() && queue.front() <= t) queue.pop_front();
 }
 
-/// When at most `limit` of the queue are left.
+/// Returns when at most `limit` entries of the queue are left.
 double left(const std::deque<double>& queue, int limit) {
   const int over = static_cast<int>(queue.size()) - limit;
   return over > 0 ? queue[static_cast<std::size_t>(over - 1)] : 0;
@@ -36,7 +36,7 @@ void ComputeUnit::start_block(std::uint64_t number, double t) {
     w.age = ages_++;
     w.ready = t + k.wave_start + static_cast<double>(i);
     w.vector_ready.resize(vector_registers);
-    w.place = order_.size();
+    w.index = order_.size();
     order_.push_back({w.ready, made.get(), &w});
     w.slot = std::countr_one(slots_[static_cast<std::size_t>(w.simd)]);
     slots_[static_cast<std::size_t>(w.simd)] |= 1u << w.slot;
@@ -195,7 +195,7 @@ void ComputeUnit::release_barrier(TimedBlock& block, double t) {
       const double waited = std::max(0.0, t + k.barrier - w.ready);
       step.stall += waited, step.duration += waited, w.traced->end += waited;
     }
-    w.ready = order_[w.place].next = t + k.barrier;
+    w.ready = order_[w.index].next = t + k.barrier;
   }
 }
 
@@ -273,7 +273,7 @@ void ComputeUnit::issue(TimedBlock& block, TimedWave& w, double t) {
   w.after_valu = pace.unit == Unit::valu;
   const std::size_t line = wave.pc / 8;
   if (line < fetched_.size() && !fetched_[line]) fetched_[line] = true, then += k.fetch_line;
-  double& next = order_[w.place].next;
+  double& next = order_[w.index].next;
   w.ready = next = then;
   if (w.traced) trace_step(w, pc, attempt, t);
   if (wave.status == WaveStatus::ended) {
@@ -288,7 +288,7 @@ void ComputeUnit::issue(TimedBlock& block, TimedWave& w, double t) {
 }
 
 void ComputeUnit::number_turns() {
-  for (std::size_t i = 0; i < order_.size(); ++i) order_[i].wave->place = i;
+  for (std::size_t i = 0; i < order_.size(); ++i) order_[i].wave->index = i;
 }
 
 void ComputeUnit::step(double t, std::vector<std::unique_ptr<TimedBlock>>& finished) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One compute unit in time: waves on four SIMDs, the oldest ready one first, one instruction of a class and SIMD at a time.
+// One compute unit in time: waves run on four SIMDs, the oldest ready one first, one instruction of a class and SIMD at
+// a time.
 #pragma once
 
 #include <deque>
@@ -13,7 +14,7 @@ namespace tilewave::sim {
 
 constexpr double never = std::numeric_limits<double>::infinity();
 
-/// What all CUs of a timed launch have in common.
+/// State that all CUs of a timed launch share.
 struct TimedLaunch {
   const Context& context;
   const std::vector<Pace>& paces;
@@ -34,7 +35,7 @@ struct TimedWave {
   TracedWave* traced = nullptr;
   std::uint64_t age = 0;
   double ready = 0;       // the last instruction lets the next one go
-  std::size_t place = 0;  // in the order of its CU
+  std::size_t index = 0;  // in the order of its CU
   double scc_ready = 0;
   bool after_valu = false;
   int waiting = 0;           // scalar instructions since it did anything else

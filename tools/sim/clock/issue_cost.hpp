@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What each instruction costs where: decided once per instruction of the program.
+// The cost of each instruction on each unit, which is decided once per instruction of the program.
 #pragma once
 
 #include <array>

@@ -35,7 +35,7 @@ void check_counts(const Pass& pass, const BlockWork& work) {
   if (pass.blocks_done < 16) return;
   double counted = 0;
   for (std::uint64_t i = 0; i < pass.started; ++i) counted += static_cast<double>(work.of(i));
-  for (const Unfinished& u : pass.unfinished) counted -= static_cast<double>(work.of(u.place));
+  for (const Unfinished& u : pass.unfinished) counted -= static_cast<double>(work.of(u.index));
   const double took = static_cast<double>(pass.done_instructions);
   if (counted > 2 * took || took > 2 * counted)
     throw Error("blocks of this launch take other instructions than each alone: time more of it");
@@ -68,7 +68,7 @@ Rest rest_of(const Pass& pass, const BlockWork& work, const std::vector<double>&
   Rest rest;
   std::vector<BusyUnit> units(cus);
   for (const Unfinished& u : pass.unfinished) {
-    const std::uint64_t all = work.of_longer(u.place, u.instructions);
+    const std::uint64_t all = work.of_longer(u.index, u.instructions);
     if (all == 0 && u.instructions > work.most() + work.most() / 4)
       throw Error("a block runs longer than any that was counted: time more instructions");
     const double left = all ? static_cast<double>(all - u.instructions) : 1;

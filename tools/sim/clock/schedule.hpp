@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// When the blocks would end that a pass did not time, of a launch whose blocks differ: one after another each takes the
-// place of one that has ended, and runs as fast as CUs with as many blocks did in the pass.
+// Predicts when the blocks that a pass did not time would end, in a launch whose blocks differ. One after another, each
+// replaces one that has ended, and runs as fast as CUs with as many blocks did in the pass.
 #pragma once
 
 #include "sim/clock/block_work.hpp"
@@ -15,7 +15,7 @@ struct Rest {
 
 /// Instructions a clk of a CU by how many blocks it has; `lone` is a pass with one block a CU, if there was one.
 std::vector<double> rates_of(const Pass& pass, const Pass& lone);
-/// Whether the pass says how fast a CU with one block is.
+/// True if the pass shows how fast a CU with one block is.
 bool knows_lone_blocks(const Pass& pass);
 /// Throws Error if what was counted does not fit what the pass saw.
 Rest rest_of(const Pass& pass, const BlockWork& work, const std::vector<double>& rates, std::size_t cus);

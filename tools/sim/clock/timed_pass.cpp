@@ -51,7 +51,8 @@ struct Xcd {
   std::uint64_t started = 0;
 };
 
-/// Which of many comes next, of those at the same time the first: a tree of pairs, each the earlier of two.
+/// Finds which of many events comes next, and the first of those at the same time, by a tree of pairs that each know
+/// the earlier of two.
 class Upcoming {
  public:
   explicit Upcoming(std::size_t count) : leaves_(std::bit_ceil(count)), tree_(2 * leaves_) {
@@ -68,7 +69,7 @@ class Upcoming {
   std::vector<std::pair<double, std::size_t>> tree_;
 };
 
-/// How far a pass is: time and instructions.
+/// The progress of a pass: time and instructions.
 struct Mark {
   double t;
   std::uint64_t instructions;
@@ -92,7 +93,7 @@ struct Steady {
   double rate, spread;
 };
 
-/// What CUs did by how many blocks they had, from any time on.
+/// The work of CUs by how many blocks they had, from any time on.
 class Crowds {
  public:
   Crowds(std::size_t units, std::size_t resident) : last_(units), all_(resident + 1) {}
@@ -174,7 +175,7 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
     }
   }
   pass.cycles = pass.timed = t;
-  // What was stored has to reach memory before the launch is over.
+  // Stored data has to reach memory before the launch has ended.
   if (pass.blocks_done == pass.blocks_all)
     for (const auto& xcd : all) pass.cycles = std::max(pass.cycles, xcd->memory.written());
   if (pass.blocks_done) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One run of a launch's blocks in the order of time, on an XCD or, where blocks wait for each other, on all of the chip.
+// One run of a launch's blocks in the order of time: on an XCD, or on all of the chip where blocks wait for each other.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@ namespace tilewave::sim {
 
 /// Instructions in a row that only wait, until a wave is held to wait for a block that is not timed.
 constexpr int longest_wait = 20'000;
-/// The same of loads of one word.
+/// The same limit for loads of one word.
 constexpr int longest_poll = 256;
 struct BlocksWait : Error {
   BlocksWait() : Error("a wave waits in a loop for another block") {}
@@ -32,15 +32,15 @@ struct PassOptions {
 /// A block that had not ended when a pass did.
 struct Unfinished {
   std::size_t unit;
-  std::uint64_t place, instructions;  // among its XCD's blocks; done so far
+  std::uint64_t index, instructions;  // among its XCD's blocks; done so far
 };
 
-/// What CUs did while they had so many blocks.
+/// The work of CUs while they had this many blocks.
 struct Crowd {
   double clk = 0, instructions = 0;
 };
 
-/// What a pass found, of all XCDs that it timed.
+/// The results of a pass, for all XCDs that it timed.
 struct Pass {
   double cycles = 0, timed = 0, steady_rate = 0, spread = 0;     // timed: without what is still to be written
   std::uint64_t instructions = 0, loaded = 0, block_loaded = 0;  // bytes

@@ -31,9 +31,9 @@ struct Resource {
     if (word3 >> 23 & 1u) throw Error("thread-id buffers are not simulated");
   }
 
-  /// Bytes from the base, less the scalar offset. Swizzled: dwords of the same place in `index_stride` neighbouring records
+  /// Bytes from the base, less the scalar offset. Swizzled: dwords of the same offset in `index_stride` neighbouring records
   /// lie side by side (the guide, "Swizzled buffer addressing"; GFX9 has no other element size).
-  u64 place(u32 index, u32 offset) const {
+  u64 swizzled_offset(u32 index, u32 offset) const {
     if (!swizzled) return offset + u64{index} * stride;
     constexpr u32 element = 4;
     return (u64{index / index_stride} * stride + offset / element * element) * index_stride +
@@ -58,7 +58,7 @@ LaneAddress lane_address(const Wave& w, const Op& op, const Resource& r, int fir
   // one is raw, too: HipKittens reads matrices as they lie through such descriptors.
   const bool raw = r.stride == 0 || !op.idxen;
   const bool in_range = raw ? u64{offset} + soffset + bytes <= r.records : index < r.records;
-  return {r.base + soffset + (raw ? u64{offset} + u64{index} * r.stride : r.place(index, offset)), in_range};
+  return {r.base + soffset + (raw ? u64{offset} + u64{index} * r.stride : r.swizzled_offset(index, offset)), in_range};
 }
 
 /// Words out of range read 0 and are not written, as the hardware does.

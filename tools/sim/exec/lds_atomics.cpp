@@ -42,7 +42,7 @@ void add(InstructionTable& t, const std::string& name, const std::string& type, 
   t["ds_" + name + "_rtn_" + type] = {.run = run_atomic<F, T, true>, .cls = Class::lds, .fills_first = true};
 }
 
-/// Of unsigned and signed numbers with as many bits.
+/// Registers the atomics of unsigned and signed numbers with equally many bits.
 template <class U, class I>
 void add_integer(InstructionTable& t, const std::string& bits) {
   add<U>(t, "add", "u" + bits, [](U a, U b) { return a + b; });

@@ -16,13 +16,13 @@ using u32 = std::uint32_t;
 using u64 = std::uint64_t;
 using namespace matrix;
 
-/// Where result r of a lane belongs: its block, its row.
-struct Place {
+/// The block and the row of result r of a lane.
+struct Position {
   int block, row;
 };
 template <int M, int blocks, bool f64>
-constexpr Place place_of(int lane, int r) {
-  if (f64) return blocks == 4 ? Place{lane / 4 % 4, lane / 16} : Place{0, 4 * r + lane / 16};
+constexpr Position result_position(int lane, int r) {
+  if (f64) return blocks == 4 ? Position{lane / 4 % 4, lane / 16} : Position{0, 4 * r + lane / 16};
   if (M == 4) return {lane / 4, r};
   if (M == 16) return {r / 4, 4 * (lane / 16) + r % 4};
   return {r / 16, 8 * (r % 16 / 4) + 4 * (lane / 32) + r % 4};
@@ -42,7 +42,7 @@ void run_mfma(Wave& w, const Op& op) {
   if (op.cbsz || op.abid || op.blgp) throw Error("MFMA with broadcasts or permutations is not simulated");
   alignas(64) static thread_local Sum rows[blocks][M][K], columns[blocks][K][M], sum[blocks][M][M];
   for (int l = 0; l < wave_lanes; ++l) {
-    // Of the f64 tile of four blocks, lane l holds block l / 4 % 4 and k = l / 16.
+    // In the f64 tile of four blocks, lane l holds block l / 4 % 4 and k = l / 16.
     const int block = f64 && blocks == 4 ? l / 4 % 4 : blocks > 1 ? l / M : 0;
     const int k0 = f64 && blocks == 4 ? l / 16 : blocks > 1 ? 0 : per_lane * (l / M);
     for (int e = 0; e < per_lane; ++e) {
@@ -50,7 +50,7 @@ void run_mfma(Wave& w, const Op& op) {
       columns[block][k0 + e][l % M] = element<EB>(w, b, l, e);
     }
     for (int r = 0; r < results; ++r) {
-      const Place at = place_of<M, blocks, f64>(l, r);
+      const Position at = result_position<M, blocks, f64>(l, r);
       const auto word = [&](int i) { return c.is_vector() ? w.v[c.reg + r * sum_words + i][l] : scalar_word(w, c, i); };
       if constexpr (f64)
         sum[at.block][at.row][l % M] = std::bit_cast<Sum>(word(0) | u64{word(1)} << 32);
@@ -64,7 +64,7 @@ void run_mfma(Wave& w, const Op& op) {
         for (int n = 0; n < M; ++n) sum[t][m][n] += rows[t][m][k] * columns[t][k][n];
   for (int l = 0; l < wave_lanes; ++l)
     for (int r = 0; r < results; ++r) {
-      const Place at = place_of<M, blocks, f64>(l, r);
+      const Position at = result_position<M, blocks, f64>(l, r);
       const Sum& x = sum[at.block][at.row][l % M];
       if constexpr (f64) w.v[d.reg + 2 * r + 1][l] = static_cast<u32>(std::bit_cast<u64>(x) >> 32);
       if constexpr (f64)

@@ -37,7 +37,7 @@ void read_operand(const Wave& w, const Operand& a, u32 number, double (&out)[K][
     }
 }
 
-/// One factor per block of 32 in k and row; NaN for the exponent 0xff.
+/// There is one factor per block of 32 in k and row. The exponent 0xff gives NaN.
 template <int M, int K>
 void read_scales(const Wave& w, const Op& op, int operand, double (&out)[K / 32][M]) {
   const int source = operand - 4;

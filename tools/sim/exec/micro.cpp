@@ -104,7 +104,7 @@ void run_encode(Wave& w, const Op& op) {  // vdst, values (one operand, or two o
   if (c.scaled) read(w, op, operands + 1 + c.seeded, scale);
   const bool part = c.code_bits() < 32;  // the rest of vdst stays
   if (part) read_words(w, op.arg[0], 0, nullptr, out[0]);
-  const int place = c.code_bits() == 8 ? 8 * (op.op_sel >> 2 & 3) : part ? 16 * (op.op_sel >> 3 & 1) : 0;
+  const int first_bit = c.code_bits() == 8 ? 8 * (op.op_sel >> 2 & 3) : part ? 16 * (op.op_sel >> 3 & 1) : 0;
   Rounding rounding{.saturate = w.mode.fp16_overflow};
   rounding.seed_bits = 23 - c.format.mantissa_bits;  // that many bits of an f32 are dropped
   for (int i = 0; i < c.count; ++i) {
@@ -120,7 +120,7 @@ void run_encode(Wave& w, const Op& op) {  // vdst, values (one operand, or two o
       read(w, op, operand, in);
     }
     const bool upper = c.real != Real::f32 && (c.count == 1 ? op.op_sel & 1 : element & 1);
-    const int at = place + c.format.bits() * i;
+    const int at = first_bit + c.format.bits() * i;
     const u32 mask = (1u << c.format.bits()) - 1;
     for (int l = 0; l < wave_lanes; ++l) {
       const u32 bits = upper ? in[l] >> 16 : c.real == Real::f32 ? in[l] : in[l] & 0xffffu;
@@ -134,7 +134,7 @@ void run_encode(Wave& w, const Op& op) {  // vdst, values (one operand, or two o
   for (int word = 0; word * 32 < c.code_bits(); ++word) write(w, op, out[word], word);
 }
 
-/// To 16 bits by a seed: its top bits, as many as are dropped, are added below the result's last bit.
+/// Rounds to 16 bits by a seed: its top bits, as many as are dropped, are added below the result's last bit.
 template <Real real>
 void run_stochastic(Wave& w, const Op& op) {  // vdst half, src, seed
   Lanes<float> in;

@@ -25,7 +25,7 @@ u32 mode_bits(const FloatMode& m) {
          0x100u | u32{m.fp16_overflow} << 23;
 }
 
-/// What would change arithmetic in a way that is not simulated is refused; bits that only trap are not there.
+/// Bits that would change the arithmetic in a way that is not simulated are refused; bits that only trap are ignored.
 void set_mode(Wave& w, const Op& op, u32 value) {
   const Field field(op);
   if (field.id != mode_register) throw Error("s_setreg of this register is not simulated");

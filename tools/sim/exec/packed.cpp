@@ -19,7 +19,7 @@ float f32(Half h) { return static_cast<float>(h); }
 void read_half_pair(const Wave& w, const Op& op, int i, bool high_result, Lanes<float>& out) {
   const Operand& a = op.arg[i + 1];
   const bool high = (high_result ? op.op_sel_hi : op.op_sel) >> i & 1;
-  // What the high half of a constant or of a single register is, no document says; zero is zero either way.
+  // No document says what the high half of a constant or of a single register is; zero is zero either way.
   if (high && a.kind == Kind::constant && a.lo) throw Error("the high half of a packed constant is not simulated");
   if (high && a.kind != Kind::constant && a.words < 2) throw Error("the high half of a single register");
   Lanes<u32> words;

@@ -65,7 +65,7 @@ template <Scc rule = Scc::kept, class F>
 Instruction salu(F f) {
   return salu_of<F, rule>(+f);
 }
-/// As salu, and SCC = result is not zero.
+/// Works like salu, and sets SCC to (result != 0).
 template <class F>
 Instruction salu_nz(F f) {
   return salu<Scc::nonzero>(f);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What global, flat, scratch and buffer accesses share: widths, register layout, tickets and counting.
+// Parts that global, flat, scratch and buffer accesses share: widths, register layout, tickets and counting.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace tilewave::sim {
 
-/// One lane's part of a load or store, packed into Instruction::parameter.
+/// One lane's part of a load or store. It is packed into Instruction::parameter.
 struct Access {
   std::uint32_t bytes = 4;
   bool sign_extend = false;

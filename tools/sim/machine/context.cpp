@@ -62,7 +62,7 @@ void set_up_wave(const Context& c, Block& block, Wave& w, int id) {
   w.counts.waves = 1;
 }
 
-/// Where the next kernel of the code object begins.
+/// Returns where the next kernel of the code object begins.
 std::uint64_t end_of_kernel(const Context& c) {
   std::uint64_t end = ~std::uint64_t{0};
   for (const auto& [name, kernel] : c.object.kernels)

@@ -30,7 +30,7 @@ class Context {
   std::uint32_t threads() const { return launch.block[0] * launch.block[1] * launch.block[2]; }
   std::uint32_t waves() const { return (threads() + wave_lanes - 1) / wave_lanes; }
 
-  /// All waves of block number `n` at the kernel's entry, LDS and registers poisoned.
+  /// Puts all waves of block number `n` at the kernel's entry, with LDS and registers poisoned.
   void start(Block& block, std::uint64_t n) const;
   /// The wave's next instruction. An Error names it, with block and wave.
   void step(Wave& wave) const;

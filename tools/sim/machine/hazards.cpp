@@ -41,7 +41,7 @@ Ranges only(const Ranges& all, bool scalar) {
   return some;
 }
 
-/// What an instruction is to these rules.
+/// The properties of an instruction that these rules depend on.
 struct Facts {
   string_view name;
   bool matrix = false, valu = false, memory = false, transcendental = false, dot = false, lane = false;
@@ -201,7 +201,7 @@ Need need_between(const Facts& a, const Facts& b, const Op& first, const Op& op,
   return need;
 }
 
-/// No rule reaches farther.
+/// No rule reaches farther than this.
 int reach_of(const Facts& f, const Op& op) {
   if (f.matrix) return 20;
   if (f.valu) return 5;

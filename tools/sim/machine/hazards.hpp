@@ -10,7 +10,8 @@
 
 namespace tilewave::sim {
 
-/// Every pair that comes too close on some path, taken or not, by `to`. Paths end at s_endpgm and at jumps through registers.
+/// Returns every pair that comes too close on some path, taken or not, ordered by `to`. Paths end at s_endpgm and at
+/// jumps through registers.
 std::vector<Hazard> find_hazards(const CodeObject& object);
 std::string text_of(const Hazard& hazard, const CodeObject& object);
 

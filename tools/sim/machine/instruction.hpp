@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One decoded instruction: what the disassembler printed, resolved once so that executing it parses nothing.
+// One decoded instruction: the disassembler's text, resolved once so that executing it parses nothing.
 #pragma once
 
 #include <array>
@@ -39,7 +39,7 @@ enum class Kind : std::uint8_t {
   absent /* printed as `off` or null */
 };
 
-/// How a printed constant becomes bits: `1.0` is 0x3f800000 to a 32-bit operand, 0x3c00 to a 16-bit one.
+/// The conversion of a printed constant to bits: `1.0` is 0x3f800000 to a 32-bit operand, 0x3c00 to a 16-bit one.
 enum class Width : std::uint8_t { half, word, real64, int64, bits64 };
 
 struct Operand {
@@ -80,7 +80,7 @@ struct Wave;
 struct Op;
 using Handler = void (*)(Wave&, const Op&);
 
-/// What the tables say about a mnemonic.
+/// The entry of a mnemonic in the tables.
 struct Instruction {
   Handler run = nullptr;
   Handler clamped = nullptr;  // an integer instruction with clamp, if that is known
@@ -125,7 +125,7 @@ struct Op {
 
 using InstructionTable = std::unordered_map<std::string, Instruction>;
 
-/// Every instruction the simulator knows, by mnemonic without encoding suffix (_e32, _e64, _dpp, _sdwa).
+/// Returns every instruction that the simulator knows, by mnemonic without encoding suffix (_e32, _e64, _dpp, _sdwa).
 const InstructionTable& instruction_table(Arch arch);
 
 void add_scalar_instructions(InstructionTable& table);

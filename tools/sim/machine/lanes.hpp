@@ -199,7 +199,7 @@ template <class F>
 Instruction valu(F f) {
   return valu_of<false, F>(+f);
 }
-/// As valu, with the old destination as the last argument of f.
+/// Works like valu, with the old destination as the last argument of f.
 template <class F>
 Instruction accumulating(F f) {
   return valu_of<true, F>(+f);

@@ -17,7 +17,7 @@ constexpr std::uint64_t first_turn = 1 << 20, short_turn = 1 << 12;
 constexpr std::uint64_t waves_of_chip = 304 * 32;  // no more of them are begun at a time, as on an MI300X
 constexpr std::uint64_t turns_in_vain = 5;         // of `max_wave_instructions`, until a launch is given up
 
-/// What the threads of a launch share.
+/// State that the threads of a launch share.
 struct Shared {
   explicit Shared(const Context& c) : context(c) {}
 
@@ -31,7 +31,7 @@ struct Shared {
   Counts total;
 };
 
-/// What waves that wait for others do not do.
+/// Returns the work of a wave without the instructions that waiting waves run.
 std::uint64_t work_of(const Counts& counts) {
   const auto of = [&](Class cls) { return counts.instructions[static_cast<std::size_t>(cls)]; };
   return counts.stored + of(Class::mfma) + of(Class::lds);

@@ -30,15 +30,15 @@ void Journal::restore() {
   last_ = nullptr;
 }
 
-std::uint64_t Memory::place_of(std::uint64_t size) {
+std::uint64_t Memory::next_base(std::uint64_t size) {
   constexpr std::uint64_t page = 4096, gap = 0x2'8000'0000;  // 10 GiB, so that bit 31 of bases varies
-  const std::uint64_t place = next_;
-  next_ = place + (size + page - 1) / page * page + gap;
-  return place;
+  const std::uint64_t cache_base = next_;
+  next_ = cache_base + (size + page - 1) / page * page + gap;
+  return cache_base;
 }
 
 std::uint64_t Memory::map(std::string name, std::uint8_t* data, std::uint64_t size, bool writable) {
-  const std::uint64_t base = place_of(size);
+  const std::uint64_t base = next_base(size);
   regions_.push_back({base, size, data, writable, std::move(name), base});
   return base;
 }

@@ -17,7 +17,7 @@ struct Region {
   std::uint8_t* data = nullptr;
   bool writable = false;
   std::string name;
-  std::uint64_t place =
+  std::uint64_t cache_base =
       0;  // where caches see it: the base, or what it would be if it were not where this machine put it
 
   bool holds(std::uint64_t address, std::uint64_t bytes) const {
@@ -25,7 +25,7 @@ struct Region {
   }
 };
 
-/// What pages held before they were first written.
+/// The contents of pages before they were first written.
 class Journal {
  public:
   void note(const Region& region, std::uint64_t address, std::uint64_t bytes);
@@ -46,13 +46,13 @@ class Memory {
  public:
   /// Place `size` bytes of the caller's memory at a new address, 4 KiB aligned, 10 GiB from the next.
   std::uint64_t map(std::string name, std::uint8_t* data, std::uint64_t size, bool writable);
-  /// The same at the address the memory has on this machine.
+  /// Maps memory at the address that it has on this machine.
   void map_in_place(std::string name, std::uint8_t* data, std::uint64_t size, bool writable) {
-    regions_.push_back({reinterpret_cast<std::uint64_t>(data), size, data, writable, std::move(name), place_of(size)});
+    regions_.push_back({reinterpret_cast<std::uint64_t>(data), size, data, writable, std::move(name), next_base(size)});
   }
   /// Forget every region from index `count` on.
   void truncate(std::size_t count) {
-    if (count < regions_.size()) next_ = regions_[count].place;
+    if (count < regions_.size()) next_ = regions_[count].cache_base;
     regions_.resize(count);
   }
   std::size_t count() const { return regions_.size(); }
@@ -68,21 +68,21 @@ class Memory {
   std::uint64_t address_of(const std::string& name) const;
   const std::vector<Region>& regions() const { return regions_; }
 
-  /// Where accesses are noted for the clock, lane after lane; null: nowhere. For one thread at a time.
+  /// Receives accesses for the clock, lane after lane; null: they are not recorded. It is for one thread at a time.
   mutable std::vector<Touch>* touched = nullptr;
-  /// Where pages are kept before they are written, for one thread at a time; null: nowhere.
+  /// Receives pages before they are written, for one thread at a time; null: they are not kept.
   mutable Journal* journal = nullptr;
 
  private:
   const Region& find(std::uint64_t address, std::uint64_t bytes) const;
-  std::uint64_t place_of(std::uint64_t size);
+  std::uint64_t next_base(std::uint64_t size);
   [[noreturn]] static void refuse_write(std::uint64_t address, const Region& region);
 
   std::vector<Region> regions_;
   std::uint64_t next_ = 0x7e0000000000;  // all 64 address bits matter: high half in use, low half above 2^31 at times
 };
 
-/// What is written while it lives is undone.
+/// Undoes everything that is written while it lives.
 class Undo {
  public:
   explicit Undo(const Memory& memory) : memory_(memory) { memory_.journal = &journal_; }

@@ -85,7 +85,8 @@ struct Wave {
 
   Counter vm, lgkm;
   std::uint32_t scalar_loads = 0;  // outstanding; they return out of order, so only lgkmcnt(0) waits for them
-  /// What of LDS was complete when this wave arrived at a barrier; others may rely on it once all have arrived.
+  /// The LDS operations that were complete when this wave arrived at a barrier; others may rely on them once all have
+  /// arrived.
   struct Completed {
     std::uint32_t writes = 0, copies = 0;  // tickets of lgkmcnt and vmcnt
     std::vector<PendingRead> reads{};      // those that were not

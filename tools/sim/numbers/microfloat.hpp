@@ -31,7 +31,7 @@ constexpr MicroFormat fp8_format(Arch arch) { return {4, 3, arch == Arch::gfx942
 constexpr MicroFormat bf8_format(Arch arch) { return {5, 2, arch == Arch::gfx942}; }
 constexpr MicroFormat fp6_format{2, 3}, bf6_format{3, 2}, fp4_format{2, 1};
 
-/// All values by code, decoded once.
+/// Returns all values by code; they are decoded once.
 const std::array<float, 256>& micro_values(MicroFormat format);
 
 /// A value that is not representable goes to the nearest code, ties to even; with a seed, up as often as it is near the

@@ -120,7 +120,8 @@ void read_metadata(const std::vector<std::uint8_t>& file, std::uint64_t at, std:
   }
 }
 
-/// Of a code object that is linked as a whole: addresses in its own image, known once it is loaded.
+/// Reads the relocations of a code object that is linked as a whole: addresses in its own image, known once it is
+/// loaded.
 void read_relocations(const Elf& elf, std::uint64_t offset, std::uint64_t size, CodeObject& object) {
   constexpr std::uint32_t relative64 = 13;  // R_AMDGPU_RELATIVE64: load base + addend
   for (std::uint64_t r = offset; r < offset + size; r += 24) {

@@ -77,7 +77,8 @@ struct DeviceImage {
 std::vector<DeviceImage> images_of_bundle(const std::uint8_t* bundle, std::size_t bytes = ~std::size_t{0});
 CodeObject load_image(const DeviceImage& image, const std::string& objdump);
 
-/// Of a code object, a fat binary or an executable: the first code object for `arch`, or with "" the first of all.
+/// Loads from a code object, a fat binary or an executable the first code object for `arch`, or for "" the first of
+/// all.
 CodeObject load_any_object(const std::string& path, const std::string& arch, const std::string& objdump);
 
 }  // namespace tilewave::sim

@@ -119,7 +119,7 @@ thread_local std::vector<CallConfiguration> configurations;
 
 extern "C" {
 
-// What clang's generated code calls.
+// Clang's generated code calls these functions.
 void** __hipRegisterFatBinary(const void* wrapper) {
   auto module = std::make_unique<Module>();
   const std::uint8_t* bundle;

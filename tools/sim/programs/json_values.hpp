@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What launch files, bundles and the metadata of kernels share: values of JSON with their types and ranges checked. Every
+// Values of JSON with their types and ranges checked, for launch files, bundles and the metadata of kernels. Every
 // Error is one line.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace tilewave::sim {
 /// Documents nested deeper than any of ours are refused: readers and writers of such values call themselves.
 constexpr int max_json_depth = 64;
 
-/// Of the text of a file; `what` names it in an Error.
+/// Parses the text of a file; `what` names the file in an Error.
 nlohmann::json parse_json(const std::string& text, const std::string& what);
 nlohmann::json parse_msgpack(const std::vector<std::uint8_t>& bytes, const std::string& what);
 
@@ -33,7 +33,7 @@ T integer_of(const nlohmann::json& v, const std::string& what) {
   return v.is_number_unsigned() ? static_cast<T>(v.get<std::uint64_t>()) : static_cast<T>(v.get<std::int64_t>());
 }
 std::string text_of(const nlohmann::json& v, const std::string& what);
-/// Also what JSON has no numbers for, as text: inf, -inf, nan.
+/// Also accepts values that JSON has no numbers for, as text: inf, -inf, nan.
 double real_of(const nlohmann::json& v, const std::string& what);
 const nlohmann::json& member(const nlohmann::json& object, const char* key, const std::string& what);
 /// A member that is a list.

@@ -161,7 +161,7 @@ class Values {
   }
 
  private:
-  /// To buffer `buffer`, addresses of those named.
+  /// A table of addresses of the named buffers, which is written to buffer `buffer`.
   struct Table {
     std::size_t buffer;
     std::string names;

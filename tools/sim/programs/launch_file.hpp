@@ -39,13 +39,13 @@ struct FileLaunch {
 /// The kernel argument segment with its hidden arguments set as the ABI says; the caller's are zero.
 std::vector<std::uint8_t> hidden_arguments(const CodeObject& object, const Launch& launch);
 
-/// Every kernel of the file, one line each: name and arguments.
+/// Returns one line for every kernel of the file: name and arguments.
 std::string list_kernels(const CodeObject& object);
 
 /// Throws Error with one line. Relative paths are from `directory`.
 FileLaunch read_launch(const nlohmann::json& description, const std::string& directory, const std::string& objdump);
 
-/// One command-line argument (`NAME=VALUE` or `VALUE`) as the JSON that read_launch takes.
+/// Returns one command-line argument (`NAME=VALUE` or `VALUE`) as the JSON that read_launch takes.
 nlohmann::json argument_from_text(const std::string& text);
 
 }  // namespace tilewave::sim

@@ -66,7 +66,7 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  /// What there is, at most `size` bytes; 0 at the end, -1 at the deadline.
+  /// Reads what is available, at most `size` bytes; returns 0 at the end and -1 at the deadline.
   ssize_t read_some(char* to, std::size_t size, Clock::time_point deadline) const {
     for (;;) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();

@@ -18,7 +18,8 @@ std::string text(double x, double y, const std::string& what, const char* more =
   return out + "</text>\n";
 }
 
-/// For each column of the picture the state that most of its time has: a picture of any launch has the same size.
+/// Returns, for each column of the picture, the state that takes most of its time: pictures of all launches have the
+/// same size.
 std::array<std::uint8_t, columns> drawn(const TracedWave& wave, double clk_per_column) {
   std::vector<std::array<double, 5>> time(columns);
   for (const StateRun& run : wave.states()) {

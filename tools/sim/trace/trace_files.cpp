@@ -127,7 +127,7 @@ class Files {
     save("occupancy.json", out);
   }
 
-  /// How many waves are in a state, from each time on.
+  /// Writes how many waves are in a state, from each time on.
   void states() const {
     std::map<int, std::map<std::int64_t, int>> changes;
     for (const TracedWave& w : trace_.waves())

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What some waves of a timed launch did and when, as hardware's thread trace tells it of one CU of each shader engine.
+// The actions of some waves of a timed launch and their times, as hardware's thread trace reports them for one CU of
+// each shader engine.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +15,10 @@ namespace tilewave::sim {
 
 constexpr int shader_engines = 4;  // of an XCD; its CUs are dealt to them in turn
 
-/// By the profiler's enum, rocprofiler_thread_trace_decoder_wstate_type_t.
+/// The numbers are those of the profiler's enum, rocprofiler_thread_trace_decoder_wstate_type_t.
 enum class WaveState : std::uint8_t { empty, idle, exec, wait, stall };
 
-/// One instruction of a wave: clk of the first try, clk until it went, clk until it was done with its port.
+/// One instruction of a wave: clk of the first try, clk until it was issued, clk until its port was free again.
 struct TraceStep {
   double attempt = 0, stall = 0, duration = 0;  // duration: with the stall
   std::uint32_t op = 0;
@@ -65,7 +66,7 @@ class WaveTrace {
   std::vector<OccupancyChange> occupancy_;
 };
 
-/// What all files say of where they come from.
+/// The origin that all files state.
 struct TraceOrigin {
   const CodeObject& object;
   std::string symbol, chip;  // of the kernel's descriptor

@@ -48,8 +48,8 @@ std::string holders_of(const fs::path& file) {
   return found.empty() ? "a process of another user or host" : join(found, ", ");
 }
 
-/// One command at a time changes a campaign. The descriptor goes on to what is started, so that a benchmark that outlives
-/// a killed command still holds the lock.
+/// Only one command at a time changes a campaign. Started processes inherit the descriptor, so a benchmark that
+/// outlives a killed command still holds the lock.
 int lock_folder(const fs::path& folder, double wait_s) {
   const int fd = ::open((folder / ".lock").c_str(), O_RDWR | O_CREAT, 0644);
   if (fd < 0) throw Error(Exit::failed, "cannot write " + (folder / ".lock").string());
@@ -157,7 +157,7 @@ void Campaign::begin(const Proposal& proposal) {
   save();
 }
 
-/// What the candidate is, for good: a later change of the worktree does not matter to this round.
+/// Saves the candidate for good: a later change of the worktree does not matter to this round.
 void Campaign::take_patch() {
   const Git git = worktree();
   if (git.head() != state_.best_commit) {  // a proposer that commits: its commits are part of the patch
@@ -174,11 +174,11 @@ void Campaign::take_patch() {
 
 void Campaign::abandon(const std::string& status, const std::string& reason) {
   if (state_.stage == Stage::idle) conflict("no round to abandon");
-  settle(status, reason);
+  finish(status, reason);
 }
 
 /// Writes the end of the round down, then brings it about.
-std::string Campaign::settle(const std::string& status, const std::string& reason) {
+std::string Campaign::finish(const std::string& status, const std::string& reason) {
   state_.current.status = status;
   state_.current.reason = reason;
   if (state_.best_round == 0) conflict("no baseline yet");

@@ -41,7 +41,7 @@ class Campaign {
   void stop(const std::string& reason);
   /// Goes on after a stop, with the count of regressions at 0; refuses while a stop rule still holds.
   void resume(int max_iterations);
-  /// What a measured round taught (0: the last), for tips.md.
+  /// Adds the lesson of a measured round (0: the last) to tips.md.
   void tip(const std::string& text, int round);
   void report();
   void mask(int version, bool masked);
@@ -69,7 +69,7 @@ class Campaign {
   bool command(const std::string& what, const std::string& shell, bool on_gpu, std::string& failure, int round = 0);
   bool measured(std::string& failure);  // build, test, quick, benchmark of the worktree into the round's folder
   std::string decide();
-  std::string settle(const std::string& status, const std::string& reason);
+  std::string finish(const std::string& status, const std::string& reason);
   void take_patch();
   Git worktree() const { return Git(manifest_.worktree, manifest_.repository, branch_of(manifest_)); }
   bool propose(const std::string& command, int repair);
@@ -84,12 +84,12 @@ class Campaign {
 /// memory/v<N>.json. Made anew from the state; a `masked` that stands in a memory file is kept.
 void render(const Campaign& campaign);
 
-/// What is going on, for whoever sits before a terminal.
+/// Shows the current step to a person at a terminal.
 void show_progress(const std::string& line);
 
 /// The table of baseline and kept rounds, what was split, and a Stop Summary.
 std::string performance_md(const State& state, const Manifest& manifest);
-/// Where the worktree has it, committed with each kept round.
+/// Returns the path in the worktree of the file that is committed with each kept round.
 std::string committed_performance(const Manifest& manifest);
 
 /// The final report, as it stands in logs/optimize.md.

@@ -25,7 +25,7 @@ std::string bullets(const std::vector<std::string>& lines) {
   return out;
 }
 
-/// What the accepted versions taught, but for those that are masked.
+/// Returns the lessons of the accepted versions, without the masked ones.
 std::vector<std::string> pitfalls_of(const fs::path& memory) {
   std::vector<std::string> found;
   for (int version = 0; fs::exists(memory / fmt::format("v{}.json", version)); ++version) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What no candidate may touch: everything that its verdict rests on.
+// Files that no candidate may touch: everything that its verdict rests on.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace tilewave::tool {
 /// emulated device and the contracts that results are held against; how all of it is built; what git ignores.
 const std::vector<std::string>& default_fixed();
 
-/// Whether a file is a fixed path, lies in one, or matches one with '*' or '?', which stand for '/' as well.
+/// True if a file is a fixed path, lies in one, or matches one with '*' or '?', which also match '/'.
 bool is_fixed(const std::string& fixed, const std::string& file);
 
 /// The words of shell commands that may be paths, also behind a '=' of an option.

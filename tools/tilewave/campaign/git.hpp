@@ -22,7 +22,7 @@ class Git {
   /// Everything that differs from the commit, new files included, as a patch that apply() takes.
   std::string patch_from(const std::string& commit) const;
   std::vector<std::string> files_from(const std::string& commit) const;
-  /// Of the words those that are files of the commit.
+  /// Returns those of the words that are files of the commit.
   std::vector<std::string> tracked(const std::vector<std::string>& words) const;
   /// Exactly the commit, on the campaign's own branch; what git ignores (builds) stays. Another branch that somebody
   /// checked out there is left where it is.
@@ -36,7 +36,8 @@ class Git {
   /// the checkout.
   static void add_worktree(const std::string& repository, const std::string& path, const std::string& branch);
 
-  /// For whatever is started in the worktree: its git does not find a repository of the folders above.
+  /// Returns the environment of processes that are started in the worktree: their git finds no repository of the
+  /// folders above.
   static std::map<std::string, std::string> environment(const std::string& worktree);
   /// Variables by which git would work elsewhere than in the folder it is started in.
   static const std::vector<std::string>& redirections();

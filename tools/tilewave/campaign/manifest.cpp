@@ -15,7 +15,7 @@ namespace tilewave::tool {
 
 namespace {
 
-/// One list of keys for reading and writing, so that neither can forget one.
+/// One list of keys serves reading and writing, so that neither can forget one.
 struct Fields {
   std::function<void(const char*, std::string&)> text;
   std::function<void(const char*, std::vector<std::string>&)> list;

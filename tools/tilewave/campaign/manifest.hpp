@@ -12,7 +12,7 @@
 namespace tilewave::tool {
 
 struct Manifest {
-  // As the campaign documents name them. Empty where they allow null.
+  // Fields with the names of the campaign documents. They are empty where those allow null.
   std::string name, target_op, target_backend, target_lang, target_gpu,
       execution_mode = "repo", project_skill, performance_target, primary_metric = "us", target_shapes = "all",
       test_command, benchmark_command, quick_command;
@@ -21,7 +21,7 @@ struct Manifest {
   std::string git_branch = "auto";
   int max_iterations = 0;  // 0: null
   std::string created;
-  // What the state machine needs besides.
+  // Fields that the state machine needs besides.
   std::string repository, worktree;                  // absolute
   std::string build_command, format_command;         // may be empty
   std::string trace_command;                         // writes a kernel trace to $TILEWAVE_TRACE; may be empty

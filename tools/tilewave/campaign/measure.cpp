@@ -158,7 +158,7 @@ void Campaign::baseline() {
   const bool ours = quick_form(manifest_.benchmark_command).has_value();
   for (const ClassResult& c : self.classes) {
     round.classes[c.name] = c.base_us;
-    // Of each class the slowest: what quick_command should run.
+    // The slowest row of each class is what quick_command should run.
     const auto slowest = std::max_element(c.rows.begin(), c.rows.end(),
                                           [](const auto& a, const auto& b) { return a.base_us < b.base_us; });
     manifest_.representative_shapes.push_back(ours ? config_words(csv, slowest->base_row) : slowest->config);
@@ -198,10 +198,10 @@ std::string Campaign::validate() {
     state_.stage = Stage::measuring;
     save();
   }
-  if (current.files.empty()) return settle("failed", "nothing was changed");
+  if (current.files.empty()) return finish("failed", "nothing was changed");
   for (const std::string& file : current.files) {
     for (const std::string& fixed : manifest_.fixed) {
-      if (is_fixed(fixed, file)) return settle("rejected", fmt::format("touches {}, which is fixed", file));
+      if (is_fixed(fixed, file)) return finish("rejected", fmt::format("touches {}, which is fixed", file));
     }
   }
   return decide();
@@ -221,7 +221,7 @@ std::string Campaign::decide() {
     if (!good && failure.starts_with("bench: exit status 1,")) failure.clear();  // wrong rows, perhaps
     if (!failure.empty()) {
       const bool tests = failure.starts_with("test") || failure.starts_with("quick");
-      if (!tests) return settle("failed", failure);
+      if (!tests) return finish("failed", failure);
       result.verdict = Verdict::incorrect, result.reason = failure;
     } else {
       const Csv cand = read_csv((artifacts / "bench.csv").string(), options.map.us);
@@ -233,14 +233,14 @@ std::string Campaign::decide() {
       }
       result = compare(base, cand, options);
       if (!good && result.verdict != Verdict::incorrect)
-        return settle("failed", "bench: exit status 1, but no wrong row");
+        return finish("failed", "bench: exit status 1, but no wrong row");
     }
   } catch (const Error& error) {  // missing rows, less work, no CSV
-    return settle("failed", error.what());
+    return finish("failed", error.what());
   }
   if (result.verdict == Verdict::incorrect) {
     if (current.fix_attempts >= max_fix_attempts)
-      return settle("incorrect", fmt::format("{}; {} repairs did not help", result.reason, max_fix_attempts));
+      return finish("incorrect", fmt::format("{}; {} repairs did not help", result.reason, max_fix_attempts));
     write_atomically(folder / "feedback.txt", fmt::format("repair {} of {}: {}\n{}", current.fix_attempts + 1,
                                                           max_fix_attempts, result.reason, join(result.wrong, "\n")));
     ++current.fix_attempts;
@@ -253,21 +253,21 @@ std::string Campaign::decide() {
   current.best_gpu_us = state_.rounds[static_cast<std::size_t>(state_.best_round) - 1].gpu_us;
   if (result.verdict == Verdict::keep && !manifest_.format_command.empty()) {
     // Formatted it has to be still better; if formatting changes nothing, it is.
-    if (!command("format", manifest_.format_command, false, failure)) return settle("failed", failure);
+    if (!command("format", manifest_.format_command, false, failure)) return finish("failed", failure);
     const std::string formatted = worktree().patch_from(state_.best_commit);
     if (formatted != read_file((folder / "candidate.patch").string())) {
       take_patch();
-      if (!measured(failure)) return settle("failed", "after formatting: " + failure);
+      if (!measured(failure)) return finish("failed", "after formatting: " + failure);
       try {
         result = compare(base, read_csv((artifacts / "bench.csv").string(), options.map.us), options);
       } catch (const Error& error) {
-        return settle("failed", std::string("after formatting: ") + error.what());
+        return finish("failed", std::string("after formatting: ") + error.what());
       }
-      if (result.verdict == Verdict::incorrect) return settle("incorrect", "after formatting: " + result.reason);
+      if (result.verdict == Verdict::incorrect) return finish("incorrect", "after formatting: " + result.reason);
     }
   }
   if (!manifest_.trace_command.empty()) {
-    if (!command("trace", manifest_.trace_command, true, failure)) return settle("failed", failure);
+    if (!command("trace", manifest_.trace_command, true, failure)) return finish("failed", failure);
     try {
       take_trace(current);
       if (fs::exists(best / "trace.csv")) {
@@ -276,14 +276,14 @@ std::string Campaign::decide() {
         decide_by_kernels(result, before, after, manifest_.tie_percent, options.previous_kernel);
       }
     } catch (const Error& error) {
-      return settle("failed", error.what());
+      return finish("failed", error.what());
     }
   }
   if (result.verdict == Verdict::keep) {
     try {
       check_skew(result, base, read_csv((artifacts / "bench.csv").string(), options.map.us));
     } catch (const Error& error) {
-      return settle("failed", std::string("skewed routing: ") + error.what());
+      return finish("failed", std::string("skewed routing: ") + error.what());
     }
   }
   if (result.verdict == Verdict::split || result.verdict == Verdict::keep) current.routing = routes_of(result);
@@ -301,7 +301,7 @@ std::string Campaign::decide() {
     fs::create_directories(to.parent_path());
     fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   }
-  return settle(word_of(result.verdict), result.reason);
+  return finish(word_of(result.verdict), result.reason);
 }
 
 /// A gain that turns into a loss where experts' shares differ is none.

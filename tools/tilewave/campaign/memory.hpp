@@ -15,7 +15,7 @@ void write_memory(const std::filesystem::path& folder, int version, const Round&
                   const std::vector<std::string>& pitfalls = {});
 void mask_memory(const std::filesystem::path& folder, int version, bool masked);
 
-/// Whether the text of a memory file is masked; refuses what is none.
+/// True if the text of a memory file is masked; refuses text that is no memory file.
 bool is_masked(std::string_view json, const std::string& source);
 
 /// Spares the disk, and whoever watches the file.

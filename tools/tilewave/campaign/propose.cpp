@@ -106,7 +106,7 @@ void Campaign::take_proposal() {
   take_patch();
   state_.stage = Stage::measuring;
   save();
-  if (!refused.empty()) settle("rejected", refused);
+  if (!refused.empty()) finish("rejected", refused);
 }
 
 }  // namespace tilewave::tool

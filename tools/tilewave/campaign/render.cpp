@@ -21,14 +21,14 @@ namespace {
 
 bool accepted(const Round& r) { return r.status == "keep" || r.status == "baseline"; }
 
-/// In a cell of a table.
+/// Returns text for a cell of a table.
 std::string cell(std::string text) {
   for (char& c : text) c = c == '|' ? '/' : c == '\n' ? ' ' : c;
   return text.empty() ? "-" : text;
 }
 
 std::string micro(double us) { return us > 0 ? fmt::format("{:.3f}", us) : "-"; }
-/// What all times of the campaign are.
+/// Returns the kind of all times of the campaign.
 std::string times_of(const Manifest& m) {
   return is_modelled(m.primary_metric) ? m.primary_metric + ", modelled; nothing was measured" : m.primary_metric;
 }

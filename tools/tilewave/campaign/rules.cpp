@@ -53,7 +53,7 @@ std::string stagnation_hint(const State& s) {
 
 namespace {
 
-/// What a target is held against, in a row.
+/// Returns the number of a row that a target is compared with.
 double value_of(const std::string& unit, const Csv& rows, std::size_t r, const std::string& metric, const Roof* roof) {
   const auto of = [&](const char* column) { return rows.need_number(r, rows.need(column)); };
   const double us = rows.need_number(r, rows.need(metric));

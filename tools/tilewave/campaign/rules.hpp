@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What follows from a round: counters, stop rules, hints. Nothing here touches files.
+// Consequences of a round: counters, stop rules, hints. Nothing here touches files.
 #pragma once
 
 #include <string>
@@ -19,16 +19,16 @@ void conclude_round(State& state, const Round& round);
 /// Why to stop now, or empty: five regressions in a row, max_iterations, the target reached.
 std::string stop_reason(const State& state, const Manifest& manifest, const Csv* best, const Roof* roof = nullptr);
 
-/// What to change after two rollbacks in a row; empty before.
+/// Returns what to change after two rollbacks in a row; empty before.
 std::string stagnation_hint(const State& state);
 
 /// "roof" as a performance_target: this share of the roof.
 inline constexpr const char* roof_target = "roof";
 inline constexpr double roof_share = 0.9;
 
-/// Whether the rows reach "roof", "> 500 TFLOPS", "> 60 %", "> 3000 GB/s" or "< 12 us" in the geometric mean; null never
-/// does. Refuses another form, and rows that cannot reach it since they have no such number. `metric`: the column of the
-/// time; roof: of the chip, for shares of rows that were modelled.
+/// True if the rows reach "roof", "> 500 TFLOPS", "> 60 %", "> 3000 GB/s" or "< 12 us" in the geometric mean; null is
+/// never reached. Refuses another form, and rows that cannot reach it because they have no such number. `metric` is the
+/// column of the time; `roof` is that of the chip, for the share that modelled rows reach.
 bool target_reached(const std::string& target, const Csv& rows, const std::string& metric = "us",
                     const Roof* roof = nullptr);
 

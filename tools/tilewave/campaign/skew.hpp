@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whether a gain of an op that routes tokens holds where the experts' shares differ.
+// Checks whether a gain of an op that routes tokens holds where the experts' loads differ.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace tilewave::tool {
 /// Experts or groups: moe_*, *grouped*.
 bool is_routed(const std::string& op);
 
-/// What the rows of skewed routing show: those whose column routing, skew, distribution or groups says something other
-/// than balanced. Empty if there are none.
+/// Returns the verdict on the rows of skewed routing: those whose column routing, skew, distribution or groups is not
+/// balanced. It is empty if there are none.
 std::string skewed_rows(const Csv& base, const Csv& cand, const std::string& metric, double tie_pct, bool& holds);
 
 }  // namespace tilewave::tool

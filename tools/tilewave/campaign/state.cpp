@@ -20,7 +20,7 @@ const std::vector<std::string> statuses{"",      "baseline",  "keep",   "discard
 
 Json json_of(const std::vector<std::string>& list) { return Json(list); }
 
-/// Of what states of earlier versions do not have.
+/// Reads a member that states of earlier versions do not have.
 std::vector<std::string> words_member(const Json& json, const char* key, const std::string& source) {
   std::vector<std::string> words;
   if (!json.is_object() || !json.contains(key)) return words;

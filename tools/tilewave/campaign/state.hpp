@@ -10,7 +10,7 @@
 
 namespace tilewave::tool {
 
-/// What is being tried, in one sentence, and why it may be.
+/// The change that is tried, in one sentence, and the reason why it may help.
 struct Proposal {
   std::string hypothesis;
   std::string bucket;     // K1 to K4: the kernel; W1: a bounded cache of weights. W2 and W3 are not accepted
@@ -37,7 +37,7 @@ struct Round {
   double us = 0, gpu_us = 0;    // geometric mean over classes of the candidate; mean kernel time (0: not traced)
   double best_us = 0, best_gpu_us = 0;
   std::string kernel;  // the hottest
-  // Of its profile: registers, LDS and the like of the hottest kernel, and what it waits for.
+  // From the profile: registers, LDS and the like of the hottest kernel, and what it waits for.
   std::map<std::string, double> launch;
   std::vector<std::string> bottlenecks;
   std::vector<std::string> routing;   // of a split or a keep: which class goes to which kernel

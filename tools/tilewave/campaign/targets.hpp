@@ -21,7 +21,8 @@ struct StopConditions {
   double share = 0;         // of the roof, geometric mean of the rows
 };
 
-/// Of the baseline's rows. A number that is UNKNOWN, or rows without flops and bytes, make no roof.
+/// Returns the targets from the baseline's rows. A number that is UNKNOWN, or rows without flops and bytes, make no
+/// roof.
 StopConditions stop_conditions(const Manifest& manifest, const Csv& rows);
 
 /// The roof of these rows, for a target in % of it.

@@ -115,7 +115,7 @@ int run_commands(int argc, char** argv, const std::function<void(Command&)>& add
   } catch (const std::exception& error) {
     return fail(error.what(), static_cast<int>(Exit::failed));
   }
-  // What was to be read and could not be written is no success, whatever the verdict.
+  // If output could not be written, the command has failed, whatever the verdict.
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
     return fail(fmt::format("cannot write to stdout: {}", std::strerror(errno)).c_str(),
                 static_cast<int>(Exit::failed));

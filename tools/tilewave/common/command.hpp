@@ -20,7 +20,7 @@ class Option {
   Option& one_of(const std::vector<std::string>& words);
   Option& range(double least, double most);
   Option& count(int values);
-  /// Of a list: one word each time it is given, or several between commas.
+  /// Takes a list: one word each time it is given, or several between commas.
   Option& each();
 
  private:
@@ -32,25 +32,25 @@ class Command {
   explicit Command(CLI::App* app) : app_(app) {}
 
   Command add(const std::string& name, const std::string& help);
-  /// What needs one of its subcommands.
+  /// Requires one of the subcommands.
   void needs_subcommand();
   Option option(const std::string& name, std::string& to, const std::string& help);
   Option option(const std::string& name, double& to, const std::string& help);
   Option option(const std::string& name, int& to, const std::string& help);
   Option option(const std::string& name, std::vector<std::string>& to, const std::string& help);
   void flag(const std::string& name, bool& to, const std::string& help);
-  /// At the end of --help.
+  /// Adds an example at the end of --help.
   void example(const std::string& text);
-  /// What it does; the exit status comes back.
+  /// Sets the body of the command, which returns the exit status.
   void run(std::function<int()> body);
-  /// The same, unless one of its own subcommands was called.
+  /// Sets the body that runs unless one of the subcommands was called.
   void run_alone(std::function<int()> body);
 
  private:
   CLI::App* app_;
 };
 
-// One for each folder.
+// There is one function for each folder.
 void add_campaign(Command& tilewave);
 void add_compare(Command& tilewave);
 void add_gpu(Command& tilewave);
@@ -61,7 +61,7 @@ void add_specs(Command& tilewave);
 void add_trace(Command& tilewave);
 void add_tune(Command& tilewave);
 
-/// Of main(): parses, runs one command, turns what it throws into one line on stderr.
+/// The main function: it parses, runs one command, and turns exceptions into one line on stderr.
 int run_commands(int argc, char** argv, const std::function<void(Command&)>& add);
 
 }  // namespace tilewave::tool

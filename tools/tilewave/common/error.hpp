@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How the command ends. docs/guide/optimise.md lists these numbers; scripts depend on them.
+// The exit statuses of the command. docs/guide/optimise.md lists these numbers; scripts depend on them.
 #pragma once
 
 #include <stdexcept>
@@ -23,7 +23,7 @@ enum class Exit : int {
   conflict = 31,  // the campaign is not in the state that the command needs
 };
 
-/// One line on stderr, nothing on stdout, and the exit status.
+/// Gives one line on stderr, nothing on stdout, and the exit status.
 struct Error : std::runtime_error {
   Error(Exit status, const std::string& message) : std::runtime_error(message), exit(status) {}
   Exit exit;

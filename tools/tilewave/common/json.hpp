@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 /// Refuses what is no JSON, naming the source, and what nests deeper than 200.
 Json parse_json(std::string_view text, const std::string& source);
 
-/// The same, of what a program prints that talks before and behind it.
+/// Parses JSON from the output of a program that prints other text before and behind it.
 Json parse_json_in_talk(std::string_view text, const std::string& source);
 
 /// Indented by one, bytes that are no UTF-8 replaced, a line break at the end.

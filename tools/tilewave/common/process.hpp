@@ -28,10 +28,10 @@ struct ProcessResult {
 
 /// Ctrl-C and SIGTERM go on to the program and all that it started.
 ProcessResult run_process(const std::vector<std::string>& words, const ProcessOptions& options = {});
-/// By /bin/sh.
+/// Runs a command with /bin/sh.
 ProcessResult run_shell(const std::string& command, const ProcessOptions& options = {});
 
-/// Whether PATH has it.
+/// True if a program is on PATH.
 bool on_path(const std::string& program);
 
 /// "90s", "10m", "1h", "2d", or seconds; refuses anything else.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What pictures and pages share.
+// Parts that pictures and pages share.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace tilewave::tool {
 
-/// As text or attribute of XML and HTML.
+/// Returns text that is safe as text or attribute of XML and HTML.
 inline std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {

@@ -11,7 +11,7 @@
 
 namespace tilewave::tool {
 
-/// All of a file; "-" is stdin. Larger than max_bytes is an error, not a full memory.
+/// Returns all of a file; "-" is stdin. A file larger than max_bytes is an error, so that it does not fill memory.
 std::string read_file(const std::string& path, std::uint64_t max_bytes = std::uint64_t{1} << 30);
 
 /// Another process, or this one after a kill at any moment, sees the file as before or as after, never in between. A device, a
@@ -20,7 +20,8 @@ void write_atomically(const std::filesystem::path& path, std::string_view conten
 
 inline constexpr std::string_view utf8_mark = "\xef\xbb\xbf";
 
-/// What follows a byte order mark of UTF-8, if there is one. Refuses UTF-16 and UTF-32, which PowerShell's `>` writes, by name.
+/// Returns the text behind a byte order mark of UTF-8, if there is one. Refuses UTF-16 and UTF-32, which PowerShell's
+/// `>` writes, by name.
 std::string_view utf8_of(std::string_view text, const std::string& source);
 
 /// The whole word is a number (nan and inf are), or nothing.
@@ -34,10 +35,10 @@ std::string_view trim(std::string_view text);
 std::string lower(std::string_view text);
 bool contains(const std::vector<std::string>& list, std::string_view word);
 
-/// For a message: at most max bytes, control characters and what is no ASCII as '?'.
+/// Returns text for a message: at most max bytes, with '?' for control characters and for everything outside ASCII.
 std::string printable(std::string_view text, std::size_t max = 60);
 
-/// As one word of /bin/sh.
+/// Returns text as one word of /bin/sh.
 std::string shell_word(std::string_view word);
 
 /// Local time, to the minute: YYYY-MM-DD HH:MM.

@@ -24,8 +24,8 @@ std::vector<std::string> marked_policy(const Csv& csv) {
 }
 
 Role role_of(std::string_view column, const std::vector<std::string>& marked) {
-  static const std::vector<std::string> device{"arch",   "device", "emulated", "gfx",
-                                               "cu_num", "gpu",    "backend",  "clock_model"};
+  static const std::vector<std::string> device{"arch", "device",  "emulated",    "gfx",  "cu_num",
+                                               "gpu",  "backend", "clock_model", "state"};
   static const std::vector<std::string> inputs{"seed", "inputs"};
   static const std::vector<std::string> work{"bytes_ideal", "flops", "rows_launched"};
   // Ours are marked by the benchmarks; these are what others call theirs.
@@ -67,7 +67,12 @@ Role role_of(std::string_view column, const std::vector<std::string>& marked) {
                                                  "workspace_bytes",
                                                  "clock_mhz",
                                                  "bytes_moved",
-                                                 "reason"};
+                                                 "reason",
+                                                 "sm_mhz",
+                                                 "power_w",
+                                                 "peer",
+                                                 "floor_us",
+                                                 "over_floor"};
   const auto is = [&](const std::vector<std::string>& list) { return contains(list, column); };
   const auto starts = [&](std::string_view prefix) { return column.starts_with(prefix); };
   if (contains(marked, column)) return Role::policy;
@@ -76,7 +81,8 @@ Role role_of(std::string_view column, const std::vector<std::string>& marked) {
   if (is(work)) return Role::work;
   if (is(policy)) return Role::policy;
   if (is(measured) || column == "us" || starts("us_") || column == "err" || starts("err_") || starts("model_") ||
-      starts("clock_") || column.ends_with("_max_diff") || column.ends_with("_max_diff_thr")) {
+      starts("clock_") || starts("peer_") || starts("sustained_") || column.ends_with("_max_diff") ||
+      column.ends_with("_max_diff_thr")) {
     return Role::measurement;
   }
   return Role::identity;

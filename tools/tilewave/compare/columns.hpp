@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the columns of a benchmark's CSV mean to a comparison.
+// The meaning of the columns of a benchmark's CSV for a comparison.
 #pragma once
 
 #include <algorithm>
@@ -24,11 +24,11 @@ enum class Role {
 /// The columns that a CSV's own column policy_columns names.
 std::vector<std::string> marked_policy(const Csv& csv);
 
-/// By what is marked, then by the names our benchmarks use; an unknown column is part of the config, so that nothing is joined by
-/// accident.
+/// Returns the role of a column: from its mark, then from the names that our benchmarks use. An unknown column is part
+/// of the config, so that nothing is joined by accident.
 Role role_of(std::string_view column, const std::vector<std::string>& marked);
 
-/// Which columns of a CSV hold what.
+/// The columns of a CSV by what they hold.
 struct ColumnMap {
   std::string us = "us";    // the time that is compared, lower is better
   std::string err = "err";  // must be at most max_err and a number; empty: right by exception
@@ -41,11 +41,12 @@ struct ColumnMap {
 /// A map by name (tilewave, flydsl, aiter) or written out: "us=COLUMN,err=COLUMN,max_err=0.05,config=A+B+C".
 ColumnMap column_map(std::string_view text);
 
-/// Whether a column of times was modelled, not measured: the chip that was modelled is then the device.
+/// True if a column of times was modelled, not measured. The device is then the chip that was modelled.
 inline bool is_modelled(std::string_view metric) { return metric.starts_with("model_"); }
 inline constexpr std::string_view modelled_chip = "model_chip";  // its column, "none" where nothing was modelled
 
-/// What the simulator took of a modelled row's call: clk of its launches, and the clock they were taken to run at.
+/// The simulator's numbers for a modelled row's call: clk of its launches, and the clock at which they are assumed to
+/// run.
 struct Cycles {
   double clk = 0, mhz = 0;  // 0: the row does not say
   /// A time with another clock: the overhead of the launches stays.

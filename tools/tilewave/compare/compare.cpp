@@ -39,7 +39,7 @@ std::vector<std::string> identity_columns(const Csv& base, const Csv& cand, cons
     }
     return map.config;
   }
-  // What one file marks is a policy in both: the other may be of a project that marks nothing.
+  // A column that one file marks is a policy in both: the other may come from a project that marks nothing.
   std::vector<std::string> columns, marked = marked_policy(base);
   for (const std::string& c : marked_policy(cand)) marked.push_back(c);
   const auto is_identity = [&](const std::string& c) {
@@ -57,7 +57,7 @@ std::vector<std::string> identity_columns(const Csv& base, const Csv& cand, cons
       not_comparable(
           fmt::format("{} has no column '{}'; --map ignore={} leaves it out", base.source, printable(c), printable(c)));
   }
-  if (columns.empty()) not_comparable(base.source + " has no column that tells configs apart");
+  if (columns.empty()) not_comparable(base.source + " has no column that distinguishes configs");
   return columns;
 }
 
@@ -77,15 +77,16 @@ std::string entry_of(const Csv& csv, std::size_t row) {
 
 /// Why a row is wrong, or nothing.
 std::string wrong(const Csv& csv, std::size_t row, const ColumnMap& map) {
-  const auto told = csv.find("error_occurred");
-  if (told && (csv.rows[row][*told] == "true" || csv.rows[row][*told] == "True")) return "error_occurred";
+  const auto error_column = csv.find("error_occurred");
+  if (error_column && (csv.rows[row][*error_column] == "true" || csv.rows[row][*error_column] == "True"))
+    return "error_occurred";
   if (map.err.empty() || (map.err_may_lack && !csv.find(map.err))) return "";
   const double err = csv.need_number(row, csv.need(map.err));
   if (std::isfinite(err) && err >= 0 && err <= map.max_err) return "";
   return fmt::format("{} = {}", map.err, err);
 }
 
-/// What a row's times were modelled for.
+/// Returns the chip for which a row's times were modelled.
 std::string chip_of(const Csv& csv, std::size_t row) {
   const auto at = csv.find(modelled_chip);
   return at ? csv.rows[row][*at] : "none";
@@ -127,7 +128,7 @@ Row timed(const Csv& csv, const std::vector<std::size_t>& rows, const std::strin
   return middle;
 }
 
-/// The same in both rows, as text or as number.
+/// Refuses rows whose columns differ, as text or as number.
 void must_agree(const Csv& base, std::size_t b, const Csv& cand, std::size_t c, const std::string& metric) {
   for (std::size_t i = 0; i < base.columns.size(); ++i) {
     const Role role = role_of(base.columns[i], {});

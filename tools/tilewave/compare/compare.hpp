@@ -26,12 +26,12 @@ struct CompareOptions {
   double row_loss_pct = 5;      // a class with a row that loses more does not gain
   Repeats repeats = Repeats::refuse;
   std::string target;  // "block_size=16,mtp=1": the class that a keep needs to gain
-  // Of the comparison before, if it kept nothing: ratio by class of those that tied, and of the kernel time.
+  // From the comparison before, if it kept nothing: the ratio by class of those that tied, and of the kernel time.
   std::map<std::string, double> previous;
   std::optional<double> previous_kernel;
 };
 
-/// One config, in both.
+/// One config in both files.
 struct PairedRow {
   std::string config;  // "batch_size=3 context_length=1027": what differs between rows
   std::string group;
@@ -84,7 +84,7 @@ double noise_of(const Csv& csv, std::size_t row, double us, bool modelled);
 /// wrong or untimed rows of the baseline. A wrong candidate is a verdict, before any time is looked at.
 Comparison compare(const Csv& base, const Csv& cand, const CompareOptions& options);
 
-/// What GPU kernel times, which decide, make of the verdict. previous: their ratio in the comparison before, if that was a tie.
+/// Decides the verdict by GPU kernel times. `previous` is their ratio in the comparison before, if that was a tie.
 void decide_by_kernels(Comparison& comparison, const KernelSum& base, const KernelSum& cand, double tie_pct,
                        std::optional<double> previous = {});
 

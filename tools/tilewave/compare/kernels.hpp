@@ -18,8 +18,8 @@ struct KernelChoice {
 /// The times of all launches, over the calls.
 KernelSum kernel_sum(const KernelTimes& times, const KernelChoice& choice, const std::string& source);
 
-/// Of both. Without per_call both traces have to be of the same calls: refuses (Exit::refused) a candidate with fewer
-/// launches, unless the baseline's hottest kernel is launched as often as before.
+/// Returns the sums of both traces. Without per_call both must be of the same calls: it refuses (Exit::refused) a
+/// candidate with fewer launches, unless the baseline's hottest kernel is launched as often as before.
 std::pair<KernelSum, KernelSum> kernel_sums(const std::string& base, const std::string& cand,
                                             const KernelChoice& choice);
 

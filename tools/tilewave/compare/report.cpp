@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* schema = "tilewave.compare/1";
 
-/// What becomes of a class, in words.
+/// Returns the result for a class as text.
 std::string word_of_class(const ClassResult& c) {
   const std::string twice = c.twice ? " (twice)" : "";
   switch (c.verdict) {

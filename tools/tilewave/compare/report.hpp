@@ -12,7 +12,8 @@ namespace tilewave::tool {
 std::string text_report(const Comparison& comparison, const std::string& metric);
 std::string json_report(const Comparison& comparison, const std::string& metric);
 
-/// Where each class goes if both kernels are kept: "block_size=16: candidate, ENTRY" where it gains, else "...: base, ENTRY".
+/// Returns the kernel that each class uses if both are kept: "block_size=16: candidate, ENTRY" where it gains, else
+/// "...: base, ENTRY".
 std::vector<std::string> routes_of(const Comparison& comparison);
 
 /// Ratio by class of the classes that tied, from the JSON of an earlier comparison; none if that was kept: what was kept is

@@ -64,9 +64,9 @@ std::vector<std::string> allowed_gpus(const GpuList& list) {
   const auto visible = visible_to_hip(list);
   std::vector<std::string> allowed;
   for (const std::string& word : words.value_or(std::vector<std::string>{})) {
-    const auto place = integer(word);
-    if (place && *place >= 0 && *place < static_cast<std::int64_t>(visible.size())) {
-      allowed.push_back(visible[static_cast<std::size_t>(*place)]);
+    const auto index = integer(word);
+    if (index && *index >= 0 && *index < static_cast<std::int64_t>(visible.size())) {
+      allowed.push_back(visible[static_cast<std::size_t>(*index)]);
     } else if (const auto gpu = std::find_if(list.gpus.begin(), list.gpus.end(),
                                              [&](const Gpu& g) { return !g.uuid.empty() && g.uuid == word; });
                gpu != list.gpus.end() && contains(visible, std::to_string(gpu->index))) {
@@ -103,7 +103,7 @@ std::optional<Gpu> idlest(const GpuList& before, const GpuList& now, const std::
 
 namespace {
 
-/// What a query says; nothing if it fails or hangs.
+/// Returns the output of a query; nothing if it fails or hangs.
 std::optional<std::string> answer(const std::vector<std::string>& words) {
   ProcessOptions options;
   options.quiet = true, options.timeout_s = 60, options.max_bytes = std::size_t{1} << 24;

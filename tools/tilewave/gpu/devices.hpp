@@ -45,8 +45,9 @@ std::string why_busy(const Gpu& gpu);
 /// The idlest of those that are idle in both lists, taken some time apart, without growing in between; or nothing.
 std::optional<Gpu> idlest(const GpuList& before, const GpuList& now, const std::vector<std::string>& allowed);
 
-/// What the visibility variables of this environment allow (indices or UUIDs); nothing: all. On AMD ROCR_VISIBLE_DEVICES
-/// hides GPUs from HIP and numbers the others anew, and HIP_VISIBLE_DEVICES counts in those numbers.
+/// Returns the GPUs that the visibility variables of this environment allow (indices or UUIDs); nothing means all. On
+/// AMD ROCR_VISIBLE_DEVICES hides GPUs from HIP and renumbers the others, and HIP_VISIBLE_DEVICES counts in those
+/// numbers.
 std::vector<std::string> allowed_gpus(const GpuList& list);
 
 /// The GPU as the variable has to name it: its index, or its place among those that ROCR_VISIBLE_DEVICES leaves.

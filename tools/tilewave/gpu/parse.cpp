@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the three tools print.
+// Parses the output of the three tools.
 #include <fmt/format.h>
 
 #include <algorithm>

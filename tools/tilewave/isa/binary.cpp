@@ -81,7 +81,7 @@ class Elf : public Bytes {
       all[i].name = text(all[names].offset + at<std::uint32_t>(table + 64u * static_cast<unsigned>(i)));
     return all;
   }
-  /// Of tables of the kind.
+  /// Returns the symbols of the tables of a kind.
   std::map<std::string, Symbol> symbols(const std::vector<Section>& sections, std::uint32_t kind) const {
     std::map<std::string, Symbol> found;
     for (const Section& s : sections) {

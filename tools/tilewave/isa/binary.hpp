@@ -11,7 +11,7 @@
 
 namespace tilewave::tool {
 
-/// What a kernel reserves, as the code object states it.
+/// The resources that a kernel reserves, as the code object states them.
 struct KernelNeeds {
   std::string symbol;                   // mangled
   int vgprs = 0, agprs = 0, sgprs = 0;  // of a lane and of a wave; sm90 has neither AGPRs nor SGPRs
@@ -32,8 +32,8 @@ struct DeviceCode {
   std::vector<KernelNeeds> kernels;
 };
 
-/// Of a code object, a cubin, an offload bundle, or a program that holds bundles, all that are for gfx942, gfx950 or sm90.
-/// Refuses anything else, naming the source.
+/// Returns the code for gfx942, gfx950 and sm90 in a code object, a cubin, an offload bundle, or a program that holds
+/// bundles. Refuses anything else, naming the source.
 std::vector<DeviceCode> parse_binary(std::string_view bytes, const std::string& source);
 
 /// Readable, without parameters; what is not mangled stays.

@@ -17,19 +17,20 @@ struct Entry {
   std::string label() const;
 };
 
-/// What of it says only names is enough here: {"entries": [{"symbol", "kernel", "spec", "policy", ...}]}, or the list alone.
+/// Parses the parts that only give names: {"entries": [{"symbol", "kernel", "spec", "policy", ...}]}, or the list
+/// alone.
 std::vector<Entry> parse_entries(std::string_view text, const std::string& source);
 std::vector<Entry> entries_of(const std::string& path);
 /// The first for this kernel of this file; null: there is none.
 const Entry* entry_of(const std::vector<Entry>& entries, std::string_view file, std::string_view symbol);
 
-/// Of paged attention: the room's matrix instructions, and how its loads of K and V feed them.
+/// Claims for paged attention: the room's matrix instructions, and how its loads of K and V feed them.
 struct KvClaims {
   std::vector<std::string> mfma;
   double mfma_per_load = 0;     // that one lane's 16-byte piece of K or V feeds
   std::vector<int> widths{16};  // bytes of a lane of such a load
 };
-/// What a loop that streams K and V reached, for each KB.
+/// The cost that a loop which streams K and V has reached, for each KB.
 struct SteadyClaims {
   double valu = 0, matrix_clocks = 0, kb_in_flight = 0;
 };
@@ -44,7 +45,7 @@ struct GemmClaims {
   double valu_of_products = 0;
   bool writes_lds = false;
 };
-/// What an entry claims of its code.
+/// The claims of an entry about its code.
 struct Claims {
   std::string file{}, symbol{}, arch{}, label{}, family{};  // family: kernel and policy
   bool full = false;                                        // only looked at by tests labelled full

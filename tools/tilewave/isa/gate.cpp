@@ -24,8 +24,8 @@ std::int64_t bytes_of(const std::map<int, std::int64_t>& accesses, const std::ve
   return sum;
 }
 
-/// Of the accesses that a lane waits for, those of K and V, behind each wait, once round the loop; the least of them. In KB of a
-/// wave, 16 bytes a lane each.
+/// Returns the least amount of K and V in flight: the accesses that a lane waits for, behind each wait, once round the
+/// loop. It is in KB of a wave, 16 bytes a lane each.
 double least_in_flight(const Listing& path, const std::vector<int>& widths) {
   std::vector<double> queue;
   double least = 0;
@@ -117,7 +117,7 @@ class Rules {
           widths_text(k_.loops.loads));
   }
 
-  /// What most iterations of a loop that streams K and V spend for each KB, and how much is never waited for.
+  /// Prints what most iterations of a loop that streams K and V cost for each KB, and how much is never waited for.
   void steady(const SteadyClaims& reached) {
     const SteadyCost& s = k_.steady;
     if (s.kb == 0) return add("steady", "no way round the loop loads K or V");
@@ -182,7 +182,7 @@ class Rules {
   std::vector<Violation> found_;
 };
 
-/// All kernels of one file, `first` to the end of `to`.
+/// Judges all kernels of one file, `first` to the end of `to`.
 void judge_file(const std::string& path, const std::vector<Claims>& claims, std::vector<Judged>& to) {
   const std::string file = std::filesystem::path(path).filename().string();
   for (const DeviceCode& code : parse_binary(read_file(path), path)) {
@@ -251,7 +251,7 @@ Judged judged(const DeviceCode& code, const KernelNeeds& needs, const Listing& l
   Listing all;
   for (const Listing& loop : loops) all.insert(all.end(), loop.begin(), loop.end());
   k.loops = mix_of(all);
-  // Of a GEMM the loop over whole steps, not the one over the last, which may have as many products.
+  // In a GEMM this is the loop over whole steps, not the one over the last, which may have as many products.
   const Listing hot = most_products(std::move(loops), k.claims && k.claims->gemm);
   k.hot = mix_of(hot);
   k.steady = steady_cost(steady_path(hot), widths);

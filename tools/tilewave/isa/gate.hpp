@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a fast kernel must not do, as rules over its compiled code and its entry's claims. docs/reference/isa.md explains each.
+// Rules that a fast kernel must keep, checked on its compiled code and its entry's claims. docs/reference/isa.md
+// explains each.
 #pragma once
 
 #include <string>
@@ -21,7 +22,7 @@ struct SteadyCost {
 };
 SteadyCost steady_cost(const Listing& path, const std::vector<int>& kv_widths);
 
-/// One kernel, as the rules look at it.
+/// One kernel as the rules look at it.
 struct Judged {
   std::string file{}, arch{}, compiler{}, label{}, family{};
   KernelNeeds needs{};
@@ -38,19 +39,20 @@ Judged judged(const DeviceCode& code, const KernelNeeds& needs, const Listing& l
 double kv_share(const Judged& kernel);
 /// Instructions of the hot loop, waits and barriers left out, for each four clocks that its products take.
 double issue_share(const Judged& kernel);
-/// Of a SIMD, by the instruction's shape: the ISA guides' passes, of 4 clocks each. Refuses one that it does not know.
+/// Returns the clocks of a SIMD for an instruction's shape: the ISA guides' passes, of 4 clocks each. Refuses one that
+/// it does not know.
 int matrix_clocks(const std::string& mfma);
 
 struct Violation {
   std::string file, rule, kernel, what;
 };
-/// Of a kernel with claims.
+/// Returns the violations of a kernel with claims.
 std::vector<Violation> violations_of(const Judged& kernel);
 
-/// Every kernel of the entries, in their order; each code object in `folder` is disassembled once. `full`: also what only tests
-/// labelled full look at. Refuses code objects with other kernels than their entries'.
+/// Judges every kernel of the entries in their order; each code object in `folder` is disassembled once. `full`
+/// includes those that only tests labelled full look at. Refuses code objects with other kernels than their entries'.
 std::vector<Judged> judge(const std::vector<Claims>& claims, const std::string& folder, bool full);
-/// Every AMD kernel of files and of folders' code objects, with the claims that name it.
+/// Returns every AMD kernel of files and of folders' code objects, with the claims that name it.
 std::vector<Judged> judge_files(const std::vector<std::string>& paths, const std::vector<Claims>& claims);
 
 }  // namespace tilewave::tool

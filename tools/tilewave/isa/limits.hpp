@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How many waves of a kernel a SIMD holds, what keeps it from more, and how far the next step is.
+// How many waves of a kernel a SIMD holds, which resource limits them, and how far the next step is.
 #pragma once
 
 #include <string>

@@ -52,7 +52,7 @@ std::string shape_of(std::string_view mnemonic) {
   return std::string(mnemonic);
 }
 
-/// Of a vector memory instruction of AMD's, by its last word; 0: not known.
+/// Returns the width of an AMD vector memory instruction from the last word of its mnemonic; 0: unknown.
 int width_of(std::string_view m) {
   for (const auto& [word, bytes] :
        {std::pair{"dwordx4", 16}, {"dwordx3", 12}, {"dwordx2", 8}, {"dword", 4}, {"short", 2}, {"byte", 1}})

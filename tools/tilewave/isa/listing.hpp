@@ -21,20 +21,20 @@ struct AsmLine {
 };
 using Listing = std::vector<AsmLine>;
 
-/// By symbol. Runs llvm-objdump (20 or later) or nvdisasm; says which is missing.
+/// Returns listings by symbol. It runs llvm-objdump (20 or later) or nvdisasm, and reports which is missing.
 std::map<std::string, Listing> listings_of(const DeviceCode& code);
 
-/// Of what llvm-objdump -d prints: all lines of all kernels. Of what nvdisasm -c prints: by symbol.
+/// Parses the output of llvm-objdump -d: all lines of all kernels. The other parses that of nvdisasm -c, by symbol.
 Listing parse_amd_listing(std::string_view text);
 std::map<std::string, Listing> parse_cuda_listing(std::string_view text);
 
-/// What an instruction is for, by its mnemonic: matrix, load, store, lds, exchange, wait, barrier, vector, scalar, acc_move,
-/// lane_move, scratch, call, nop.
+/// Returns the purpose of an instruction by its mnemonic: matrix, load, store, lds, exchange, wait, barrier, vector,
+/// scalar, acc_move, lane_move, scratch, call, nop.
 const char* kind_of(std::string_view mnemonic);
 /// Bytes that one lane gets from a load of global memory, or stores there; 0 of any other instruction.
 int load_bytes(std::string_view mnemonic);
 int store_bytes(std::string_view mnemonic);
-/// How many accesses a wait for vector memory leaves under way; -1 of any other instruction.
+/// Returns how many accesses a wait for vector memory leaves under way; -1 for any other instruction.
 int left_by_wait(const AsmLine& line);
 
 struct Mix {
@@ -54,7 +54,8 @@ Mix mix_of(const Listing& lines);
 
 /// The outermost loops that multiply, each without what only repeats one of its own.
 std::vector<Listing> matrix_loops(const Listing& kernel);
-/// Of those the one with the most matrix instructions, then the longest, or the shortest; of none, none.
+/// Returns the loop with the most matrix instructions, then the longest (or the shortest) of those; empty if there are
+/// none.
 Listing most_products(std::vector<Listing> loops, bool shortest = false);
 /// The steady loop: the longest of those, or, where nothing multiplies, the one that loads the most bytes. Empty without a loop.
 Listing steady_loop(const Listing& kernel);

@@ -14,13 +14,13 @@ using Graph = std::vector<std::vector<int>>;
 
 bool multiplies(const AsmLine& line) { return std::string_view(kind_of(line.mnemonic)) == "matrix"; }
 
-/// Of each instruction the places of those that may come next, as far as they are here.
+/// Returns for each instruction the indices of those that may come next, as far as they are here.
 Graph successors(const Listing& lines) {
-  std::unordered_map<std::uint64_t, int> place;
-  for (std::size_t n = 0; n < lines.size(); ++n) place[lines[n].address] = static_cast<int>(n);
+  std::unordered_map<std::uint64_t, int> index_of;
+  for (std::size_t n = 0; n < lines.size(); ++n) index_of[lines[n].address] = static_cast<int>(n);
   Graph following(lines.size());
   const auto add = [&](std::size_t n, std::uint64_t address) {
-    if (const auto found = place.find(address); found != place.end()) following[n].push_back(found->second);
+    if (const auto found = index_of.find(address); found != index_of.end()) following[n].push_back(found->second);
   };
   for (std::size_t n = 0; n < lines.size(); ++n) {
     if (lines[n].falls_through) add(n, lines[n].address + static_cast<std::uint64_t>(lines[n].bytes));
@@ -80,7 +80,7 @@ std::vector<std::set<int>> connected(const Graph& following, const std::set<int>
   return found;
 }
 
-/// How much of the work is among some instructions.
+/// Returns how much of the work is among some instructions.
 template <class Weight>
 std::int64_t sum(const std::set<int>& part, const Weight& weight) {
   std::int64_t total = 0;
@@ -93,9 +93,9 @@ struct Way {
   std::vector<int> nodes{};
 };
 
-/// From `head` back to it. Ways that meet themselves elsewhere are left out.
+/// Returns the longest way from `head` back to it. Ways that cross themselves elsewhere are left out.
 Way longest_way(const Listing& loop, const Graph& following, int head) {
-  std::vector<int> order, place(loop.size(), -1), state(loop.size(), 0);
+  std::vector<int> order, position(loop.size(), -1), state(loop.size(), 0);
   std::vector<std::pair<int, std::size_t>> work{{head, 0}};
   state[head] = 1;
   while (!work.empty()) {  // depth first: what may follow a node comes before it in `order`
@@ -107,7 +107,7 @@ Way longest_way(const Listing& loop, const Graph& following, int head) {
         work.push_back({to, 0});
       }
     } else {
-      place[node] = static_cast<int>(order.size());
+      position[node] = static_cast<int>(order.size());
       order.push_back(node);
       work.pop_back();
     }
@@ -121,7 +121,7 @@ Way longest_way(const Listing& loop, const Graph& following, int head) {
     Reach best;
     for (const int to : following[node]) {
       if (to == head && best.worth < std::array<std::int64_t, 3>{0, 0, 0}) best = {{0, 0, 0}, -1};
-      if (to != head && place[to] >= 0 && place[to] < place[node] && best.worth < reach[to].worth)
+      if (to != head && position[to] >= 0 && position[to] < position[node] && best.worth < reach[to].worth)
         best = {reach[to].worth, to};
     }
     if (best.worth[0] < 0) continue;
@@ -168,9 +168,9 @@ std::vector<std::set<int>> steady_loops(const Graph& following, const Weight& we
   return loops;
 }
 
-Listing lines_at(const std::set<int>& places, const Listing& kernel) {
+Listing lines_at(const std::set<int>& indices, const Listing& kernel) {
   Listing lines;
-  for (const int n : places) lines.push_back(kernel[n]);
+  for (const int n : indices) lines.push_back(kernel[n]);
   return lines;
 }
 

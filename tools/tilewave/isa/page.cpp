@@ -16,7 +16,7 @@ namespace {
 constexpr const char *page_begin = "<!-- begin: written by tilewave isa page -->", *page_end = "<!-- end -->";
 constexpr const char* schema = "tilewave.isa_tables/1";
 
-/// What stands before the tables, they, and what stands behind.
+/// The text before the tables, the tables, and the text behind them.
 struct PageParts {
   std::string head, tables, tail;
 };
@@ -36,7 +36,7 @@ std::string made_by(const IsaTables& all) { return fmt::format("Compiled by {}."
 
 using Rows = std::set<std::vector<std::string>>;
 
-/// Of the table with this title on the page, the first columns of each row of a chip.
+/// Returns the first columns of each row of a chip in the table with this title on the page.
 Rows listed_rows(const std::string& tables, const std::string& title, std::size_t columns) {
   Rows rows;
   bool inside = false;
@@ -98,7 +98,7 @@ PageCheck check_page(const std::string& page, const IsaTables& all, const std::s
     const auto found =
         std::find_if(all.tables.begin(), all.tables.end(), [&](const Table& t) { return t.title == title; });
     const bool some_specs = title == rows_title && !all.full;  // the worst of them may be another
-    // What a kernel reserves ends with its waves.
+    // The columns of reserved resources end with the waves.
     const std::size_t held = check.same_compiler && !some_specs ? 9 : 2;
     const Rows listed = listed_rows(tables, title, held);
     Rows present;

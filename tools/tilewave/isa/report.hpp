@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is known of compiled kernels, as text and as JSON, and what differs between two of them.
+// The properties of compiled kernels as text and as JSON, and the differences between two of them.
 #pragma once
 
 #include <string>

@@ -145,10 +145,10 @@ Table row_table(const std::vector<Judged>& kernels) {
     std::int64_t barriers = 0, waits = 0, bytes = 0;
   };
   std::vector<Worst> all;
-  std::map<std::pair<std::string, std::string>, std::size_t> place;
+  std::map<std::pair<std::string, std::string>, std::size_t> index_of;
   for (const Judged& k : kernels) {
     if (!is_row(k)) continue;
-    const auto [at, added] = place.try_emplace({k.arch, k.family}, all.size());
+    const auto [at, added] = index_of.try_emplace({k.arch, k.family}, all.size());
     if (added) all.push_back({.arch = k.arch, .name = k.family});
     Worst& w = all[at->second];
     const auto most = [](std::int64_t& value, auto other) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What compiled kernels use, as tables: on a terminal, as JSON, and on the page docs/notebook/isa-table.md, which is held to the code.
+// The resources of compiled kernels as tables: on a terminal, as JSON, and on the page docs/notebook/isa-table.md,
+// which is compared with the code.
 #pragma once
 
 #include <string>
@@ -21,12 +22,12 @@ struct Table {
 inline constexpr const char* uses_title = "Resources and whole kernel";
 inline constexpr const char* rows_title = "Row operations, the worst of all specs";
 
-/// What a kernel uses, its hot loop, the steady loop of a GEMM, what a stream of K and V spends for each KB, and the worst of the
-/// specs of row kernels. Without the tables that would be empty.
+/// Returns tables of the resources of a kernel, its hot loop, the steady loop of a GEMM, the cost of a stream of K and
+/// V for each KB, and the worst of the specs of row kernels. Tables that would be empty are left out.
 std::vector<Table> tables_of(const std::vector<Judged>& kernels);
 std::string tables_text(const std::vector<Table>& tables, bool markdown);
 
-/// What `isa gate` and `isa table` say as JSON, and `isa page` reads: one disassembly for all.
+/// The JSON of `isa gate` and `isa table`, which `isa page` reads: one disassembly serves all.
 struct IsaTables {
   std::string compiler;
   bool full = false;  // of all specs of row kernels
@@ -38,8 +39,9 @@ IsaTables parse_tables(std::string_view text, const std::string& source);
 /// The page with its tables written anew, between the marks that it has for them. Refuses a page without.
 std::string page_with(const std::string& page, const IsaTables& all, const std::string& source);
 
-/// What keeps the page from saying what the code is, a line each. Kernels and what they reserve are held to it; where another
-/// compiler made the page only which kernels there are, and so of row kernels where not all specs were looked at.
+/// The differences between the page and the code, a line each. Kernels and their reserved resources are compared. If
+/// another compiler made the page, only the list of kernels is. The same holds for row kernels where not all specs were
+/// looked at.
 struct PageCheck {
   bool same_compiler = false;
   std::vector<std::string> differences;

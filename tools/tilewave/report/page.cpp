@@ -16,7 +16,7 @@ namespace tilewave::tool {
 
 namespace {
 
-/// Of positive numbers; nothing if there is none.
+/// The geometric mean of positive numbers; nothing if there is none.
 class Mean {
  public:
   void add(double value) {
@@ -41,7 +41,7 @@ std::string table(const Cells& head, const std::vector<Cells>& rows) {
     out += "<tr>";
     for (const std::string& cell : row) {
       const bool figure = cell.starts_with("<span") || (!cell.empty() && number(split(cell, ' ').front()).has_value());
-      // What is long gets room, or a phone makes a column of single words of it.
+      // Long text gets room; otherwise a phone shows it as a column of single words.
       out += (figure ? "<td class=n>" : cell.size() > 30 ? "<td class=t>" : "<td>") + cell + "</td>";
     }
     out += "</tr>\n";
@@ -49,7 +49,7 @@ std::string table(const Cells& head, const std::vector<Cells>& rows) {
   return out + "</tbody></table></div>\n";
 }
 
-/// At its full size: a phone scrolls it, too.
+/// The picture has its full size, and a phone scrolls it.
 std::string picture(const std::string& svg) { return "<div class=scroll>" + svg + "</div>\n"; }
 
 /// Green where it gains, red where it loses more than the noise.
@@ -75,7 +75,7 @@ std::string take_common(std::vector<std::string>& names) {
   return common.empty() ? "" : fmt::format("<p>All: {}</p>\n", escaped(join(common, " ")));
 }
 
-/// Which colour is which line; lines beyond the colours are dashed.
+/// The number of colours of lines; further lines are dashed.
 constexpr std::size_t colours_before_dashes = 8;
 std::string dashes(std::size_t line) { return line < colours_before_dashes ? "" : " stroke-dasharray='6 3'"; }
 std::string legend(const std::map<std::string, std::size_t>& lines) {
@@ -225,7 +225,6 @@ std::string summary_html(const Csv& csv, const std::vector<std::string>& by, con
   out += common + table(head, rows);
   if (roof != nullptr && timed > 0) {
     std::size_t untimed = 0;
-    expect_chip(csv, *roof, metric);
     out += picture(roofline_svg(*roof, points_of(csv, by, untimed, metric)));
   }
   return out;

@@ -210,7 +210,7 @@ constexpr Op op_table[] = {
     {"attention_combine", "rows,columns,partials[,x,out]", attention_combine},
     {"vec_add", "elements[,x]", vec_add}};
 
-/// Whether a picture has a place for it: an axis has a line for each power of ten, and a ratio has to be a number.
+/// True if a picture can show the value: an axis has a line for each power of ten, and a ratio has to be a number.
 bool has_place(double value) { return value >= 1e-30 && value <= 1e60; }
 
 std::string where(const Chip& chip, const Spec& spec) { return fmt::format("{}:{}", chip.file, spec.line); }
@@ -256,7 +256,7 @@ Roof roof_of(const Chip& chip, std::string_view peak) {
 
 namespace {
 
-/// Whether a chip's name stands in a text as a word: H20 does not stand in "NVIDIA H200".
+/// True if a chip's name is a word of a text: H20 is not one of "NVIDIA H200".
 bool names_chip(const std::string& text, const std::string& name) {
   const std::string all = lower(text), word = lower(name);
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
@@ -321,16 +321,6 @@ std::vector<Point> points_of(const Csv& csv, const std::vector<std::string>& by,
     refuse(fmt::format("{} has no row with a time in {}{}", csv.source, metric,
                        metric == "us" && csv.find("model_us") ? "; --time=model_us takes modelled ones" : ""));
   return points;
-}
-
-void expect_chip(const Csv& csv, const Roof& roof, const std::string& metric) {
-  const auto chip = csv.find("model_chip");
-  for (std::size_t r = 0; is_modelled(metric) && chip && r < csv.rows.size(); ++r) {
-    const std::string& name = csv.rows[r][*chip];
-    if (name != "none" && name != roof.chip)
-      refuse(fmt::format("{}: modelled on {}, the roof is that of {}; --arch {} has its own", csv.where(r),
-                         printable(name), roof.chip, printable(name)));
-  }
 }
 
 }  // namespace tilewave::tool

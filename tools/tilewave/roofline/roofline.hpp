@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a chip allows an op, and how far measured rows are from it.
+// The time that a chip allows an op, and how far measured rows are from it.
 #pragma once
 
 #include <map>
@@ -18,8 +18,8 @@ struct Work {
   std::string how;  // the sum that bytes are, in words
 };
 
-/// Of one call, from "batch=64,context=8192,...": flops and bytes as the op's benchmark counts them. Refuses an unknown op, key or
-/// type, and a shape that is missing one.
+/// Returns the work of one call from "batch=64,context=8192,...": flops and bytes as the op's benchmark counts them.
+/// Refuses an unknown op, key or type, and a shape that lacks one.
 Work work_of(std::string_view op, std::string_view shape);
 /// Their names; or a line for each, with the keys of its shape.
 std::string known_ops(bool shapes);
@@ -37,8 +37,8 @@ struct Roof {
 /// peak: bf16 or fp8. A measured ceiling is preferred to the data sheet's.
 Roof roof_of(const Chip& chip, std::string_view peak);
 
-/// The chip that was named, or of an architecture the one that the rows say they are of (model_chip for modelled times,
-/// else device). Refuses (Exit::refused) rows of another chip: one never stands in for the other.
+/// Returns the named chip, or for a named architecture the chip that the rows name (in model_chip for modelled times,
+/// else in device). Refuses (Exit::refused) rows of another chip: an MI355X never stands in for an MI350X.
 const Chip& chip_of_rows(const std::vector<Chip>& chips, const std::string& named, const Csv& rows,
                          const std::string& metric);
 
@@ -53,9 +53,6 @@ struct Point {
 /// (emulated) are counted.
 std::vector<Point> points_of(const Csv& csv, const std::vector<std::string>& by, std::size_t& untimed,
                              const std::string& metric = "us");
-
-/// Refuses rows that were modelled on another chip than the roof's: an MI355X is no MI350X.
-void expect_chip(const Csv& csv, const Roof& roof, const std::string& metric);
 
 /// A log-log picture of the roofs and the points, each with its name on hovering; copies, of no operation, have no place.
 std::string roofline_svg(const Roof& roof, const std::vector<Point>& points);

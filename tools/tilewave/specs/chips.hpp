@@ -22,7 +22,7 @@ struct Chip {
   std::vector<Spec> specs;  // in the file's order
 
   const Spec& find(std::string_view key) const;  // refuses, naming the keys there are
-  /// In this unit. Throws Exit::unknown where the value is UNKNOWN, and refuses another unit.
+  /// Returns the value in this unit. Throws Exit::unknown where the value is UNKNOWN, and refuses another unit.
   double need(std::string_view key, std::string_view unit) const;
 };
 
@@ -30,10 +30,10 @@ struct Chip {
 /// value that is neither a number nor UNKNOWN; a unit or source that is empty or not listed; a key twice.
 Chip parse_chip(std::string_view text, const std::string& file);
 
-/// All of a folder, or those this program was built with.
+/// Returns all chips of a folder, or those that this program was built with.
 std::vector<Chip> all_chips(const std::string& folder = {});
 
-/// By name, or by architecture: the chip that ArchFacts describes (MI300X, MI350X, H200).
+/// Returns the chip of this name, or for an architecture the one that ArchFacts describes (MI300X, MI350X, H200).
 const Chip& chip_of(const std::vector<Chip>& chips, std::string_view name);
 
 /// Name and text of the files of docs/reference/hardware, put in when the program was built.

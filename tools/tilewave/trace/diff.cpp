@@ -15,7 +15,7 @@ namespace tilewave::tool {
 
 namespace {
 
-/// What names an instruction whatever its registers: of a wait the counts too.
+/// Returns the part of an instruction that names it whatever its registers are; for a wait it includes the counts.
 std::string_view key_of(const std::string& text) {
   const std::string_view view(text);
   return view.starts_with("s_waitcnt") ? view : view.substr(0, view.find(' '));

@@ -31,7 +31,7 @@ std::string table(const std::vector<Change>& changes, const char* what) {
   return out;
 }
 
-/// Those whose stalls change most.
+/// Returns the instructions whose stalls change most.
 std::vector<InstructionChange> most_changed(const TraceChange& t, std::size_t top) {
   std::vector<InstructionChange> list = t.instructions;
   std::stable_sort(list.begin(), list.end(), [](const InstructionChange& a, const InstructionChange& b) {
@@ -64,12 +64,14 @@ std::string diff_md(const ProfileDiff& diff, const std::string& base, const std:
         "| # | stall | base | new | hits | new hits | kind | instruction | address | new address | source line |\n"
         "|---|---|---|---|---|---|---|---|---|---|---|\n";
     std::size_t row = 0;
-    const auto place = [](const std::string& address, const char* none) { return address.empty() ? none : address; };
+    const auto address_or = [](const std::string& address, const char* none) {
+      return address.empty() ? none : address;
+    };
     for (const InstructionChange& i : most_changed(t, top))
-      out +=
-          fmt::format("| {} | {:+.6g} | {:.6g} | {:.6g} | {:.6g} | {:.6g} | {} | {} | {} | {} | {} |\n", ++row,
-                      i.stall(), i.base_stall, i.next_stall, i.base_hits, i.next_hits, i.kind, cell_of(i.what),
-                      place(i.base_address, "came"), place(i.next_address, "gone"), i.source.empty() ? "-" : i.source);
+      out += fmt::format("| {} | {:+.6g} | {:.6g} | {:.6g} | {:.6g} | {:.6g} | {} | {} | {} | {} | {} |\n", ++row,
+                         i.stall(), i.base_stall, i.next_stall, i.base_hits, i.next_hits, i.kind, cell_of(i.what),
+                         address_or(i.base_address, "came"), address_or(i.next_address, "gone"),
+                         i.source.empty() ? "-" : i.source);
     out += "\n";
   }
   return out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What rocprofv3 records, launch by launch, whichever of its formats it comes in.
+// The launches that rocprofv3 recorded, whichever of its formats they come in.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ struct Dispatch {
   std::map<std::string, double> launch;  // as KernelTime has it
 };
 
-/// One counter of one pass over one dispatch. A dispatch that is replayed, or that several passes count, has several of the
-/// same counter.
+/// One counter of one pass over one dispatch. A dispatch that is replayed, or that several passes count, has several
+/// values of the same counter.
 struct CounterRow {
   std::string kernel, counter;
-  std::string pass, place;        // pmc_1, pass_2, ... or empty; the rest of the folder
+  std::string pass, folder;       // pmc_1, pass_2, ... or empty; the rest of the folder
   std::string process, dispatch;  // dispatches are numbered in each process
   double value = 0;
 };

@@ -44,7 +44,7 @@ class Collector {
   std::map<std::string, KernelTime> kernels_;
 };
 
-/// Of one launch, where the file has the column.
+/// Takes the numbers of one launch, where the file has the column.
 void take_launch(const Csv& csv, std::size_t row, std::map<std::string, double>& launch) {
   static constexpr std::pair<const char*, const char*> fields[] = {{"VGPR_Count", "vgpr"},
                                                                    {"Accum_VGPR_Count", "accum_vgpr"},

@@ -16,8 +16,9 @@ struct KernelTime {
   std::string name;
   std::int64_t calls = 0;
   double total_us = 0, min_us = 0, max_us = 0;
-  // Of the launch, where the file has them: vgpr, accum_vgpr, sgpr, lds_bytes, scratch_bytes, workgroup, grid (lanes); and
-  // as the profiler says waves_per_simd, and the blocks of an SM by what limits them: blocks_by_registers, ..._lds, ..._waves.
+  // Numbers of the launch, where the file has them: vgpr, accum_vgpr, sgpr, lds_bytes, scratch_bytes, workgroup, grid
+  // (lanes). From some profilers also waves_per_simd, and the blocks of an SM by what limits them: blocks_by_registers,
+  // ..._lds, ..._waves.
   std::map<std::string, double> launch;
   std::string registers_from{};   // where vgpr and accum_vgpr come from, if not from the profiler
   bool registers_halved = false;  // the profiler may have written half of them, and nothing tells
@@ -31,7 +32,7 @@ struct KernelTimes {
   std::vector<KernelTime> kernels;  // most total time first
 };
 
-/// What the simulator's clock has in the name of a kernel.
+/// The simulator's clock puts this into the name of a kernel.
 inline constexpr std::string_view modelled_kernel = "(modelled on ";
 
 KernelTimes times_of(const std::vector<Dispatch>& dispatches, const std::string& source);
@@ -42,7 +43,7 @@ void merge(KernelTimes& times, KernelTimes more);
 KernelTimes parse_kernel_times(std::string_view text, const std::string& source);
 KernelTimes read_kernel_times(const std::string& path);
 
-/// Those whose name matches the regular expression (all if it is empty); refuses if that is none.
+/// Returns the kernels whose name matches the regular expression (all if it is empty). Refuses a malformed one.
 std::vector<KernelTime> matching(const KernelTimes& times, const std::string& regex, const std::string& source);
 
 }  // namespace tilewave::tool

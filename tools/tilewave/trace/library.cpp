@@ -135,7 +135,7 @@ std::vector<LibraryPage> write_library(const LibraryOptions& o, const Chip* chip
     pages.push_back(library_page(folder, chip, o.top));
     if (!o.note.empty()) pages.back().report += "\n" + o.note + "\n";
   }
-  // Only when all could be read: no page of half a library.
+  // Pages are written only when all could be read, so that no half of a library is left.
   for (const LibraryPage& page : pages) {
     fs::create_directories(fs::path(o.out) / page.op);
     write_atomically(fs::path(o.out) / page.op / "REPORT.md", page.report);

@@ -22,8 +22,8 @@ struct LibraryPage {
   bool modelled = false;
 };
 
-/// Of a folder with what a profiler wrote, as read_profile takes it, and, where there are any, bench.csv, the rows that ran, and
-/// capture.sh, which made it.
+/// Makes the page of a folder that a profiler wrote, as read_profile takes it. It may also have bench.csv, the rows
+/// that ran, and capture.sh, which made it.
 LibraryPage library_page(const std::filesystem::path& folder, const Chip* chip, std::size_t top);
 
 /// The page that ranks them, in this order, and the same as JSON.

@@ -79,7 +79,8 @@ std::string shown(const std::string& file, const std::string& line) {
   }
   return file + ":" + line;
 }
-/// What an op says itself before what all share, and that before the compiler's headers.
+/// Returns the rank of a source file: an op's own files come before shared ones, and those before the compiler's
+/// headers.
 int rank_of(const std::string& file) {
   return file.find("/tilewave/ops/") != file.npos ? 2 : file.find("/tilewave/") != file.npos ? 1 : 0;
 }
@@ -236,7 +237,7 @@ void add_ncu_lines(std::string_view text, const std::string& source, std::vector
 
 std::string ncu_script(const std::string& kernels, const std::string& options, const std::string& command,
                        const std::string& folder) {
-  // By default a kernel's name is its function's, which all of ours share, and clocks are other ones than a benchmark's.
+  // By default a kernel's name is its function's, which all of ours share, and the clocks are not those of a benchmark.
   std::string script = fmt::format(
       "ncu --set full --import-source yes --clock-control none --kernel-name-base demangled --kernel-name {} {}-f -o {}/out {} >{}/out.log\n",
       shell_word("regex:" + kernels), options, folder, command, folder);

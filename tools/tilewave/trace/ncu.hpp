@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What Nsight Compute says of kernels: the pages `details` and `source` of a report, as `ncu --import F --page P --csv`
-// prints them.
+// The data of Nsight Compute on kernels: the pages `details` and `source` of a report, as `ncu --import F --page P
+// --csv` prints them.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@ inline constexpr const char* ncu_duration = "gpu__time_duration.sum";  // "Durat
 
 /// ncu writes 1,234.5 for thousands in an English locale. Refuses what is no number.
 double ncu_number(const std::string& word, const std::string& where);
-/// Of a unit of time.
+/// Returns the microseconds of a unit of time.
 double ncu_microseconds(const std::string& unit, const std::string& where);
 
 struct NcuMetric {
@@ -45,7 +45,7 @@ struct NcuKernel {
 
 /// Page details, in the order of launches. Refuses a file without a duration.
 std::vector<NcuKernel> parse_ncu_details(std::string_view csv, const std::string& source);
-/// Of each kernel the longest launch, longest first.
+/// Returns the longest launch of each kernel, longest first.
 std::vector<NcuKernel> longest_of(std::vector<NcuKernel> launches);
 
 /// Page source with --print-source sass: a trace for each kernel, in samples of warps. An instruction's kind is what most

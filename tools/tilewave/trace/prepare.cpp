@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What `trace library` reads, made from our own benchmarks: a folder for each, by a profiler or by the simulator's clock.
+// Makes the input of `trace library` from our own benchmarks: a folder for each, by a profiler or by the simulator's
+// clock.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -84,7 +85,7 @@ std::vector<std::string> prepare_library(const LibraryOptions& o) {
       left_out.push_back(op), fs::remove_all(folder);
       continue;
     }
-    // Of the row that takes longest. A second filter would replace the first, which it is narrower than.
+    // It is the row that takes longest. A second filter would replace the first, which is wider.
     const std::string row =
         fmt::format("{} --benchmark_filter={}", rows,
                     shell_word(filter_of({slowest_row(read_csv(csv.string(), "name"), modelled ? "model_us" : "us")})));

@@ -39,7 +39,7 @@ Counters means_of(const std::vector<CounterRow>& rows) {
   std::map<std::string, std::map<std::string, std::map<Key, std::pair<double, int>>>> counted;
   std::map<std::string, std::map<std::string, std::set<Key>>> dispatches;  // by kernel and pass
   for (const CounterRow& row : rows) {
-    const Key key{row.place, row.process, row.dispatch};
+    const Key key{row.folder, row.process, row.dispatch};
     auto& [sum, times] = counted[row.kernel][row.counter][key];
     sum += row.value, ++times;
     dispatches[row.kernel][row.pass].insert(key);
@@ -60,7 +60,7 @@ Counters means_of(const std::vector<CounterRow>& rows) {
 
 namespace {
 
-/// What the profiler says, and how few registers a block more would need.
+/// Returns the occupancy that the profiler reports, and how few registers one more block would need.
 Occupancy occupancy_by_ncu(const std::map<std::string, double>& launch, double waves, const Chip& chip) {
   Occupancy o;
   o.waves = static_cast<int>(waves);
@@ -120,7 +120,7 @@ struct Run {
   fs::path trace, stats, counters, db, json;
 };
 
-/// Where `name` belongs in its run, and the run's name; null: it is none of these files.
+/// Returns the member of its run that `name` belongs to, and the run's name; null: it is none of these files.
 fs::path Run::*part_of(std::string& name) {
   static constexpr std::pair<const char*, fs::path Run::*> parts[] = {
       {"kernel_trace.csv", &Run::trace}, {"kernel_stats.csv", &Run::stats}, {"counter_collection.csv", &Run::counters},
@@ -196,10 +196,10 @@ class RunReader {
     return recording;
   }
   void add_counters(std::vector<CounterRow> rows, const fs::path& path) {
-    fs::path place = fs::relative(path.parent_path(), root_);
-    const std::string pass = take_pass(place);
+    fs::path folder = fs::relative(path.parent_path(), root_);
+    const std::string pass = take_pass(folder);
     for (CounterRow& row : rows) {
-      row.pass = pass, row.place = place.string();
+      row.pass = pass, row.folder = folder.string();
       rows_.push_back(std::move(row));
     }
   }
@@ -229,7 +229,7 @@ const std::map<std::string, std::string>& advice() {
       {"MFMA/FMA",
        "the matrix pipe is busy or its operands come late: this is the good kind, unless results are waited for"},
       {"other", "address arithmetic and the like: hoist it out of the loop"},
-      // As ncu names them (Nsight Compute's profiling guide, "Warp Stall Reasons").
+      // The names are those of ncu (Nsight Compute's profiling guide, "Warp Stall Reasons").
       {"long_sb", "waits for global or local memory: issue loads earlier, or have more of them in flight"},
       {"short_sb", "waits for shared memory or a special function: put independent work between it and its use"},
       {"mio", "the queue of shared memory and special instructions is full: fewer and wider ones"},

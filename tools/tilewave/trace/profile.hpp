@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// All that a profiler left in a folder, and what to make of it.
+// Everything that a profiler left in a folder, and the conclusions from it.
 #pragma once
 
 #include <map>
@@ -23,8 +23,8 @@ struct Counters {
 std::vector<CounterRow> parse_counters(std::string_view csv, const std::string& source);
 Counters means_of(const std::vector<CounterRow>& rows);
 
-/// How many waves a SIMD holds, what keeps it from more, and how few registers the next wave would need. Only of what the
-/// trace has: registers (vgpr + accum_vgpr), LDS of a block.
+/// How many waves a SIMD holds, which resource limits them, and how few registers the next wave would need. It uses
+/// only what the trace has: registers (vgpr + accum_vgpr), and the LDS of a block.
 struct Occupancy {
   int waves = 0;
   std::string limiter;            // registers, LDS, or the hardware

@@ -96,7 +96,7 @@ void correct_registers(std::vector<KernelTime>& kernels, const std::vector<Threa
   bool halved = false, whole = false;
   std::vector<KernelTime*> unknown;
   for (KernelTime& k : kernels) {
-    // What the simulator or ncu says has no such fault.
+    // The numbers of the simulator and of ncu do not have this fault.
     if (!k.launch.contains("vgpr") || k.launch.contains("waves_per_simd") ||
         k.name.find(modelled_kernel) != std::string::npos)
       continue;

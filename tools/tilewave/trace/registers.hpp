@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How many registers a kernel of CDNA reserves, where the profiler says too few.
+// The number of registers that a kernel of CDNA reserves, where the profiler reports too few.
 #pragma once
 
 #include <string>
@@ -14,7 +14,8 @@ namespace tilewave::tool {
 /// The highest that instructions name, plus one: what a kernel reserves is as much, or more.
 struct UsedRegisters {
   int vgprs = 0, agprs = 0;
-  /// Of a lane, as CDNA3 and CDNA4 reserve them: AGPRs begin at a multiple of 4, the sum is a multiple of 8.
+  /// Returns the registers of a lane, as CDNA3 and CDNA4 reserve them: AGPRs begin at a multiple of 4, and the sum is a
+  /// multiple of 8.
   int reserved() const;
 };
 UsedRegisters registers_of(const ThreadTrace& trace);

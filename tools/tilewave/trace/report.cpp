@@ -147,7 +147,7 @@ std::string counters_of(const Counters& counters) {
   return out;
 }
 
-/// Of ncu's some hundred numbers those that say how busy what is.
+/// Returns those of ncu's some hundred numbers that say how busy each unit is.
 std::string metrics_of(const std::vector<NcuKernel>& kernels, std::size_t top) {
   constexpr const char* names[] = {"Duration",
                                    "Compute (SM) Throughput",

@@ -20,7 +20,8 @@ struct Instruction {
   std::int64_t line = 0, code_object = 0, hits = 0, latency = 0, stall = 0, idle = 0;  // cycles of all hits
 };
 
-// By the profiler's own enum (rocprofiler_thread_trace_decoder_wstate_type_t); others have shifted names.
+// The numbers are those of the profiler's own enum (rocprofiler_thread_trace_decoder_wstate_type_t); others have
+// shifted names.
 inline constexpr std::array<const char*, 5> wave_states{"EMPTY", "IDLE", "EXEC", "WAIT", "STALL"};
 
 struct Wave {
@@ -39,11 +40,11 @@ struct ThreadTrace {
   std::size_t mapped = 0;  // instructions with a source line
 };
 
-/// What an instruction that stalls waits for, by its mnemonic: VMEM-wait, LDS/SMEM-wait, EXP-wait, waitcnt, barrier,
+/// Returns what a stalled instruction waits for, by its mnemonic: VMEM-wait, LDS/SMEM-wait, EXP-wait, waitcnt, barrier,
 /// VMEM-load, VMEM-store, LDS, SMEM, MFMA/FMA or other.
 const char* stall_class(std::string_view instruction);
 
-/// What it waits for when it stalls: what the profiler says, or else its class.
+/// Returns what it waits for when it stalls: the profiler's word, or else its class.
 std::string kind_of(const Instruction& i);
 
 /// Refuse what is no such file: rows that are not of ten fields, negative counts, states that the enum does not have.
@@ -56,7 +57,7 @@ ThreadTrace read_thread_trace(const std::string& folder);
 struct HotSpot {
   std::string what, kind;  // an instruction or a source line; its (dominant) stall class
   std::int64_t line = 0, hits = 0, latency = 0, stall = 0;
-  // Of an instruction: where it is, and what stands around it, since many look alike.
+  // The address of an instruction and its neighbours, since many look alike.
   std::string address{}, source{};
   std::vector<std::string> before{}, after{};
 };

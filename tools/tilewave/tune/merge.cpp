@@ -22,7 +22,7 @@ std::string words_of(const Csv& csv, std::size_t row, const std::vector<std::siz
   return words.empty() ? "all" : join(words, " ");
 }
 
-/// What a config is: all that is no policy and no measurement.
+/// Returns the columns of a config: all that are neither policy nor measurement.
 std::vector<std::size_t> config_columns(const Csv& csv, const std::vector<std::string>& marked) {
   std::vector<std::size_t> columns;
   for (std::size_t i = 0; i < csv.columns.size(); ++i) {
@@ -49,7 +49,7 @@ double time_of(const Csv& csv, std::size_t row, const std::string& metric) {
   return us;
 }
 
-/// By what the candidates of a config are compared.
+/// Sorts the candidates of a config by what they are compared by.
 void rank(TunedConfig& config, const Csv& tried, const Csv* selected, std::size_t selected_row,
           const std::string& metric) {
   OneClock clock(metric);

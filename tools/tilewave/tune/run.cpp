@@ -64,26 +64,26 @@ struct Chunk {
   std::size_t number = 0;
   std::vector<std::string> names;
 };
-/// What one worker takes at a time: a chunk, or with patience those of a config, in their order.
-using Share = std::vector<Chunk>;
+/// The work that one worker takes at a time: a chunk, or with patience the chunks of a config, in their order.
+using Task = std::vector<Chunk>;
 
-std::vector<Share> shares_of(const std::vector<std::string>& names, const TuneRun& o) {
-  std::vector<Share> shares;
+std::vector<Task> tasks_of(const std::vector<std::string>& names, const TuneRun& o) {
+  std::vector<Task> tasks;
   std::size_t chunks = 0;
   std::string config;
   for (const std::string& name : names) {
     const std::string its = name.substr(0, name.rfind('/'));
-    const bool same = o.patience > 0 && !shares.empty() && its == config;
-    const bool full = shares.empty() || shares.back().back().names.size() == static_cast<std::size_t>(o.chunk_rows);
+    const bool same = o.patience > 0 && !tasks.empty() && its == config;
+    const bool full = tasks.empty() || tasks.back().back().names.size() == static_cast<std::size_t>(o.chunk_rows);
     if (o.patience > 0 ? !same : full) {
-      shares.push_back({{chunks++, {}}});
+      tasks.push_back({{chunks++, {}}});
     } else if (full) {
-      shares.back().push_back({chunks++, {}});
+      tasks.back().push_back({chunks++, {}});
     }
-    shares.back().back().names.push_back(name);
+    tasks.back().back().names.push_back(name);
     config = its;
   }
-  return shares;
+  return tasks;
 }
 
 fs::path file_of(const TuneRun& o, const Chunk& chunk, const char* extension) {
@@ -95,31 +95,31 @@ bool is_done(const TuneRun& o, const Chunk& chunk) {
 
 class Worker {
  public:
-  Worker(const TuneRun& o, const std::vector<Share>& shares) : o_(o), shares_(shares) {}
+  Worker(const TuneRun& o, const std::vector<Task>& tasks) : o_(o), tasks_(tasks) {}
 
-  /// Takes shares that nobody has, until none is left.
+  /// Takes tasks that nobody has, until none is left.
   int run() {
     int failures = 0;
     const auto begin = std::chrono::steady_clock::now();
     std::size_t measured = 0;
     const auto step = static_cast<std::size_t>(o_.shards);
-    for (std::size_t s = static_cast<std::size_t>(o_.shard) - 1; s < shares_.size(); s += step) {
-      const Share& share = shares_[s];
+    for (std::size_t s = static_cast<std::size_t>(o_.shard) - 1; s < tasks_.size(); s += step) {
+      const Task& task = tasks_[s];
       const auto done = [&] {
-        return std::all_of(share.begin(), share.end(), [&](const Chunk& c) { return is_done(o_, c); });
+        return std::all_of(task.begin(), task.end(), [&](const Chunk& c) { return is_done(o_, c); });
       };
       if (done()) continue;
-      const fs::path lock_file = file_of(o_, share.front(), ".csv.lock");
+      const fs::path lock_file = file_of(o_, task.front(), ".csv.lock");
       const int lock = ::open(lock_file.c_str(), O_RDWR | O_CREAT, 0644);
       if (lock < 0) throw Error(Exit::failed, "cannot write " + lock_file.string());
       if (::flock(lock, LOCK_EX | LOCK_NB) == 0 && !done()) {
-        failures += take(share);
+        failures += take(task);
         ++measured;
         if (::isatty(STDERR_FILENO)) {
           const double each = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() /
                               static_cast<double>(measured);
           fmt::print(stderr, "tilewave: {} {} of {}, at most {:.0f} s left\n", o_.patience > 0 ? "config" : "chunk",
-                     s + 1, shares_.size(), each * static_cast<double>((shares_.size() - s - 1) / step));
+                     s + 1, tasks_.size(), each * static_cast<double>((tasks_.size() - s - 1) / step));
         }
         fs::remove(lock_file);
       }
@@ -129,10 +129,10 @@ class Worker {
   }
 
  private:
-  int take(const Share& share) {
+  int take(const Task& task) {
     int failures = 0;
     Csv rows;
-    for (const Chunk& chunk : share) {
+    for (const Chunk& chunk : task) {
       const fs::path file = file_of(o_, chunk, ".csv");
       if (o_.patience > 0 && !is_done(o_, chunk) && has_ended(rows, o_.patience, o_.metric)) {
         write_atomically(file_of(o_, chunk, ".left"), join(chunk.names, "\n") + "\n");
@@ -171,7 +171,7 @@ class Worker {
   }
 
   const TuneRun& o_;
-  const std::vector<Share>& shares_;
+  const std::vector<Task>& tasks_;
   BoundGpu gpu_;
 };
 
@@ -226,7 +226,7 @@ std::string filter_of(const std::vector<std::string>& names) {
 }
 
 TuneProgress run_tune(const TuneRun& o) {
-  const auto shares = shares_of(plan_of(o), o);
+  const auto tasks = tasks_of(plan_of(o), o);
   std::vector<pid_t> children;
   for (int w = 1; w < o.workers; ++w) {
     const pid_t child = ::fork();
@@ -234,7 +234,7 @@ TuneProgress run_tune(const TuneRun& o) {
     if (child == 0) {
       int status = static_cast<int>(Exit::failed);
       try {
-        status = Worker(o, shares).run() > 0;
+        status = Worker(o, tasks).run() > 0;
       } catch (const std::exception& error) {
         fmt::print(stderr, "tilewave: a worker ended: {}\n", error.what());
       }
@@ -242,15 +242,15 @@ TuneProgress run_tune(const TuneRun& o) {
     }
     children.push_back(child);
   }
-  Worker(o, shares).run();
+  Worker(o, tasks).run();
   for (const pid_t child : children) {
     while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
     }
   }
   TuneProgress progress;
-  for (std::size_t i = static_cast<std::size_t>(o.shard) - 1; i < shares.size();
+  for (std::size_t i = static_cast<std::size_t>(o.shard) - 1; i < tasks.size();
        i += static_cast<std::size_t>(o.shards)) {
-    for (const Chunk& chunk : shares[i]) {
+    for (const Chunk& chunk : tasks[i]) {
       ++progress.chunks;
       progress.done += is_done(o, chunk);
       if (fs::exists(file_of(o, chunk, ".left"))) progress.left += chunk.names.size();

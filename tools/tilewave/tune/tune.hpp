@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every legal candidate of a benchmark, measured in chunks that can be cut off, shared out and put together again.
+// Measures every legal candidate of a benchmark, in chunks that can be interrupted, distributed and merged again.
 #pragma once
 
 #include <algorithm>
@@ -36,16 +36,17 @@ struct TuneProgress {
 /// candidates in the order of its cost model.
 TuneProgress run_tune(const TuneRun& options);
 
-/// Whether the last `patience` rows are all slower than the fastest before them by more than both times' noise, or wrong.
+/// True if the last `patience` rows are all wrong, or slower than the fastest before them by more than both times'
+/// noise.
 bool has_ended(const Csv& rows, int patience, const std::string& metric);
 
 /// "i/n" with 1 <= i <= n.
 std::pair<int, int> parse_shard(const std::string& text);
 
-/// For --benchmark_filter: these names and no longer ones.
+/// Returns a --benchmark_filter that matches these names and no longer ones.
 std::string filter_of(const std::vector<std::string>& names);
 
-/// Of round 1, 2, ... of what --generate made.
+/// Returns the folder of round 1, 2, ... of what --generate made.
 inline std::filesystem::path generated_folder(const std::filesystem::path& folder, int round) {
   return folder / ("generated-" + std::to_string(round));
 }
@@ -82,7 +83,8 @@ struct Tuned {
   }
 };
 
-/// All chunks of folders with the same plan, and of what --generate made in them, as one CSV; refuses an incomplete plan (unless partial) and other columns.
+/// Merges all chunks of folders with the same plan, and of what --generate made in them, into one CSV. Refuses an
+/// incomplete plan (unless partial) and other columns.
 Csv gather(const std::vector<std::string>& folders, bool partial);
 
 /// Refuses rows without a time, and a candidate that was measured twice for one config.

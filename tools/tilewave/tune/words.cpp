@@ -36,14 +36,19 @@ std::string sums_word(const Csv& csv, std::size_t row) {
   return fp8 && unscaled && tried_word(csv, row, "arch") == "sm90" ? "fast" : "promoted";
 }
 
+/// A file from before there was pingpong has no column of it.
+bool is_pingpong(const Csv& csv, std::size_t row) {
+  return csv.find("pingpong") && tried_count(csv, row, "pingpong") != 0;
+}
+
 }  // namespace
 
 std::string gemm_spec_text(const Csv& csv, std::size_t row) {
   const auto name = [&](const char* column) { return tried_word(csv, row, column); };
   return fmt::format(
-      "{{.a = DType::{}, .b = DType::{}, .out = DType::{}, .scale = GemmScale::{}, .layout = GemmLayout::{}, "
+      "{{.a = DType::{}, .b = DType::{}, .out = DType::{}, .scale = Scaling::{}, .layout = GemmLayout::{}, "
       ".weights = GemmWeights::{}, .groups = GemmGroups::{}, .activation = ActivationKind::{}, "
-      ".gated = {}, .out_scale = ScaleMode::{}, .scale_k = {}, .sums = GemmSums::{}}}",
+      ".gated = {}, .out_scale = Scaling::{}, .scale_k = {}, .sums = GemmSums::{}}}",
       name("a_dtype"), name("b_dtype"), name("out_dtype"), name("scale"), name("layout"), name("weights"),
       name("group_kind"), name("activation"), tried_count(csv, row, "gated") != 0, name("out_scale"),
       tried_count(csv, row, "group"), sums_word(csv, row));
@@ -55,16 +60,17 @@ std::string gemm_policy_text(const Csv& csv, std::size_t row) {
   return fmt::format(
       "{{.rows = {}, .columns = {}, .depth_bytes = {}, .stages = {}, .waves_rows = {}, .waves_columns = {}, "
       ".path = GemmPath::{}, .swapped = {}, .cluster = {}, .splits = {}, .waves_per_simd = {}, .waves_k = {}, "
-      ".stream = {}}}",
+      ".stream = {}, .pingpong = {}}}",
       number("tile_rows"), number("tile_columns"), number("depth"), number("stages"), number("waves_rows"),
       number("waves_columns"), path == "wreg" ? "weights_in_registers" : path, number("swapped") != 0,
-      number("cluster"), number("most_splits"), number("waves_per_simd"), number("waves_k"), number("stream") != 0);
+      number("cluster"), number("most_splits"), number("waves_per_simd"), number("waves_k"), number("stream") != 0,
+      is_pingpong(csv, row));
 }
 
 std::string paged_attention_spec_text(const Csv& csv, std::size_t row) {
   const auto name = [&](const char* column) { return tried_word(csv, row, column); };
   return fmt::format(
-      "{{.q = DType::{0}, .kv = DType::{1}, .out = DType::{0}, .quant = QuantMode::{2}, .head_size = {3}, .values = "
+      "{{.q = DType::{0}, .kv = DType::{1}, .out = DType::{0}, .quant = Scaling::{2}, .head_size = {3}, .values = "
       "ValueLayout::{4}, .any_block_size = {5}, .native = {6}}}",
       name("q_dtype"), name("kv_dtype"), name("quant_mode"), tried_count(csv, row, "head_size"),
       name("k_layout") == "units" ? "dim_major" : "token_major", tried_count(csv, row, "any_block_size") != 0,

@@ -14,7 +14,7 @@ std::string tried_word(const Csv& csv, std::size_t row, const char* column);
 /// A number from 0 to 2^30; refuses others.
 std::int64_t tried_count(const Csv& csv, std::size_t row, const char* column);
 
-// As braces after the type; each refuses a row without the columns.
+// Returns the spec as braces after the type. Each refuses a row without the columns.
 std::string gemm_spec_text(const Csv& csv, std::size_t row);
 std::string gemm_policy_text(const Csv& csv, std::size_t row);
 std::string paged_attention_spec_text(const Csv& csv, std::size_t row);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lane ids, exchanges and number conversions both CDNA rooms share.
+// Lane ids, exchanges and number conversions that both CDNA rooms share.
 #pragma once
 
 #include <type_traits>
@@ -26,7 +26,7 @@ struct Lanes {
   }
 
   TILEWAVE_DEVICE static int uniform(int value) { return __builtin_amdgcn_readfirstlane(value); }
-  /// Nothing to do for a pointer: LLVM keeps one that is used again.
+  /// A pointer needs nothing: LLVM keeps one that is used again.
   template <class T>
   TILEWAVE_DEVICE static T* opaque(T* pointer) {
     return pointer;
@@ -35,7 +35,7 @@ struct Lanes {
     asm("" : "+v"(word));
     return word;
   }
-  /// Volatile: LLVM would move what it knows to be the same in every turn of a loop out of it.
+  /// It is volatile, because LLVM would otherwise move a loop-invariant value out of the loop.
   TILEWAVE_DEVICE static std::int32_t opaque(std::int32_t number) {
     asm volatile("" : "+v"(number));
     return number;
@@ -50,15 +50,15 @@ struct Lanes {
   TILEWAVE_DEVICE static T shuffle_xor(T value, int mask) {
     return shuffle(value, lane_id() ^ mask);
   }
-  /// DPP row_newbcast: a lane group of the atoms is exactly one DPP row of 16 lanes.
+  /// DPP row_newbcast broadcasts within a row of 16 lanes, which is exactly one lane group of the atoms.
   template <int position, class T>
   TILEWAVE_DEVICE static T group_broadcast(T value) {
     static_assert(sizeof(T) == 4 && position >= 0 && position < 16,
                   "a DPP broadcast is of 4 bytes from one of a group's 16 lanes");
     return dpp<0x150 + position>(value);
   }
-  /// A butterfly in DPP operands: after each step the lanes of a half group hold the same, so any lane of the other
-  /// half stands for the one at lane ^ mask.
+  /// This is a butterfly in DPP operands. After each step the lanes of a half group hold the same value, so any lane of
+  /// the other half stands for the one at lane ^ mask.
   template <int lanes, class Op>
   TILEWAVE_DEVICE static float reduce(float value, Op op) {
     static_assert(lanes >= 1 && lanes <= 64 && (lanes & (lanes - 1)) == 0,
@@ -68,16 +68,16 @@ struct Lanes {
     if constexpr (lanes >= 8) value = step<0x141>(value, op);   // row_half_mirror
     if constexpr (lanes >= 16) value = step<0x128>(value, op);  // row_ror:8
     if constexpr (lanes <= 16) return value;
-    value = step<0x142>(value, op);  // row_bcast:15, to the next row of 16 lanes: right in the odd rows
+    value = step<0x142>(value, op);  // row_bcast:15 goes to the next row of 16 lanes; the odd rows are right then
     if constexpr (lanes == 32) {
-      const float lower = read_lane<31>(value), upper = read_lane<63>(value);  // not in a branch each
+      const float lower = read_lane<31>(value), upper = read_lane<63>(value);  // both at once, not one in each branch
       return lane_id() < 32 ? lower : upper;
     }
-    value = step<0x143>(value, op);  // row_bcast:31, to the rows above: right in the last row
+    value = step<0x143>(value, op);  // row_bcast:31 goes to the rows above; the last row is right then
     return read_lane<63>(value);
   }
-  /// As doubles such integers compare alike, in one operation at the full rate: none is NaN, f64 has its subnormals.
-  /// Not std::max: LLVM would make the operands quiet first, with an operation each.
+  /// Such integers compare alike as doubles, in one operation at the full rate: none is NaN, and f64 has its
+  /// subnormals. std::max would cost an operation for each operand, which LLVM makes quiet first.
   TILEWAVE_DEVICE static void order(std::uint64_t& a, std::uint64_t& b) {
     const std::uint64_t high = larger(a, b);
     asm("v_min_f64 %0, %1, %2" : "=v"(b) : "v"(a), "v"(b));
@@ -94,14 +94,14 @@ struct Lanes {
     a = high;
   }
   TILEWAVE_DEVICE static std::uint32_t larger(std::uint32_t a, std::uint32_t b) { return a < b ? b : a; }
-  /// The steps of `reduce`, as moves.
+  /// This performs the steps of `reduce` as moves.
   template <int m, class T>
   TILEWAVE_DEVICE static T other_half(T value) {
     static_assert(sizeof(T) == 4 && m >= 1 && m < 64 && (m & (m - 1)) == 0,
                   "a DPP move is of 4 bytes, by a step of the butterfly");
     return dpp < m == 1 ? 0xb1 : m == 2 ? 0x4e : m == 4 ? 0x141 : m == 8 ? 0x128 : m == 16 ? 0x142 : 0x143 > (value);
   }
-  /// A vote for each bit.
+  /// Each bit of the key takes one vote of the wave.
   template <int bits>
   TILEWAVE_DEVICE static Peers peers(std::uint32_t key) {
     std::uint64_t same = ~std::uint64_t{0};
@@ -148,7 +148,7 @@ struct Lanes {
     const Floats sum = __builtin_elementwise_fma(Floats{a[0], a[1]}, Floats{b[0], b[1]}, Floats{c[0], c[1]});
     return {{sum[0], sum[1]}};
   }
-  /// A product is quiet, see step(); LLVM knows so, and takes one for two.
+  /// A product is quiet, see step(); LLVM knows that, so it does not make the value quiet again.
   TILEWAVE_DEVICE static Vec<float, 2> canonical(const Vec<float, 2>& a) {
     float one = 1.0f;
     asm("" : "+v"(one));
@@ -170,7 +170,7 @@ struct Lanes {
   }
 
   TILEWAVE_DEVICE static std::uint32_t pack_i8(float a, float b, float c, float d) {
-    // Clamped first, as C++ has no cast of what an int cannot hold; v_med3_f32 makes a NaN the lowest.
+    // Values are clamped first, as C++ has no cast of what an int cannot hold; v_med3_f32 makes a NaN the lowest.
     const auto narrow = [](float x) {
       return static_cast<std::uint32_t>(static_cast<int>(x == x ? __builtin_amdgcn_fmed3f(x, -127.0f, 127.0f) : 0.0f));
     };
@@ -185,16 +185,17 @@ struct Lanes {
     return __builtin_amdgcn_perm(high, low, selector);
   }
 
-  /// v_cvt_off_f32_i4 takes the low four bits of a byte, and makes sixteenths of them; their high halves are bf16.
+  /// v_cvt_off_f32_i4 takes the low four bits of a byte and makes sixteenths of them. The high halves of its results
+  /// are bf16.
   static constexpr float i4_unit = 0.0625f;
   TILEWAVE_DEVICE static Chunk widen_i4(std::uint32_t word) {
     const auto pair = [](std::uint32_t codes) {
       return high_halves(__builtin_amdgcn_cvt_off_f32_i4(codes), __builtin_amdgcn_cvt_off_f32_i4(codes >> 8));
     };
-    const std::uint32_t high = opaque(word >> 4);  // LLVM would shift each of its codes on its own
+    const std::uint32_t high = opaque(word >> 4);  // LLVM would shift each code on its own
     return {{pair(word), pair(word >> 16), pair(high), pair(high >> 16)}};
   }
-  /// 1024 + 8 + value is f16 0x64 and the code.
+  /// The f16 1024 + 8 + value has the high byte 0x64 and the code below it.
   TILEWAVE_DEVICE static Chunk widen_i4_to_f16(std::uint32_t word) {
     const auto less = [](std::uint32_t pair) {
       constexpr auto base = static_cast<_Float16>(1032);
@@ -210,8 +211,8 @@ struct Lanes {
   using Floats = float __attribute__((ext_vector_type(2)));
   using Halves = _Float16 __attribute__((ext_vector_type(2)));
 
-  /// v_cvt_pk_fp8_f32 encodes the chip's own flavour, but makes NaN of what is beyond the largest value, unless the
-  /// MODE register says otherwise; and v_med3_f32, which clamps, loses a NaN.
+  /// v_cvt_pk_fp8_f32 encodes the chip's own flavour, but makes NaN of values beyond the largest unless the MODE
+  /// register says otherwise. v_med3_f32, which clamps, loses a NaN.
   template <DType type>
   TILEWAVE_DEVICE static std::uint32_t pack_fp8_of(float a, float b, float c, float d) {
     const auto clamped = [](float x) {
@@ -226,12 +227,13 @@ struct Lanes {
   }
 
  private:
-  /// What a DPP control brings to the rows of a mask; 0 elsewhere.
+  /// Returns what a DPP control brings to the rows of a mask, and 0 elsewhere.
   template <int control, int rows = 0xf>
   TILEWAVE_DEVICE static int shifted(int value) {
     return __builtin_amdgcn_update_dpp(0, value, control, rows, 0xf, false);
   }
-  /// The value of the lane that a DPP control names; 0 where there is none, in a form that fuses into its user.
+  /// Returns the value of the lane that a DPP control names, or 0 where there is none, in a form that fuses into its
+  /// user.
   template <int control, class T>
   TILEWAVE_DEVICE static T dpp(T value) {
     const int bits = __builtin_bit_cast(int, value);
@@ -250,7 +252,7 @@ struct Lanes {
       return op(value, dpp<control>(value));
     }
   }
-  /// `reduce` over the wave, which moves words as floats.
+  /// Applies `reduce` over the wave, moving words as floats.
   template <class Op>
   TILEWAVE_DEVICE static std::uint32_t reduce_words(std::uint32_t word, const Op& op) {
     const auto of_bits = [&](float a, float b) {

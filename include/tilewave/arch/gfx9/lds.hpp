@@ -26,9 +26,9 @@ struct Source {
     return {{load(lane_offset, offset), Chunk{{last[0], last[1], 0, 0}}}};
   }
 
-  // Not the builtins: clang waits for all of their copies before any read of LDS. No memory clobber either: lds_barrier
-  // orders copies with reads. M0 holds the target; writing it needs one wait state before a copy reads it (LLVM,
-  // GCNSubtarget::hasReadM0LdsDmaHazard).
+  // This is not a builtin, because clang waits for all of their copies before any read of LDS. It has no memory
+  // clobber, because lds_barrier orders copies with reads. M0 holds the target; writing it needs one wait state before
+  // a copy reads it (LLVM, GCNSubtarget::hasReadM0LdsDmaHazard).
   TILEWAVE_DEVICE void copy(void* shared, std::uint32_t lane_offset, std::int32_t offset) const {
     asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tbuffer_load_dwordx4 %1, %2, %3 offen lds"
                  :
@@ -41,7 +41,7 @@ struct Source {
   }
 
  private:
-  static constexpr int format = 0x20000;  // as in window.hpp
+  static constexpr int format = 0x20000;  // the descriptor's word 3, as in window.hpp
   /// A flat address of LDS has the aperture in its high half (LLVM, User Guide for AMDGPU Backend, "Address Spaces").
   /// A cast to LDS's own address space would compare with null each time.
   TILEWAVE_DEVICE static std::uint32_t in_lds(void* shared) {
@@ -61,10 +61,11 @@ struct Lds {
     static_assert(pending >= 0 && pending < 64, "vmcnt counts at most 63 copies under way");
     asm volatile("s_waitcnt vmcnt(%0)" ::"n"(pending) : "memory");
   }
-  /// Fences of LDS alone: others would wait for loads, too. LLVM waits for no access of LDS there, as they keep their
-  /// order among themselves; a copy from memory may overwrite what a read still on its way is to see.
+  /// The fences cover LDS alone; others would wait for loads, too. LLVM waits for no access of LDS there, since they
+  /// keep their order among themselves. But a copy from memory may overwrite bytes that a pending read is to see, so
+  /// the wait is explicit.
   TILEWAVE_DEVICE static void lds_barrier() {
-    constexpr int lgkmcnt_0 = 0xc07f;  // all other counters at their most
+    constexpr int lgkmcnt_0 = 0xc07f;  // all other counters have their largest value
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
     __builtin_amdgcn_s_waitcnt(lgkmcnt_0);
     __builtin_amdgcn_s_barrier();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Memory primitives both CDNA rooms share: global accesses as single instructions in the global address space.
+// Memory primitives that both CDNA rooms share: global accesses as single instructions in the global address space.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
@@ -8,7 +8,7 @@
 
 namespace tilewave::gfx9 {
 
-// Native types, so that one access stays one instruction; address space 1 keeps it off the slower flat path.
+// They are native types, so that one access stays one instruction. Address space 1 keeps it off the slower flat path.
 template <int bytes>
 struct Raw {
   using type = std::uint32_t __attribute__((ext_vector_type(bytes / 4)));

@@ -14,13 +14,13 @@ struct Sync {
     __builtin_amdgcn_s_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
   }
-  /// LDS serves a wave in order: only the compiler must keep to it.
+  /// LDS serves a wave in order, so only the compiler must keep the order.
   TILEWAVE_DEVICE static void wave_barrier() {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
     __builtin_amdgcn_wave_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
   }
-  /// CDNA has no clusters: each is one block.
+  /// CDNA has no clusters: each block is a cluster of its own.
   TILEWAVE_DEVICE static void cluster_arrive() {}
   TILEWAVE_DEVICE static void cluster_arrive_relaxed() {}
   TILEWAVE_DEVICE static void cluster_wait() { barrier(); }
@@ -28,7 +28,7 @@ struct Sync {
   TILEWAVE_DEVICE static void open(Mailbox*) {}
   TILEWAVE_DEVICE static void post(Mailbox&, float* shared, int, float value) { *shared = value; }
   TILEWAVE_DEVICE static void collect(Mailbox&, int, int) { barrier(); }
-  /// Kernels of a stream follow one another.
+  /// Kernels of a stream run one after the other, so there is nothing to do.
   TILEWAVE_DEVICE static void launch_next() {}
   TILEWAVE_DEVICE static void wait_for_previous() {}
   TILEWAVE_DEVICE static void sched_fence() { __builtin_amdgcn_sched_barrier(0); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Buffer accesses: the hardware compares every offset with the end, so a row's end costs no branch, no mask and no
-// register, and all loads of a row can be in flight before the first is waited for.
+// Windows are buffer accesses: the hardware compares every offset with the end. A row's end then costs no branch, no
+// mask and no register, and all loads of a row can be in flight before the first is waited for.
 #pragma once
 
 #include "tilewave/arch/gfx9/memory.hpp"
@@ -10,7 +10,7 @@
 
 namespace tilewave::gfx9 {
 
-/// Base and bytes live in SGPRs: they must be the same in every lane of the wave.
+/// Base and bytes live in SGPRs, so they must be the same in every lane of the wave.
 struct BufferWindow {
   const void* base;
   std::uint32_t bytes;
@@ -38,10 +38,10 @@ struct BufferWindow {
 
  private:
   static constexpr int non_temporal = 2;  // LLVM, User Guide for AMDGPU Backend, "buffer aux": bit 1 is nt on gfx940
-  // Word 3 of the descriptor: data format 32 in bits 18:15 (CDNA3 ISA guide, "Buffer resource descriptor"). Stride 0,
-  // so offsets are compared as bytes.
+  // Word 3 of the descriptor has data format 32 in bits 18:15 (CDNA3 ISA guide, "Buffer resource descriptor"). The
+  // stride is 0, so offsets are compared as bytes.
   TILEWAVE_DEVICE auto resource() const {
-    // Where the compiler computed it in a VGPR it would loop over the lanes' resources.
+    // If the compiler computed it in a VGPR, it would loop over the lanes' resources.
     const int records = __builtin_amdgcn_readfirstlane(static_cast<int>(bytes));
     return __builtin_amdgcn_make_buffer_rsrc(const_cast<void*>(base), 0, records, 0x20000);
   }
@@ -76,8 +76,8 @@ struct BufferWindow {
   }
 };
 
-/// A window of each lane's own. Lanes read what is beyond from the kernel arguments, which are always there: with a
-/// branch instead, clang waits for one load before it issues the next.
+/// A window that each lane has of its own. Beyond its end lanes read from the kernel arguments, which are always there:
+/// with a branch instead, clang waits for one load before it issues the next.
 struct LaneWindow : CheckedWindow<Memory> {
   template <class T>
   TILEWAVE_DEVICE T load(std::uint32_t offset) const {

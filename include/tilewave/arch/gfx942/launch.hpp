@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The one __global__ of this room.
+// This file has the one __global__ of the room.
 #pragma once
 
 #include "tilewave/arch/gfx9/launch.hpp"

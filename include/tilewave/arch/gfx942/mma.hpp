@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// v_mfma_f32_16x16x16_bf16 as the chained atom, and its like on f16 and fp8: KV is the A operand, so a lane's results
-// are 4 kv values of one row. Products of tiles in LDS besides.
+// v_mfma_f32_16x16x16_bf16 is the chained atom, and its counterparts multiply f16 and fp8. KV is the A operand, so a
+// lane's results are 4 kv values of one row. Products of tiles in LDS follow.
 #pragma once
 
 #include "tilewave/arch/lds.hpp"
@@ -17,7 +17,7 @@ struct Mma : AtomRegisters<gfx942_atom.k_per_lane, gfx942_atom.rows_per_lane, gf
                                                __builtin_bit_cast(Shorts, kv), __builtin_bit_cast(Shorts, rows),
                                                __builtin_bit_cast(Floats, acc), 0, 0, 0));
   }
-  /// v_mfma_f32_16x16x16_f16. CDNA3 keeps subnormals, unlike CDNA2.
+  /// This is v_mfma_f32_16x16x16_f16. CDNA3 keeps subnormals, unlike CDNA2.
   TILEWAVE_DEVICE static Accumulator mma_f16(KvOperand kv, RowsOperand rows, Accumulator acc) {
     using Halves = _Float16 __attribute__((ext_vector_type(4)));
     using Floats = float __attribute__((ext_vector_type(4)));
@@ -25,7 +25,7 @@ struct Mma : AtomRegisters<gfx942_atom.k_per_lane, gfx942_atom.rows_per_lane, gf
                                                __builtin_bit_cast(Halves, kv), __builtin_bit_cast(Halves, rows),
                                                __builtin_bit_cast(Floats, acc), 0, 0, 0));
   }
-  /// v_mfma_f32_16x16x32_fp8_fp8, with the maps of gfx942_fp8_atom: four elements a word.
+  /// This is v_mfma_f32_16x16x32_fp8_fp8, with the maps of gfx942_fp8_atom: four elements a word.
   TILEWAVE_DEVICE static Accumulator mma_fp8(KvOperand kv, RowsOperand rows, Accumulator acc) {
     using Floats = float __attribute__((ext_vector_type(4)));
     return __builtin_bit_cast(Accumulator, __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(
@@ -34,7 +34,7 @@ struct Mma : AtomRegisters<gfx942_atom.k_per_lane, gfx942_atom.rows_per_lane, gf
   }
 };
 
-/// Square products on CDNA3: 8 bytes a lane at a time, so a unit is two instructions.
+/// Square products on CDNA3 take 8 bytes a lane at a time, so a unit is two instructions.
 struct Product {
   template <DType>
   static constexpr int product_chunks = 1;

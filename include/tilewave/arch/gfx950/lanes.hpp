@@ -8,7 +8,7 @@
 namespace tilewave::gfx950 {
 
 struct Lanes : gfx9::Lanes {
-  /// v_cvt_pk_bf16_f32, new with CDNA4: round to nearest, ties to even.
+  /// v_cvt_pk_bf16_f32, new with CDNA4, rounds to nearest, ties to even.
   TILEWAVE_DEVICE static std::uint32_t pack_bf16(float low, float high) {
     using Bf16s = __bf16 __attribute__((ext_vector_type(2)));
     return __builtin_bit_cast(std::uint32_t, __builtin_convertvector((Floats{low, high}), Bf16s));
@@ -18,7 +18,7 @@ struct Lanes : gfx9::Lanes {
     return pack_fp8_of<DType::fp8_e4m3fn>(a, b, c, d);
   }
 
-  /// v_cvt_scalef32_pk_fp4_f32, a byte at a time.
+  /// v_cvt_scalef32_pk_fp4_f32 makes one byte at a time.
   TILEWAVE_DEVICE static std::uint32_t pack_fp4(const Vec<float, 8>& v) {
     std::uint32_t word = 0;
     word = __builtin_amdgcn_cvt_scalef32_pk_fp4_f32(word, v[0], v[1], 1.0f, 0);
@@ -27,7 +27,7 @@ struct Lanes : gfx9::Lanes {
     return __builtin_amdgcn_cvt_scalef32_pk_fp4_f32(word, v[6], v[7], 1.0f, 3);
   }
 
-  /// v_cvt_scalef32_2xpk16_fp6_f32 and bf6.
+  /// This is v_cvt_scalef32_2xpk16_fp6_f32, and the bf6 form below.
   TILEWAVE_DEVICE static Vec<std::uint32_t, 6> pack_e2m3(const Vec<float, 32>& v) {
     return pack_fp6(v, [](const Sixteen& even, const Sixteen& odd) TILEWAVE_INLINE_LAMBDA {
       return __builtin_amdgcn_cvt_scalef32_2xpk16_fp6_f32(even, odd, 1.0f);
@@ -39,7 +39,7 @@ struct Lanes : gfx9::Lanes {
     });
   }
 
-  /// v_cvt_scalef32_pk_bf16_fp8, new with CDNA4, times a scale of 1: a pair in one operation, exactly.
+  /// v_cvt_scalef32_pk_bf16_fp8, new with CDNA4, converts a pair exactly in one operation; its scale is 1.
   TILEWAVE_DEVICE static Vec<std::uint32_t, 2> widen_fp8(std::uint32_t word) {
     return {{__builtin_bit_cast(std::uint32_t, __builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(word, 1.0f, false)),
              __builtin_bit_cast(std::uint32_t, __builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(word, 1.0f, true))}};
@@ -52,8 +52,8 @@ struct Lanes : gfx9::Lanes {
  private:
   using Sixteen = float __attribute__((ext_vector_type(16)));
 
-  /// The two sources take turns. The instruction writes its result before it has read all of them, which clang 22 does
-  /// not know (LLVM, pull request 188809): they are kept until it is there.
+  /// The instruction interleaves the two sources. It writes its result before it has read all of them, which clang 22
+  /// does not know (LLVM, pull request 188809), so the sources are kept until the result is there.
   template <class Convert>
   TILEWAVE_DEVICE static Vec<std::uint32_t, 6> pack_fp6(const Vec<float, 32>& v, const Convert& convert) {
     using Six = std::uint32_t __attribute__((ext_vector_type(6)));

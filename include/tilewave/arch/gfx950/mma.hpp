@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// v_mfma_f32_16x16x32_bf16 as the chained atom: KV is the A operand, so a lane's results are 4 kv values of one row.
-// Products of tiles in LDS besides.
+// v_mfma_f32_16x16x32_bf16 is the chained atom. KV is the A operand, so a lane's results are 4 kv values of one row.
+// Products of tiles in LDS follow.
 #pragma once
 
 #include "tilewave/arch/lds.hpp"
@@ -17,7 +17,7 @@ struct Mma : AtomRegisters<gfx950_atom.k_per_lane, gfx950_atom.rows_per_lane, gf
                                                __builtin_bit_cast(Bf16s, kv), __builtin_bit_cast(Bf16s, rows),
                                                __builtin_bit_cast(Floats, acc), 0, 0, 0));
   }
-  /// v_mfma_f32_16x16x32_f16.
+  /// This is v_mfma_f32_16x16x32_f16.
   TILEWAVE_DEVICE static Accumulator mma_f16(KvOperand kv, RowsOperand rows, Accumulator acc) {
     using Halves = _Float16 __attribute__((ext_vector_type(8)));
     using Floats = float __attribute__((ext_vector_type(4)));
@@ -27,8 +27,8 @@ struct Mma : AtomRegisters<gfx950_atom.k_per_lane, gfx950_atom.rows_per_lane, gf
   }
 };
 
-/// Square products on CDNA4: a unit a lane of 16-bit elements, two of fp8, which has its full rate only in f8f6f4, and
-/// six words of two of fp6.
+/// Square products on CDNA4 take one unit a lane of 16-bit elements. fp8 takes two, since it has its full rate only in
+/// f8f6f4, and fp6 takes six words of two units.
 struct Product {
   template <DType type>
   static constexpr int product_chunks = is_fp8(type) || is_fp6(type) ? 2 : 1;
@@ -36,7 +36,7 @@ struct Product {
   template <DType type, int side>
   using Sums = Vec<ProductSum<type>, side * side / 64>;
 
-  /// ds_read_b64_tr_b16.
+  /// This is ds_read_b64_tr_b16.
   TILEWAVE_DEVICE static Vec<std::uint32_t, 2> load_transposed(const void* row) {
     using Elements = short __attribute__((ext_vector_type(4)));
     using InLds = __attribute__((address_space(3))) Elements*;
@@ -57,7 +57,7 @@ struct Product {
     }
   }
 
-  /// v_mfma_scale_f32_*_f8f6f4.
+  /// This is v_mfma_scale_f32_*_f8f6f4.
   template <DType of_kv, DType of_rows, int side, int products>
   TILEWAVE_DEVICE static void multiply_mx(const Chunk (&kv)[products * product_chunks<of_kv>],
                                           const Chunk (&rows)[products * product_chunks<of_rows>],
@@ -85,7 +85,8 @@ struct Product {
  private:
   using Pair = Vec<Chunk, 2>;
   using Words = int __attribute__((ext_vector_type(8)));
-  /// Of an operand: 0 is e4m3; 2 and 3 are e2m3 and e3m2, which have the first six registers of eight; 4 is e2m1, four.
+  /// Returns the format code of an operand: 0 is e4m3; 2 and 3 are e2m3 and e3m2, which use the first six of eight
+  /// registers; 4 is e2m1, which uses four.
   template <DType type>
   static constexpr int format = type == DType::fp4_e2m1   ? 4
                                 : type == DType::fp6_e3m2 ? 3

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Boxes of tensors (TensorBackend): what a map says, how a box goes in and out of shared memory, and the stores that
-// nobody has waited for yet.
+// Boxes of tensors (TensorBackend): the contents of a map, the copies of a box into and out of shared memory, and the
+// stores that nobody has waited for yet.
 #pragma once
 
 #include "tilewave/core/config.hpp"
@@ -16,7 +16,7 @@
 
 namespace tilewave::host {
 
-/// As on the chip, 64-byte aligned and plain data. One without rows in its box was never made.
+/// It is plain data and 64-byte aligned, as on the chip. A map whose box has no rows was never made.
 struct alignas(64) TensorMap {
   TensorShape shape{};
 };
@@ -31,22 +31,22 @@ struct TensorBox {
   }
 };
 
-/// A store from its call until its lane knows that it has read shared memory.
+/// A store, from its call until its lane knows that it has read shared memory.
 struct TensorStore {
   Lane* lane;
-  std::int64_t batch;  // of the lane's
+  std::int64_t batch;  // number of the lane's batch
   TensorBox box;
   const std::byte* shared;
   Where where;
   bool read;
-  void* tsan;    // as of BulkCopy
-  char ordered;  // names the edge from the read to who waits
+  void* tsan;    // as in BulkCopy
+  char ordered;  // names the happens-before edge from the read to the lane that waits
 };
-inline constexpr int max_tensor_stores = 1024;  // of a block that nobody has waited for yet
+inline constexpr int max_tensor_stores = 1024;  // stores of a block that nobody has waited for yet
 
 namespace detail {
 
-/// Calls move(unit in shared memory, the same on the device, how many of its 16 bytes lie in the tensor) for each.
+/// Calls move(unit in shared memory, the same on the device, how many of its 16 bytes lie in the tensor) for each unit.
 template <class F>
 inline void each_unit(const TensorBox& box, std::byte* shared, F move) {
   const TensorShape& s = box.map->shape;
@@ -63,7 +63,8 @@ inline void each_unit(const TensorBox& box, std::byte* shared, F move) {
     }
   }
 }
-/// At most 16 bytes, seen by ThreadSanitizer: g++ 12 does not instrument a memcpy of so few, so it must not know.
+/// Copies at most 16 bytes where ThreadSanitizer sees it. g++ 12 does not instrument a memcpy of so few, so it must not
+/// know the size.
 #if defined(TILEWAVE_HOST_TSAN)
 __attribute__((noinline))
 #endif
@@ -73,7 +74,7 @@ move_some(void* to, const void* from, std::size_t bytes) {
 }
 inline void fetch_box(const TensorBox& box, std::byte* shared) {
   each_unit(box, shared, [](std::byte* to, const std::byte* from, std::size_t count) {
-    static constexpr Chunk zeros{};  // not by way of the stack, which is the running lane's
+    static constexpr Chunk zeros{};  // static, because the stack is the running lane's
     if (count < sizeof(zeros)) move_some(to, &zeros, sizeof(zeros));
     if (count != 0) move_some(to, from, count);
   });
@@ -84,7 +85,7 @@ inline void write_box(const TensorBox& box, const std::byte* shared) {
   });
 }
 
-/// The store reads shared memory and writes its box; what it wrote nobody may read before the kernel is over.
+/// The store reads shared memory and writes its box. Nobody may read the box before the kernel has ended.
 TILEWAVE_HOST_UNTRACKED inline void perform_store(Lane& self, TensorStore& store) {
   store.read = true;
 #if defined(TILEWAVE_HOST_TSAN)
@@ -101,7 +102,7 @@ TILEWAVE_HOST_UNTRACKED inline void perform_store(Lane& self, TensorStore& store
 #endif
 }
 
-/// This lane's stores of batches before number `end` have read shared memory, and are nobody's concern any more.
+/// This lane's stores of batches before number `end` have read shared memory, so they are dropped.
 TILEWAVE_HOST_UNTRACKED inline void await_stores(Lane& self, std::int64_t end) {
   Block& block = *self.wave->block;
   int kept = 0;
@@ -118,7 +119,7 @@ TILEWAVE_HOST_UNTRACKED inline void await_stores(Lane& self, std::int64_t end) {
   block.stores = kept;
 }
 
-/// The lane returns; the block's shared memory may go to another while its stores read.
+/// The lane returns. Its stores must have been awaited, because another block may get the shared memory that they read.
 TILEWAVE_HOST_UNTRACKED inline void check_stores(Lane& self) {
   const Block& block = *self.wave->block;
   for (int i = 0; i < block.stores; ++i) {
@@ -130,7 +131,7 @@ TILEWAVE_HOST_UNTRACKED inline void check_stores(Lane& self) {
   }
 }
 
-/// Before a cluster: a failed one may have left some.
+/// Runs before a cluster, because a failed one may have left stores.
 TILEWAVE_HOST_UNTRACKED inline void drop_stores([[maybe_unused]] Block& block) {
 #if defined(TILEWAVE_HOST_TSAN)
   for (int i = 0; i < block.stores; ++i) {

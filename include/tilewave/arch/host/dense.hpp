@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Products of dense tiles of f32 or of ints, which every matrix instruction of the host room comes down to.
+// Products of dense tiles of f32 or of ints, to which every matrix instruction of the host room is reduced.
 #pragma once
 
 #include "tilewave/core/config.hpp"
@@ -17,9 +17,10 @@
 
 namespace tilewave::host::detail {
 
-/// acc[r][c] += sum over i of left[r][i] * right[i][c], i ascending; right and acc aligned to 16 bytes, acc's rows
-/// `pitch` apart; without what acc holds if `fresh`. Some rows at a time: their accumulators stay in registers,
-/// vectorised along c. (Not TILEWAVE_UNROLL, which g++ leaves alone: this is where emulated kernels spend their time.)
+/// Computes acc[r][c] += sum over i of left[r][i] * right[i][c] with ascending i, or without the old acc if `fresh`.
+/// right and acc are aligned to 16 bytes, and acc's rows lie `pitch` apart. Some rows are done at a time: their
+/// accumulators stay in registers, vectorised along c. g++ ignores TILEWAVE_UNROLL, so the unrolling is explicit:
+/// emulated kernels spend their time here.
 template <int rows, int columns, int k, class T>
 TILEWAVE_HOST_UNTRACKED inline void multiply_dense(const T* left, const T* right, T* acc, int pitch = columns,
                                                    bool fresh = false) {
@@ -47,9 +48,9 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_dense(const T* left, const T* right
   }
 }
 
-/// multiply_dense of fp8 values as sm90's matrix unit does it: an accumulator and the products of 32 k are aligned with
-/// the one of the largest exponent, of which 13 bits below are kept, and cut off there, as their sum is to 14 bits. A
-/// product's exponent is that of its factors together.
+/// Multiplies fp8 values as sm90's matrix unit does. An accumulator and the products of 32 k are aligned with the one
+/// of the largest exponent. 13 bits below that are kept and the rest is cut off; their sum is cut to 14 bits. A
+/// product's exponent is the sum of those of its factors.
 template <int rows, int columns>
 TILEWAVE_HOST_UNTRACKED inline void multiply_truncated(const float* left, const float* right, float* acc,
                                                        int pitch = columns, bool fresh = false) {
@@ -85,12 +86,13 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_truncated(const float* left, const 
       const Ints cut = sum < 0 ? -(-sum >> beyond << beyond) : sum >> beyond << beyond;
       const Lanes result = most <= nothing ? Lanes{} : __builtin_convertvector(cut, Lanes) * down;
       const Lanes plain = before + whole;
-      to = plain - plain == 0.0f ? result : plain;  // NaN and infinity stay what they are
+      to = plain - plain == 0.0f ? result : plain;  // NaN and infinity stay as they are
     }
   }
 }
 
-/// The elements of 16 bytes as f32, exactly: 8 of bf16 or f16, 16 of the fp8 flavour `type`. Returns how many.
+/// Widens the elements of 16 bytes to f32, exactly: 8 of bf16 or f16, or 16 of the fp8 flavour `type`. Returns how
+/// many.
 TILEWAVE_HOST_UNTRACKED inline int widen(DType type, const void* from, float* to) {
   if (is_fp8(type)) {
     static constexpr auto tables = [] {
@@ -110,7 +112,7 @@ TILEWAVE_HOST_UNTRACKED inline int widen(DType type, const void* from, float* to
   for (int i = 0; i < 8; ++i) to[i] = type == DType::f16 ? f16_to_f32(bits[i]) : bf16_to_f32(bits[i]);
   return 8;
 }
-/// 16 elements of i8.
+/// Widens 16 elements of i8.
 TILEWAVE_HOST_UNTRACKED inline int widen(DType, const void* from, std::int32_t* to) {
   for (int i = 0; i < 16; ++i) to[i] = static_cast<const std::int8_t*>(from)[i];
   return 16;

@@ -41,7 +41,7 @@
 
 #if defined(TILEWAVE_HOST_TSAN)
 #include <sanitizer/tsan_interface.h>
-// Not inlined: inlined into a kernel, the body would be instrumented with it.
+// It is not inlined: inlined into a kernel, the body would be instrumented with it.
 #define TILEWAVE_HOST_UNTRACKED __attribute__((no_sanitize("thread"), noinline))
 #else
 #define TILEWAVE_HOST_UNTRACKED
@@ -59,8 +59,8 @@ inline constexpr bool under_tsan = true;
 inline constexpr bool under_tsan = false;
 #endif
 
-/// Happens-before edges for TSan, nothing otherwise: what was before a release on `point` is before what follows an
-/// acquire on it.
+/// These are happens-before edges for TSan, and nothing otherwise: everything before a release on `point` is before
+/// everything after an acquire on it.
 inline void order_release([[maybe_unused]] void* point) {
 #if defined(TILEWAVE_HOST_TSAN)
   __tsan_release(point);
@@ -77,15 +77,15 @@ inline std::size_t page_bytes() {
   return bytes;
 }
 
-/// Anonymous memory between two inaccessible pages. Pages are taken from the system on first touch, so a terabyte
-/// mapping is as cheap as a page.
+/// Anonymous memory between two inaccessible pages. The system supplies pages on first touch, so a terabyte mapping is
+/// as cheap as a page.
 struct GuardedPages {
   std::byte* begin = nullptr;  // first usable byte
-  std::size_t bytes = 0;       // usable, a multiple of the page
+  std::size_t bytes = 0;       // usable bytes, a multiple of the page
 
   std::byte* end() const { return begin + bytes; }
 
-  /// False, and unchanged, when the system has no address space left.
+  /// Returns false, and changes nothing, when the system has no address space left.
   bool map(std::size_t wanted) {
     const std::size_t page = page_bytes();
     if (wanted > ~std::size_t{0} - 4 * page) return false;
@@ -108,9 +108,9 @@ struct GuardedPages {
   }
 };
 
-/// A context to switch to. The one of the thread itself has no stack of its own here.
+/// A context to switch to. The context of the thread itself has no stack of its own here.
 struct Fiber {
-  void* context = nullptr;            // where it continues, valid while it does not run
+  void* context = nullptr;            // the point at which it continues, valid while it does not run
   const void* stack_begin = nullptr;  // lowest address
   std::size_t stack_bytes = 0;
   [[maybe_unused]] void* tsan = nullptr;
@@ -137,17 +137,17 @@ TILEWAVE_HOST_UNTRACKED inline void switch_context(Fiber& from, Fiber& to) {
 
 #else
 
-// On x86-64 a switch of our own: with it a barrier costs 9 ns a lane, with fcontext 22 (g++ 12 -O3, EPYC at 2.6 GHz).
-// It leaves alone the floating-point control words, which no kernel changes, and it returns to its caller by `ret`, so
-// the processor's return predictor, which sees lane after lane take the same path, stays right.
+// x86-64 has a switch of its own: with it a barrier costs 9 ns a lane, with fcontext 22 (g++ 12 -O3, EPYC at 2.6 GHz).
+// It leaves the floating-point control words alone, which no kernel changes. It returns by `ret`, so the processor's
+// return predictor, which sees lane after lane take the same path, stays right.
 template <void (*entry)()>
 TILEWAVE_HOST_UNTRACKED void* make_context(std::byte* top, std::size_t) {
   std::uintptr_t* const words = reinterpret_cast<std::uintptr_t*>(top);  // 16-byte aligned
   words[-2] = reinterpret_cast<std::uintptr_t>(entry);
-  words[-1] = 0;  // no return address: the end of a backtrace
+  words[-1] = 0;  // no return address, so a backtrace ends here
   return words - 2;
 }
-// The compiler saves rbx and r12 to r15 because they are clobbered; other registers belong to the caller, which must
+// The compiler saves rbx and r12 to r15 because they are clobbered. Other registers belong to the caller, which must
 // not learn that few of them are used (hence noipa).
 #if defined(__clang__)
 __attribute__((noinline, no_sanitize("thread")))
@@ -157,7 +157,7 @@ __attribute__((noipa, no_sanitize("thread")))
 inline void
 switch_context(Fiber& from, Fiber& to) {
   asm volatile(
-      "subq $128, %%rsp\n"  // the red zone
+      "subq $128, %%rsp\n"  // skips the red zone
       "pushq %%rbp\n"
       "leaq 1f(%%rip), %%rax\n"
       "pushq %%rax\n"
@@ -178,7 +178,7 @@ switch_context(Fiber& from, Fiber& to) {
 #if defined(TILEWAVE_HOST_ASAN)
 inline thread_local constinit Fiber* switched_from = nullptr;
 #endif
-/// The second half of a switch, on the stack that was switched to.
+/// This is the second half of a switch, on the stack that was switched to.
 inline void arrived([[maybe_unused]] void* fake_stack) {
 #if defined(TILEWAVE_HOST_ASAN)
   __sanitizer_finish_switch_fiber(fake_stack, &switched_from->stack_begin, &switched_from->stack_bytes);
@@ -187,7 +187,7 @@ inline void arrived([[maybe_unused]] void* fake_stack) {
 
 }  // namespace detail
 
-/// Runs `to`; returns when something switches back to `from`, the fiber that is running now.
+/// Runs `to`. It returns when something switches back to `from`, the fiber that is running now.
 TILEWAVE_HOST_UNTRACKED inline void switch_fiber(Fiber& from, Fiber& to) {
 #if defined(TILEWAVE_HOST_ASAN)
   detail::switched_from = &from;
@@ -200,7 +200,7 @@ TILEWAVE_HOST_UNTRACKED inline void switch_fiber(Fiber& from, Fiber& to) {
   detail::arrived(from.asan_fake_stack);
 }
 
-/// The fiber of the calling thread, to come back to.
+/// Initialises the fiber of the calling thread, so that others can switch back to it.
 TILEWAVE_HOST_UNTRACKED inline void adopt_thread([[maybe_unused]] Fiber& fiber) {
 #if defined(TILEWAVE_HOST_TSAN)
   fiber.tsan = __tsan_get_current_fiber();
@@ -210,7 +210,7 @@ TILEWAVE_HOST_UNTRACKED inline void adopt_thread([[maybe_unused]] Fiber& fiber) 
 /// A fiber with its own stack.
 class LaneStack {
  public:
-  // An unoptimised or instrumented kernel body keeps every temporary in its frame. Only touched pages are real.
+  // An unoptimised or instrumented kernel body keeps every temporary in its frame. Only touched pages take memory.
   static constexpr std::size_t bytes = 252 * 1024;
 
   Fiber fiber;
@@ -225,9 +225,9 @@ class LaneStack {
 
   bool map() { return pages_.map(bytes); }
 
-  /// Begins anew, dropping whatever the fiber was in the middle of (no destructors run). `entry` never returns; its
-  /// first statement is LaneStack::entered(). Stacks whose tops had equal page offsets would all compete for the same
-  /// few cache sets, so `colour` shifts the top by whole cache lines.
+  /// Starts the fiber anew and drops whatever it was doing (no destructors run). `entry` never returns, and its first
+  /// statement is LaneStack::entered(). Stacks whose tops had equal page offsets would compete for the same few cache
+  /// sets, so `colour` shifts the top by whole cache lines.
   template <void (*entry)()>
   TILEWAVE_HOST_UNTRACKED void restart(int colour) {
     forget();
@@ -244,7 +244,7 @@ class LaneStack {
     fiber.context = detail::make_context<entry>(top, fiber.stack_bytes);
   }
 
-  /// What the stopped fiber did so far is before what follows an acquire on `point`.
+  /// Orders everything that the stopped fiber did so far before whatever follows an acquire on `point`.
   TILEWAVE_HOST_UNTRACKED void release_to([[maybe_unused]] void* point) {
 #if defined(TILEWAVE_HOST_TSAN)
     void* const running = __tsan_get_current_fiber();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a group of four waves does together (GroupBackend): matrix products, barriers and votes.
+// Operations that a group of four waves does together (GroupBackend): matrix products, barriers and votes.
 #pragma once
 
 #include "tilewave/core/config.hpp"
@@ -30,7 +30,7 @@ TILEWAVE_HOST_UNTRACKED inline Group& group_of(Lane& self, const char* what, Whe
   return wave.block->group[g];
 }
 
-/// A call in words.
+/// A call as text.
 struct Described {
   char text[200];
 };
@@ -49,7 +49,7 @@ TILEWAVE_HOST_UNTRACKED inline Described describe(const Lane& self, const GroupC
   return d;
 }
 
-/// This lane makes `call`, its next one of the group.
+/// Records `call` as this lane's next call of the group.
 TILEWAVE_HOST_UNTRACKED inline void say(Lane& self, Group& group, const GroupCall& call) {
   const std::int64_t number = self.group.calls++;
   Group::Call& said = group.call_at(number);
@@ -68,10 +68,10 @@ TILEWAVE_HOST_UNTRACKED inline void say(Lane& self, Group& group, const GroupCal
   ++said.lanes;
 }
 
-/// The accumulator under way of which this lane has `place`, -1 for none.
-TILEWAVE_HOST_UNTRACKED inline int find_accumulator(const Group& group, int lane, const std::byte* place) {
+/// Returns the accumulator under way whose registers of this lane are `registers`, or -1 if there is none.
+TILEWAVE_HOST_UNTRACKED inline int find_accumulator(const Group& group, int lane, const std::byte* registers) {
   for (int i = 0; i < group.accumulators; ++i) {
-    if (group.accumulator[i].products != 0 && group.accumulator[i].place[lane] == place) return i;
+    if (group.accumulator[i].products != 0 && group.accumulator[i].registers[lane] == registers) return i;
   }
   return -1;
 }
@@ -82,7 +82,7 @@ TILEWAVE_HOST_UNTRACKED inline int new_accumulator(Lane& self, Group& group, con
     if (acc.products != 0) continue;
     group.accumulators = std::max(group.accumulators, i + 1);
     acc.columns = call.columns;
-    for (std::byte*& place : acc.place) place = nullptr;
+    for (std::byte*& registers : acc.registers) registers = nullptr;
     return i;
   }
   fail(self, "more than %d accumulators that nobody has waited for at %s:%d", Group::max_accumulators,
@@ -90,7 +90,7 @@ TILEWAVE_HOST_UNTRACKED inline int new_accumulator(Lane& self, Group& group, con
 }
 
 TILEWAVE_HOST_UNTRACKED inline void call_mma(GroupCall call, const Chunk* a, void* accumulator) {
-  auto* const place = static_cast<std::byte*>(accumulator);
+  auto* const registers = static_cast<std::byte*>(accumulator);
   Lane& self = *current_lane;
   Group& group = group_of(self, call.name(), call.where);
   if (!self.group.open) {
@@ -100,20 +100,20 @@ TILEWAVE_HOST_UNTRACKED inline void call_mma(GroupCall call, const Chunk* a, voi
   const int lane = index_in_group(self);
   const std::int64_t number = self.group.calls;
   const bool first = number == group.calls;
-  const int found = find_accumulator(group, lane, place);
+  const int found = find_accumulator(group, lane, registers);
   if (first) {
     if (!call.registers) check_operand(self, call.a, call.name(), "a", group_rows, call.where);
     check_operand(self, call.b, call.name(), "b", call.columns, call.where);
     if (!call.registers) {
       check_seen(self, call.name(), "operand a", call.where,
-                 [&call](const std::byte* row) { return call.a.has_piece(group_rows, row); });
+                 [&call](const std::byte* row) { return call.a.has_unit(group_rows, row); });
     }
     check_seen(self, call.name(), "operand b", call.where,
-               [&call](const std::byte* row) { return call.b.has_piece(call.columns, row); });
+               [&call](const std::byte* row) { return call.b.has_unit(call.columns, row); });
     call.accumulator = found >= 0 ? found : new_accumulator(self, group, call);
   } else {
     const int theirs = group.call_at(number).call.accumulator;
-    call.accumulator = found >= 0 || group.accumulator[theirs].place[lane] != nullptr ? found : theirs;
+    call.accumulator = found >= 0 || group.accumulator[theirs].registers[lane] != nullptr ? found : theirs;
   }
   say(self, group, call);
   Group::Accumulator& acc = group.accumulator[call.accumulator];
@@ -122,10 +122,10 @@ TILEWAVE_HOST_UNTRACKED inline void call_mma(GroupCall call, const Chunk* a, voi
          call.where.line, call.columns, acc.columns);
   }
   if (first) ++acc.products;
-  if (found < 0) take_accumulator(acc, lane, place);
+  if (found < 0) take_accumulator(acc, lane, registers);
   if (call.registers) {
     Group::Operand& operand = group.operand[number % Group::max_calls];
-    operand.place[lane] = a;
+    operand.registers[lane] = a;
     operand.held[lane] = *a;
   }
 }
@@ -162,7 +162,8 @@ TILEWAVE_HOST_UNTRACKED inline void call_end(Where where) {
   if (cluster.draw() % 8 == 0) yield(self);
 }
 
-/// As `meet`, for the lanes of the group. True for the last of all, which then calls `complete_group`.
+/// Works like `meet` for the lanes of the group. It returns true for the last of all, which then calls
+/// `complete_group`.
 TILEWAVE_HOST_UNTRACKED inline bool meet_group(Lane& self, Group& group, const Collective& call) {
   if (group.came == 0) {
     group.meeting = call;
@@ -213,7 +214,7 @@ TILEWAVE_HOST_UNTRACKED inline void wait_for_batches(int pending, Where where) {
     }
     complete_group(self, group);
   }
-  // A wave waits for its own share of the products: those of others may still read what they share.
+  // A wave waits only for its own part of the products: other waves' parts may still read the operands that they share.
   for (; self.group.awaited < target; ++self.group.awaited)
     order_acquire(&group.batch_at(self.group.awaited).ordered[self.wave->index % group_waves]);
 }
@@ -230,7 +231,7 @@ TILEWAVE_HOST_UNTRACKED inline bool vote_in_group(CollectiveKind kind, bool pred
   return group.votes[parity];
 }
 
-/// All lanes of the group change how many registers they may use; the room has as many as it likes.
+/// All lanes of the group change the number of registers that they may use. The room's supply is not limited.
 TILEWAVE_HOST_UNTRACKED inline void change_registers(CollectiveKind kind, int count, Where where) {
   Lane& self = *current_lane;
   Group& group = group_of(self, name_of(kind), where);
@@ -265,7 +266,7 @@ TILEWAVE_HOST_UNTRACKED inline void forget_unseen() {
   self.unseen.count = 0;
 }
 
-/// Row r of matrix m as the lanes' words give it, or column r.
+/// Returns row r of matrix m as the lanes' words give it, or column r.
 TILEWAVE_HOST_UNTRACKED inline Vec<std::uint16_t, 8> dealt_row(bool straight, int m, int r) {
   Vec<std::uint16_t, 8> row;
   for (int i = 0; i < 8; ++i) {
@@ -277,15 +278,15 @@ TILEWAVE_HOST_UNTRACKED inline Vec<std::uint16_t, 8> dealt_row(bool straight, in
 
 }  // namespace detail
 
-/// The chips that have these: GroupBackend says what they do.
+/// Chips that have these primitives; GroupBackend says what they do.
 template <ArchId Id>
 struct Groups {};
 
 template <ArchId Id>
 requires(facts_of(Id).wave_groups) struct Groups<Id> {
-  /// Products are performed when they are waited for, in the random schedule also as soon as the last lane has ended
-  /// their batch, in f32 with ascending k (the chip's fp8 products keep fewer bits). Until then the accumulator's
-  /// registers hold NaN, and a kernel that writes to them or to the registers of operand a fails.
+  /// Products are performed when they are waited for. In the random schedule that also happens as soon as the last lane
+  /// has ended their batch. They are made in f32 with ascending k (the chip's fp8 products keep fewer bits). Until then
+  /// the accumulator's registers hold NaN, and a kernel that writes to them or to the registers of operand a fails.
   template <DType type, int columns>
   static void group_mma(const GroupOperand& a, const GroupOperand& b, Vec<float, columns / 2>& acc, Where where = {}) {
     static_assert(detail::group_type<Id, type>, "wave groups multiply bf16, f16 and the chip's fp8 here");
@@ -313,7 +314,8 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
     static_assert(is_16_bits(type) || type == facts_of(Id).fp8 || type == DType::i8,
                   "wave groups multiply bf16, f16, i8 and the chip's fp8");
     static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 64 || columns == 80 || columns == 96 ||
-                      columns == 128 || columns == 176 || columns == 192 || columns == 240 || columns == 256,
+                      columns == 112 || columns == 128 || columns == 176 || columns == 192 || columns == 240 ||
+                      columns == 256,
                   "the sm90 room has group_multiply for these widths alone");
     detail::call_mma(
         {.kind = GroupCall::Kind::mma, .add = add, .type = type, .columns = columns, .a = a, .b = b, .where = where},
@@ -340,7 +342,7 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
   static void group_mma(Chunk&& a, const GroupOperand& b, Vec<float, columns / 2>& acc) = delete;
 
   template <class T, int count>
-  static void group_mma_fence(Vec<T, count>&) {}  // nothing moves here
+  static void group_mma_fence(Vec<T, count>&) {}  // nothing can move here
   static void group_mma_begin(Where where = {}) { detail::call_begin(where); }
   static void group_mma_end(Where where = {}) { detail::call_end(where); }
   template <int pending>
@@ -348,7 +350,7 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
     static_assert(pending >= 0, "a number of batches is not negative");
     detail::wait_for_batches(pending, where);
   }
-  /// Only what store_matrices has stored is missed by group_mma without it: plain stores are not known to the room.
+  /// Without it, group_mma only misses what store_matrices has stored: the room does not know about plain stores.
   static void shared_written() { detail::forget_unseen(); }
 
   static void group_barrier(Where where = {}) {

@@ -20,7 +20,7 @@
 namespace tilewave {
 inline namespace emulated_hip {
 
-// Values as in ROCm's hip_runtime_api.h.
+// The values are those of ROCm's hip_runtime_api.h.
 enum hipError_t : int {
   hipSuccess = 0,
   hipErrorInvalidValue = 1,
@@ -50,7 +50,7 @@ struct Stream {};
 struct Event {};
 struct Allocations {
   std::mutex mutex;
-  std::map<void*, GuardedPages> pages;  // by the pointer handed out
+  std::map<void*, GuardedPages> pages;  // keyed by the returned pointer
 };
 inline Allocations& allocations() {
   static auto* const all = new Allocations;  // lives as long as the process
@@ -78,7 +78,7 @@ inline const char* hipGetErrorString(hipError_t error) {
   }
   return "unknown error";
 }
-/// The last error of the calling thread, which it clears.
+/// Returns the last error of the calling thread and clears it.
 inline hipError_t hipGetLastError() {
   const hipError_t error = host::detail::last_error;
   host::detail::last_error = hipSuccess;
@@ -97,7 +97,7 @@ inline hipError_t hipGetDevice(int* device) {
 inline hipError_t hipSetDevice(int device) {
   return host::detail::answer(device == 0 ? hipSuccess : hipErrorInvalidDevice);
 }
-/// Attributes of gfx950, whatever a launch impersonates: code that cares reads the backend's facts.
+/// The attributes are those of gfx950, whatever chip a launch impersonates: code that cares reads the backend's facts.
 inline hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attribute, int device) {
   if (device != 0) return host::detail::answer(hipErrorInvalidDevice);
   const ArchFacts& facts = gfx950_facts;
@@ -111,8 +111,9 @@ inline hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attribu
   return host::detail::answer(hipErrorInvalidValue);
 }
 
-/// Zeroed memory that ends, rounded up to 16 bytes, at an inaccessible page: a read beyond it faults. Aligned to 16
-/// bytes only. Memory is taken on first touch, so pools of hundreds of GiB can be mapped. 0 bytes give a null pointer.
+/// Returns zeroed memory that ends, rounded up to 16 bytes, at an inaccessible page, so that a read beyond it faults.
+/// It is aligned to 16 bytes only. Pages are taken on first touch, so pools of hundreds of GiB can be mapped. 0 bytes
+/// give a null pointer.
 inline hipError_t hipMalloc(void** pointer, std::size_t bytes) {
   if (pointer == nullptr) return host::detail::answer(hipErrorInvalidValue);
   *pointer = nullptr;
@@ -131,7 +132,8 @@ template <class T>
 hipError_t hipMalloc(T** pointer, std::size_t bytes) {
   return hipMalloc(reinterpret_cast<void**>(pointer), bytes);
 }
-/// Later accesses fault until the address is handed out again. Null is fine; a pointer not from hipMalloc is an error.
+/// Later accesses fault until the address is used again. Null is fine; a pointer that is not from hipMalloc is an
+/// error.
 inline hipError_t hipFree(void* pointer) {
   if (pointer == nullptr) return hipSuccess;
   host::detail::Allocations& all = host::detail::allocations();
@@ -184,7 +186,7 @@ inline hipError_t hipEventDestroy(hipEvent_t event) {
 }
 inline hipError_t hipEventRecord(hipEvent_t, hipStream_t = nullptr) { return hipSuccess; }
 inline hipError_t hipEventSynchronize(hipEvent_t) { return hipSuccess; }
-/// NaN: an emulated device has no time of its own.
+/// The result is NaN: an emulated device has no time of its own.
 inline hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t, hipEvent_t) {
   *milliseconds = std::numeric_limits<float>::quiet_NaN();
   return hipSuccess;

@@ -19,7 +19,7 @@ namespace tilewave::host {
 
 namespace detail {
 
-/// Posts a value, waits for the wave and takes what lane `source` has posted.
+/// Posts a value, waits for the wave, and returns the value that lane `source` has posted.
 TILEWAVE_HOST_UNTRACKED inline std::uint32_t exchange(std::uint32_t value, int source, const Collective& call) {
   Lane& self = *current_lane;
   Wave& wave = *self.wave;
@@ -36,7 +36,7 @@ TILEWAVE_HOST_UNTRACKED inline std::uint32_t exchange(std::uint32_t value, int s
   return posted[source];
 }
 
-/// What every lane of the wave has posted, for f(index, value).
+/// Calls f(index, value) with the value that every lane of the wave has posted.
 template <class F>
 TILEWAVE_HOST_UNTRACKED void each_posted(std::uint32_t value, const Collective& call, const F& f) {
   Lane& self = *current_lane;
@@ -69,7 +69,7 @@ template <ArchId Id>
 struct Lanes {
   static int lane_id() { return current_lane->index; }
   static int block_lane_id() { return current_lane->wave->index * current_lane->wave->lanes + current_lane->index; }
-  /// sm90 asks the wave's first lane, so that all must call it; what other rooms do needs no such thing.
+  /// sm90 asks the wave's first lane, so all lanes must call it; other rooms do not need that.
   static int wave_id(Where where = {}) {
     const int wave = current_lane->wave->index;
     if constexpr (Id == ArchId::sm90) agree(*current_lane, {"wave_id", wave, where});
@@ -77,7 +77,7 @@ struct Lanes {
   }
   static int block_id() { return static_cast<int>(current_lane->wave->block->id); }
   static int cluster_rank() { return current_lane->wave->block->rank; }
-  /// The object of the cluster's block `rank` that stands where `shared` does in the shared memory of this block.
+  /// Returns the object that stands at `shared` in the shared memory of the cluster's block `rank`.
   template <class T>
   static T* remote(T* shared, int rank) {
     const Cluster& cluster = *current_lane->cluster;
@@ -89,25 +89,26 @@ struct Lanes {
     return reinterpret_cast<T*>(bytes + blocks_on * static_cast<std::ptrdiff_t>(cluster.shared_bytes));
   }
 
-  /// Block `rank` is told a value, or four, and its mailbox counts them.
+  /// Posts a value, or four, to block `rank`, whose mailbox counts them.
   template <class T>
   static void post(Mailbox& box, T* shared, int rank, const T& value) {
     *remote(shared, rank) = value;
     constexpr int count = sizeof(T) / sizeof(float);
-    __atomic_fetch_add(&remote(&box, rank)->state, count, __ATOMIC_RELAXED);  // lanes of several blocks post at a time
+    // lanes of several blocks may post at the same time
+    __atomic_fetch_add(&remote(&box, rank)->state, count, __ATOMIC_RELAXED);
   }
 
-  /// The value of `lane`, which may differ from lane to lane and must exist.
+  /// Returns the value of `lane`, which may differ from lane to lane and must exist.
   template <class T>
   static T shuffle(T value, int lane, Where where = {}) {
     return exchanged(value, lane, {CollectiveKind::shuffle, 0, where});
   }
-  /// The value of lane_id ^ mask; one mask for the whole wave.
+  /// Returns the value of lane_id ^ mask; the whole wave uses one mask.
   template <class T>
   static T shuffle_xor(T value, int mask, Where where = {}) {
     return exchanged(value, current_lane->index ^ mask, {CollectiveKind::shuffle_xor, mask, where});
   }
-  /// The value of the lane at position I of my atom group.
+  /// Returns the value of the lane at position I of this lane's atom group.
   template <int I, class T>
   static T group_broadcast(T value, Where where = {}) {
     constexpr AtomFacts atom = atom_of(Id);
@@ -115,7 +116,7 @@ struct Lanes {
     const int source = atom.lane_of(I, atom.group(current_lane->index));
     return exchanged(value, source, {CollectiveKind::group_broadcast, I, where});
   }
-  /// op over the aligned group of `lanes` lanes, as a butterfly.
+  /// Applies op over the aligned group of `lanes` lanes, as a butterfly.
   template <int lanes, class Op>
   static float reduce(float value, Op op, Where where = {}) {
     static_assert(lanes >= 1 && lanes <= facts_of(Id).wave_lanes && std::has_single_bit(unsigned{lanes}),
@@ -144,13 +145,13 @@ struct Lanes {
     b = low;
   }
   static std::uint32_t larger(std::uint32_t a, std::uint32_t b) { return a < b ? b : a; }
-  /// What a lane gets that is promised nothing is 0.
+  /// A lane for which nothing is promised gets 0.
   template <int m, class T>
   static T other_half(T value, Where where = {}) {
     const T other = exchanged(value, current_lane->index ^ m, {CollectiveKind::shuffle_xor, m, where});
     return m < 16 || (current_lane->index & m) != 0 ? other : T{};
   }
-  /// A key of more bits than were said fails the launch: rooms look at no others.
+  /// A key with more bits than promised fails the launch, since rooms look at no others.
   template <int bits>
   static Peers peers(std::uint32_t key, Where where = {}) {
     if (key >> bits != 0) fail(*current_lane, "peers<%d> of %u at %s:%d", bits, key, where.base_name(), where.line);
@@ -179,8 +180,8 @@ struct Lanes {
     return high;
   }
   static int divergent(int value) { return value; }
-  /// The value itself; a lane whose value differs from the others' fails the launch, as far as it can be told without
-  /// making the wave meet (see Agreement).
+  /// Returns the value itself. A lane whose value differs from the others' fails the launch, as far as that is found
+  /// without making the wave meet (see Agreement).
   static int uniform(int value, Where where = {}) {
     agree(*current_lane, {"uniform", value, where});
     return value;
@@ -189,9 +190,9 @@ struct Lanes {
   static T opaque(T value) {
     return value;
   }
-  /// The lanes of a block take turns on one thread.
+  /// The lanes of a block alternate on one thread, so this needs no atomic.
   static void add_shared(std::uint32_t* shared, std::uint32_t n) { *shared += n; }
-  /// Whether the predicate holds in any lane of the wave.
+  /// True if the predicate holds in any lane of the wave.
   static bool any(bool predicate, Where where = {}) { return detail::vote_any(predicate, where); }
 
  private:

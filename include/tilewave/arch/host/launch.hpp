@@ -20,7 +20,7 @@
 
 namespace tilewave::host {
 
-/// A launch that passed its checks. A kernel on another backend has the same name but for the backend's.
+/// A launch that passed its checks. The same kernel on another backend has this name with that backend's.
 struct SeenLaunch {
   const std::type_info& kernel;
   ArchId arch;
@@ -29,7 +29,7 @@ struct SeenLaunch {
   std::size_t args_bytes;
 };
 
-/// Gets the launches of its thread in place of the emulated device while it is `watching`.
+/// Receives the launches of its thread in place of the emulated device while it is `watching`.
 class LaunchWatcher {
  public:
   virtual Status launched(const SeenLaunch& launch) = 0;
@@ -46,66 +46,68 @@ inline thread_local constinit char launch_error[sizeof(Cluster::error)] = {};
 inline int thread_count(const LaunchRequest& request) {
   std::int64_t threads = request.options.threads;
   if (threads == 0) threads = std::thread::hardware_concurrency();
-  // TSan knows at most some 8000 threads and fibers at a time.
+  // TSan supports at most some 8000 threads and fibers at a time.
   if (under_tsan) threads = std::min<std::int64_t>(threads, 4096 / (request.cluster_blocks * request.block_lanes));
   return static_cast<int>(std::max<std::int64_t>(1, std::min(threads, request.clusters)));
 }
 
-/// Runs a valid request. With several failing clusters the first in running order is reported, however many threads
-/// there are: a thread that fails ends, and the others go on only with the clusters before that one.
+/// Runs a valid request. If several clusters fail, the first in running order is reported, however many threads there
+/// are: a thread that fails ends, and the others go on only with the clusters before that one.
 inline Status execute(const LaunchRequest& request) {
-  struct Share {
+  struct Thread {
     std::unique_ptr<Worker> worker = WorkerPool::instance().take();
     std::int64_t failed_at = std::numeric_limits<std::int64_t>::max();
   };
-  std::vector<Share> shares(thread_count(request));
-  // Relaxed throughout: clusters must not look ordered to TSan. The threads' ends order what comes after the launch.
+  std::vector<Thread> threads_of_launch(thread_count(request));
+  // Accesses are relaxed, because clusters must not look ordered to TSan. The ends of the threads order what comes
+  // after the launch.
   std::atomic<std::int64_t> next{0}, stop{request.clusters};
 
-  const auto work = [&](Share& share) {
+  const auto work = [&](Thread& thread) {
     for (;;) {
       const std::int64_t i = next.fetch_add(1, std::memory_order_relaxed);
       if (i >= stop.load(std::memory_order_relaxed)) break;
-      if (share.worker->run(request, request.cluster_at(i))) continue;
-      share.failed_at = i;
+      if (thread.worker->run(request, request.cluster_at(i))) continue;
+      thread.failed_at = i;
       std::int64_t before = stop.load(std::memory_order_relaxed);
       while (i < before && !stop.compare_exchange_weak(before, i, std::memory_order_relaxed)) {
       }
       break;
     }
-    share.worker->finish();
+    thread.worker->finish();
   };
 
   bool prepared = true;
-  for (Share& share : shares) prepared = prepared && share.worker->prepare(request);
+  for (Thread& thread : threads_of_launch) prepared = prepared && thread.worker->prepare(request);
   if (prepared) {
     std::vector<std::thread> threads;
     try {
-      for (std::size_t t = 1; t < shares.size(); ++t) threads.emplace_back(work, std::ref(shares[t]));
-    } catch (const std::system_error&) {  // no more threads to be had: those that started do the work
+      for (std::size_t t = 1; t < threads_of_launch.size(); ++t)
+        threads.emplace_back(work, std::ref(threads_of_launch[t]));
+    } catch (const std::system_error&) {  // no more threads are available; those that started do the work
     }
-    work(shares[0]);
+    work(threads_of_launch[0]);
     for (std::thread& thread : threads) thread.join();
   }
 
-  const Share* failed = nullptr;
+  const Thread* failed = nullptr;
   last_counters = {};
-  for (const Share& share : shares) {
-    if (prepared) last_counters.add(share.worker->counters());
-    if (share.failed_at < (failed != nullptr ? failed->failed_at : request.clusters)) failed = &share;
+  for (const Thread& thread : threads_of_launch) {
+    if (prepared) last_counters.add(thread.worker->counters());
+    if (thread.failed_at < (failed != nullptr ? failed->failed_at : request.clusters)) failed = &thread;
   }
   if (failed != nullptr) {
     std::memcpy(launch_error, failed->worker->error(), sizeof(launch_error));
     std::fprintf(stderr, "tilewave host room: %s\n", launch_error);
   }
-  for (Share& share : shares) WorkerPool::instance().give_back(std::move(share.worker));
+  for (Thread& thread : threads_of_launch) WorkerPool::instance().give_back(std::move(thread.worker));
   if (!prepared) return {StatusCode::launch_failed, "the host room has no memory left for stacks or shared memory"};
   if (failed != nullptr) return {StatusCode::launch_failed, launch_error};
   return {};
 }
 
-/// Checks a launch and runs it. What does not depend on the kernel's type is here, since most of a kernel's compile
-/// time would be its launch. `block_threads`, `shared_bytes`: the kernel's.
+/// Checks a launch and runs it. Code that does not depend on the kernel's type is here; otherwise it would take most of
+/// a kernel's compile time. `block_threads` and `shared_bytes` are the kernel's.
 inline Status start(const SeenLaunch& launch, const ArchFacts& facts, int block_threads, LaunchRequest request,
                     std::size_t shared_bytes) {
   const LaunchShape shape = launch.shape;
@@ -141,7 +143,7 @@ inline Status start(const SeenLaunch& launch, const ArchFacts& facts, int block_
 
 template <ArchId Id>
 struct Launch {
-  static constexpr bool is_this_pass = true;  // there is only one
+  static constexpr bool is_this_pass = true;  // there is only one pass
   static constexpr bool emulated = true;
 
   /// Runs K::run(args, shared) for every lane of `shape.grid` blocks and returns when all are done. Errors:
@@ -160,7 +162,7 @@ struct Launch {
     const auto kernel = [](const void* args, void* shared) {
       K::run(*static_cast<const typename K::Args*>(args), *static_cast<Shared*>(shared));
     };
-    const typename K::Args copy = args;  // as hardware does: what the caller changes later does not matter
+    const typename K::Args copy = args;  // a copy, as on hardware: later changes by the caller do not matter
     const SeenLaunch seen{typeid(K), Id, shape, &copy, sizeof(copy)};
     return detail::start(seen, facts_of(Id), K::block_threads, {.kernel = kernel, .args = &copy}, sizeof(Shared));
   }

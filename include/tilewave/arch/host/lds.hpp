@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// LdsBackend in the host room: square products from their lane maps, and copies that land as late as they may.
+// LdsBackend in the host room: square products made from their lane maps, and copies that land as late as they may.
 #pragma once
 
 #include "tilewave/core/config.hpp"
@@ -54,7 +54,8 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_units(const Chunk (&kv)[chunks], co
   for (int i = 0; i < Map::sums; ++i) sums[i] = of_row[Map::kv_row(self.index, i)];
 }
 
-/// The values of a product's operand of one lane. Scales are of other lanes, whose k they are: see spread_scale.
+/// Returns one lane's values of a product's operand. Its scales belong to the lanes whose k they cover: see
+/// spread_scale.
 template <DType type, int side>
 TILEWAVE_HOST_UNTRACKED inline void spread_micro(const Chunk* units, int lane, bool columns, float* to) {
   using Map = ProductMap<side>;
@@ -72,7 +73,7 @@ TILEWAVE_HOST_UNTRACKED inline void spread_micro(const Chunk* units, int lane, b
     to[columns ? at * side + row : row * k + at] = value;
   }
 }
-/// The 32 k of a row whose scale a lane has, times it: exact, as long as a scale is no extreme.
+/// Multiplies the 32 k of a row by the scale that a lane has for them. This is exact unless a scale is extreme.
 template <int side>
 TILEWAVE_HOST_UNTRACKED inline void apply_scale(std::uint32_t scale, int lane, bool columns, float* to) {
   using Map = ProductMap<side>;
@@ -131,13 +132,13 @@ TILEWAVE_HOST_UNTRACKED inline Vec<std::uint32_t, 2> read_transposed(const void*
       }
       std::memcpy(wave.dealt[lane], of_row, sizeof(of_row));
     }
-    order_release(&wave.ordered[wave.parity]);  // the reads are before what any lane does next
+    order_release(&wave.ordered[wave.parity]);  // the reads are before anything that a lane does next
     complete(self);
   }
   return {{wave.dealt[self.index][0], wave.dealt[self.index][1]}};
 }
 
-/// The lane's oldest copies land until `pending` are left.
+/// Lands the lane's oldest copies until `pending` are left.
 inline void land_copies(Lane& self, int pending) {
   auto& copies = self.copies;
   int landed = 0;
@@ -153,7 +154,7 @@ inline void land_copies(Lane& self, int pending) {
   for (int i = 0; i < copies.count && landed > 0; ++i) copies.list[i] = copies.list[i + landed];
 }
 
-/// Those of the lane's oldest batches land until `pending` batches are left.
+/// Lands the copies of the lane's oldest batches until `pending` batches are left.
 inline void land_batches(Lane& self, int pending) {
   auto& copies = self.copies;
   int kept = copies.open;
@@ -164,7 +165,7 @@ inline void land_batches(Lane& self, int pending) {
   copies.batches -= first;
 }
 
-/// `from`: null for what is beyond the buffer.
+/// `from` is null for data beyond the buffer.
 inline void queue_copy(void* to, const void* from, int bytes, Where where) {
   Lane& self = *current_lane;
   auto& copies = self.copies;
@@ -180,7 +181,7 @@ inline void queue_copy(void* to, const void* from, int bytes, Where where) {
   copies.list[copies.count++] = {to, from, bytes};
   Cluster& cluster = *self.cluster;
   cluster.counters.bulk_bytes += bytes;
-  // Late finds a missing wait, early a target that others still read.
+  // A late copy reveals a missing wait, and an early one a target that others still read.
   const Schedule schedule = cluster.options.schedule;
   if (schedule == Schedule::last_wave_ahead || (schedule == Schedule::random && cluster.draw() % 2 == 0))
     land_copies(self, 0);

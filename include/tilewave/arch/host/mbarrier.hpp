@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Mbarriers and the copies that complete them, of bytes and of boxes: what a barrier counts, when a copy lands, and
-// what ends a phase.
+// Mbarriers and the copies that complete them, of bytes and of boxes: the counts of a barrier, the time at which a copy
+// lands, and the end of a phase.
 #pragma once
 
 #include "tilewave/arch/host/box.hpp"
@@ -9,37 +9,39 @@
 
 namespace tilewave::host {
 
-/// 8 bytes of shared memory, as on the chip, so that a kernel that overwrites them breaks the barrier.
+/// It takes 8 bytes of shared memory, as on the chip, so that a kernel that overwrites them breaks the barrier.
 struct alignas(8) Mbarrier {
-  static constexpr std::uint16_t initialised = 0x4d62;              // anything but the poison
-  static constexpr int max_waves = 255, max_bytes = (1 << 20) - 1;  // the latter is the PTX ISA's range of tx-count
+  static constexpr std::uint16_t initialised = 0x4d62;              // any value except the poison
+  static constexpr int max_waves = 255, max_bytes = (1 << 20) - 1;  // max_bytes is the range of tx-count in the PTX ISA
 
   std::uint16_t mark;
   std::uint8_t waves;        // arrivals that end a phase
-  std::uint8_t pending;      // of those, missing in this one
-  std::uint32_t parity : 1;  // of this phase
-  std::int32_t bytes : 31;   // expected less landed; below 0 while a copy lands before it is expected
+  std::uint8_t pending;      // arrivals that are missing in this phase
+  std::uint32_t parity : 1;  // parity of this phase
+  std::int32_t bytes : 31;   // expected less landed bytes; negative while a copy lands before it is expected
 
   /// Names the happens-before edges of the phases with that parity.
   TILEWAVE_HOST_UNTRACKED void* ordered(int of_parity) { return reinterpret_cast<char*>(this) + of_parity; }
 };
 static_assert(sizeof(Mbarrier) == 8, "a barrier takes as many bytes of shared memory as on the chip");
 
-/// A copy from its call until a wait has seen its phase end: hardware promises nothing about one that nobody waits for.
+/// A copy, from its call until a wait has seen its phase end: hardware promises nothing about a copy that nobody waits
+/// for.
 struct BulkCopy {
-  void*
-      shared;  // this and the barrier are of the block that holds the copy, which another of its cluster may have made
+  // The target and the barrier are those of the block that holds the copy; another block of its cluster may have
+  // issued it.
+  void* shared;
   const void* global;
   std::uint32_t bytes;
   Mbarrier* barrier;
   Where where;
-  TensorBox box{};       // without a map: bytes from `global`
-  int landed = -1;       // parity of the phase it landed in; -1 in flight
-  void* tsan = nullptr;  // a thread of its own: ordered after the lane that asked, before who waits
+  TensorBox box{};       // without a map the copy is of bytes from `global`
+  int landed = -1;       // parity of the phase in which it landed; -1 while in flight
+  void* tsan = nullptr;  // a thread of its own: ordered after the lane that issued it and before the lane that waits
 
   const char* name() const { return box.map != nullptr ? "copy_tensor" : "copy_bulk"; }
 };
-inline constexpr int max_bulk_copies = 1 << 15;  // of a block that nobody has waited for yet
+inline constexpr int max_bulk_copies = 1 << 15;  // copies of a block that nobody has waited for yet
 
 namespace detail {
 
@@ -48,12 +50,12 @@ TILEWAVE_HOST_UNTRACKED inline bool in_shared(const Lane& self, const void* p, s
       reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(self.wave->block->shared);
   return offset <= self.cluster->shared_bytes && bytes <= self.cluster->shared_bytes - offset;
 }
-/// Byte of its block's shared memory: what reports call a barrier.
-TILEWAVE_HOST_UNTRACKED inline int place_of(const Block& block, const Mbarrier* barrier) {
+/// Returns the byte in its block's shared memory, by which reports name a barrier.
+TILEWAVE_HOST_UNTRACKED inline int shared_offset(const Block& block, const Mbarrier* barrier) {
   return static_cast<int>(reinterpret_cast<const std::byte*>(barrier) - block.shared);
 }
 
-/// The barrier's current phase is over if nothing is missing: the next one begins, and those who wait get to run.
+/// Ends the barrier's current phase if nothing is missing. The next one begins, and waiting waves can run.
 TILEWAVE_HOST_UNTRACKED inline void end_phase(Lane& self, Block& block, Mbarrier& barrier, const char* what,
                                               Where where) {
   if (barrier.pending != 0 || barrier.bytes > 0) return;
@@ -65,7 +67,7 @@ TILEWAVE_HOST_UNTRACKED inline void end_phase(Lane& self, Block& block, Mbarrier
   }
   if (surplus != 0) {
     fail(self, "%s at %s:%d ends a phase of the mbarrier at byte %d with %lld bytes more than expected", what,
-         where.base_name(), where.line, place_of(block, &barrier), static_cast<long long>(surplus));
+         where.base_name(), where.line, shared_offset(block, &barrier), static_cast<long long>(surplus));
   }
   barrier.parity ^= 1;
   barrier.pending = barrier.waves;
@@ -77,7 +79,7 @@ TILEWAVE_HOST_UNTRACKED inline void end_phase(Lane& self, Block& block, Mbarrier
   }
 }
 
-/// Seen by ThreadSanitizer, unlike the functions around it.
+/// ThreadSanitizer sees this function, unlike those around it.
 inline void move_bytes(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 
 TILEWAVE_HOST_UNTRACKED inline void land(Lane& self, Block& block, BulkCopy& copy) {
@@ -101,13 +103,13 @@ TILEWAVE_HOST_UNTRACKED inline void land(Lane& self, Block& block, BulkCopy& cop
 #endif
   if (barrier.mark != Mbarrier::initialised) {
     fail(self, "%s at %s:%d: the mbarrier at byte %d was overwritten, maybe by the copy", copy.name(),
-         copy.where.base_name(), copy.where.line, place_of(block, &barrier));
+         copy.where.base_name(), copy.where.line, shared_offset(block, &barrier));
   }
   barrier.bytes -= static_cast<std::int32_t>(copy.bytes);
   end_phase(self, block, barrier, copy.name(), copy.where);
 }
 
-/// Lets a random copy in flight land; there is one.
+/// Lands a random copy in flight; there must be one.
 TILEWAVE_HOST_UNTRACKED inline void land_any(Lane& self) {
   Cluster& cluster = *self.cluster;
   std::uint64_t skip = cluster.draw() % static_cast<std::uint64_t>(cluster.copies_in_flight);
@@ -121,8 +123,8 @@ TILEWAVE_HOST_UNTRACKED inline void land_any(Lane& self) {
   }
 }
 
-/// Nobody can run, but those `behind`: the copies that another wave waits for land, one barrier's after the other until
-/// somebody can.
+/// Nobody can run, except those `behind`. The copies that another wave waits for land, one barrier's after the other,
+/// until somebody can run.
 TILEWAVE_HOST_UNTRACKED inline void land_awaited(Lane& self, WaveSet behind = 0) {
   Cluster& cluster = *self.cluster;
   const bool descending =
@@ -137,7 +139,7 @@ TILEWAVE_HOST_UNTRACKED inline void land_awaited(Lane& self, WaveSet behind = 0)
   }
 }
 
-/// Nobody can run, ever: says so if a wave waits for an mbarrier.
+/// Nobody can ever run: reports it if a wave waits for an mbarrier.
 TILEWAVE_HOST_UNTRACKED inline void report_awaited(Lane& self) {
   for (int w = 0; w < self.cluster->waves(); ++w) {
     const Wave& wave = *self.cluster->wave[w];
@@ -147,12 +149,12 @@ TILEWAVE_HOST_UNTRACKED inline void report_awaited(Lane& self) {
          "nobody can go on: block %lld wave %d waits at %s:%d for parity %d of the mbarrier at byte %d, which lacks %d "
          "of %d arrivals and %d bytes",
          static_cast<long long>(wave.block->id), wave.index, wave.awaited.where.base_name(), wave.awaited.where.line,
-         wave.awaited.parity, place_of(*wave.block, &barrier), int{barrier.pending}, int{barrier.waves},
+         wave.awaited.parity, shared_offset(*wave.block, &barrier), int{barrier.pending}, int{barrier.waves},
          int{barrier.bytes});
   }
 }
 
-/// The copies that landed in the phases which a wait has just seen end are nobody's concern any more.
+/// Drops the copies that landed in the phases whose end a wait has just seen.
 TILEWAVE_HOST_UNTRACKED inline void forget_copies(Block& block, const Mbarrier* barrier, int parity) {
   int kept = 0;
   for (int i = 0; i < block.copies; ++i) {
@@ -162,7 +164,7 @@ TILEWAVE_HOST_UNTRACKED inline void forget_copies(Block& block, const Mbarrier* 
   block.copies = kept;
 }
 
-/// The block's last lane returns.
+/// Runs when the block's last lane returns.
 TILEWAVE_HOST_UNTRACKED inline void check_copies(Lane& self) {
   const Block& block = *self.wave->block;
   if (block.copies == 0) return;
@@ -171,7 +173,7 @@ TILEWAVE_HOST_UNTRACKED inline void check_copies(Lane& self) {
        block.copies, copy.bytes, copy.where.base_name(), copy.where.line);
 }
 
-/// Before a cluster: a failed one may have left some.
+/// Runs before a cluster, because a failed one may have left copies.
 TILEWAVE_HOST_UNTRACKED inline void drop_copies([[maybe_unused]] Block& block) {
 #if defined(TILEWAVE_HOST_TSAN)
   for (int i = 0; i < block.copies; ++i) {

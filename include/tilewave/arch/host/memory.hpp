@@ -52,12 +52,12 @@ TILEWAVE_HOST_UNTRACKED inline void account(const void* pointer, Where where) {
 
 template <ArchId Id>
 struct Memory {
-  /// One access of sizeof(T) <= 16 bytes. An address that is not a multiple of the size fails the launch.
+  /// Makes one access of sizeof(T) <= 16 bytes. An address that is not a multiple of the size fails the launch.
   template <class T>
   static T load(const T* p, Where where = {}) {
     return read<detail::Access::load>(p, where);
   }
-  /// The same for data that no lane reads again.
+  /// Does the same for data that no lane reads again.
   template <class T>
   static T load_stream(const T* p, Where where = {}) {
     return read<detail::Access::stream>(p, where);
@@ -68,7 +68,7 @@ struct Memory {
     detail::account<sizeof(T), detail::Access::store>(p, where);
     std::memcpy(p, &value, sizeof(T));
   }
-  /// A store of data that no lane reads soon.
+  /// Stores data that no lane reads soon.
   static void store_stream(Chunk* p, const Chunk& value, Where where = {}) { store(p, value, where); }
 
   /// A uniform window whose base or bytes differ between the lanes of a wave fails the launch.
@@ -94,7 +94,7 @@ struct Memory {
     check_type<T>();
     detail::account<sizeof(T), Kind>(p, where);
     std::remove_const_t<T> value;
-    std::memcpy(&value, p, sizeof(T));  // not *p: callers view bf16 or fp8 storage as chunks
+    std::memcpy(&value, p, sizeof(T));  // memcpy, because callers view bf16 or fp8 storage as chunks
     return value;
   }
 };

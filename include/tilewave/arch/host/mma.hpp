@@ -18,7 +18,7 @@ namespace tilewave::host {
 
 namespace detail {
 
-/// Where each lane's elements lie in the dense tile of a wave:
+/// The positions of each lane's elements in the dense tile of a wave:
 ///   rows_side [rows, k], kv_side [k, kv] (transposed: the inner loop runs along kv), acc [rows, kv], all f32.
 template <ArchId Id, bool fp8 = false>
 struct DenseTile {
@@ -26,7 +26,7 @@ struct DenseTile {
   static constexpr AtomFacts A = fp8 ? gfx942_fp8_atom : atom_of(Id);
   static constexpr int rows_per_operand = A.rows_per_lane * A.k_per_lane;
   static constexpr int acc_per_lane = A.rows_per_lane * A.kv_per_lane;
-  // Sums lie in the same place for all types: a lane may take its own when another has begun the next product.
+  // Sums lie at the same offset for all types: a lane may take its own when another has begun the next product.
   static constexpr int acc_begin = 0;
   static constexpr int rows_begin = A.rows * A.kv;
   static constexpr int kv_begin = rows_begin + A.rows * A.k;
@@ -82,14 +82,14 @@ TILEWAVE_HOST_UNTRACKED inline void spread(DType type, float* tile, const std::a
   }
 }
 
-/// The same of fp8, four in a word.
+/// Does the same for fp8, four in a word.
 template <int N>
 TILEWAVE_HOST_UNTRACKED inline void spread_fp8(DType type, float* tile, const std::array<std::uint16_t, N>& at,
                                                const Vec<std::uint32_t, N / 4>& words) {
   for (int i = 0; i < N; ++i) tile[at[i]] = fp8_to_f32(type, static_cast<std::uint8_t>(words[i / 4] >> 8 * (i % 4)));
 }
 
-/// Dense: the DenseTile of the operands' type.
+/// Dense is the DenseTile of the operands' type.
 template <class Dense, class KvOperand, class RowsOperand, class Accumulator>
 TILEWAVE_HOST_UNTRACKED inline void wave_mma(DType type, const KvOperand& kv, const RowsOperand& rows, Accumulator& acc,
                                              Where where) {
@@ -124,17 +124,18 @@ struct Mma : AtomRegisters<atom_of(Id).k_per_lane, atom_of(Id).rows_per_lane, at
   using typename Registers::KvOperand;
   using typename Registers::RowsOperand;
 
-  /// The chained atom of arch/atom.hpp on bf16 operands, f32 sums in ascending k on top of acc. Denormals are kept.
+  /// Multiplies bf16 operands by the chained atom of arch/atom.hpp. Sums are f32, in ascending k, on top of acc.
+  /// Denormals are kept.
   static Accumulator mma(const KvOperand& kv, const RowsOperand& rows, Accumulator acc, Where where = {}) {
     detail::wave_mma<detail::DenseTile<Id>>(DType::bf16, kv, rows, acc, where);
     return acc;
   }
-  /// The same on f16 operands.
+  /// Multiplies f16 operands the same way.
   static Accumulator mma_f16(const KvOperand& kv, const RowsOperand& rows, Accumulator acc, Where where = {}) {
     detail::wave_mma<detail::DenseTile<Id>>(DType::f16, kv, rows, acc, where);
     return acc;
   }
-  /// The same on fp8 operands of gfx942, by the maps of its fp8 atom.
+  /// Multiplies fp8 operands of gfx942 the same way, by the maps of its fp8 atom.
   static Accumulator mma_fp8(const KvOperand& kv, const RowsOperand& rows, Accumulator acc,
                              Where where = {}) requires(Id == ArchId::gfx942) {
     detail::wave_mma<detail::DenseTile<Id, true>>(facts_of(Id).fp8, kv, rows, acc, where);

@@ -35,7 +35,7 @@ struct Numbers {
   static float rsqrt(float x) { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(x))); }
   static float reciprocal(float x) { return 1.0f / x; }
 
-  /// Two bf16 in one word, `low` in the low half; nearest, ties to even.
+  /// Packs two bf16 in one word, `low` in the low half; rounds to nearest, ties to even.
   static std::uint32_t pack_bf16(float low, float high) {
     return f32_to_bf16(low) | static_cast<std::uint32_t>(f32_to_bf16(high)) << 16;
   }
@@ -48,11 +48,11 @@ struct Numbers {
     return {{f16_to_f32(static_cast<std::uint16_t>(word)), f16_to_f32(static_cast<std::uint16_t>(word >> 16))}};
   }
 
-  /// Four fp8 codes, `a` in the lowest byte.
+  /// Packs four fp8 codes, `a` in the lowest byte.
   static std::uint32_t pack_fp8(float a, float b, float c, float d) {
     return bytes(f32_to_fp8(Fp8, a), f32_to_fp8(Fp8, b), f32_to_fp8(Fp8, c), f32_to_fp8(Fp8, d));
   }
-  /// Four int8 in the same places: clamped, then toward zero.
+  /// Packs four int8 in the same order: clamped, then rounded toward zero.
   static std::uint32_t pack_i8(float a, float b, float c, float d) {
     const auto narrow = [](float x) {
       const int i = std::isnan(x) ? 0 : static_cast<int>(std::fmin(std::fmax(x, -127.0f), 127.0f));
@@ -61,11 +61,11 @@ struct Numbers {
     return bytes(narrow(a), narrow(b), narrow(c), narrow(d));
   }
 
-  /// Four fp8 codes (lowest byte first) as four bf16, exactly.
+  /// Widens four fp8 codes (lowest byte first) to four bf16, exactly.
   static Vec<std::uint32_t, 2> widen_fp8(std::uint32_t word) { return widened(word, table<DType::bf16>); }
   static Vec<std::uint32_t, 2> widen_fp8_to_f16(std::uint32_t word) { return widened(word, table<DType::f16>); }
 
-  /// Eight i4 as bf16 or f16, exactly: the low halves of bytes, then the high ones.
+  /// Widens eight i4 to bf16 or f16, exactly: the low halves of bytes first, then the high ones.
   static constexpr float i4_unit = 1.0f;
   static Chunk widen_i4(std::uint32_t word) { return widened_i4(word, f32_to_bf16); }
   static Chunk widen_i4_to_f16(std::uint32_t word) { return widened_i4(word, f32_to_f16); }
@@ -99,7 +99,7 @@ struct Numbers {
     return codes;
   }
 
-  /// Those of the 8 bytes low, high, low's first, as a word.
+  /// Returns four of the 8 bytes low, high as a word; low's bytes come first.
   template <int a, int b, int c, int d>
   static std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high) {
     static_assert(((a | b | c | d) & ~7) == 0, "each byte that is picked is one of eight, 0 to 7");
@@ -141,7 +141,7 @@ struct Numbers {
   }();
 };
 
-/// Of chips that compare pairs.
+/// Primitives of chips that compare pairs.
 template <bool pairs>
 struct PairNumbers {};
 
@@ -161,14 +161,14 @@ struct PairNumbers<true> {
       return type == DType::bf16 ? bf16_to_f32(bits) : f16_to_f32(bits);
     };
     const float x = value(a), y = value(b);
-    if (x != x) return y != y ? 0x7fffu : b;  // the chip's NaN
+    if (x != x) return y != y ? 0x7fffu : b;  // the NaN that the chip returns
     if (y != y) return a;
-    if (x == y) return a >> 15 != 0 ? b : a;  // +0 before -0
+    if (x == y) return a >> 15 != 0 ? b : a;  // +0 is larger than -0
     return x > y ? a : b;
   }
 };
 
-/// Of chips that take OCP MX's formats.
+/// Primitives of chips that take OCP MX's formats.
 template <bool mx>
 struct MxNumbers {};
 

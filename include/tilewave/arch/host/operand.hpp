@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Operands of group products in shared memory: where their pieces lie, and what is wrong with one.
+// Operands of group products in shared memory: the addresses of their 16-byte units, and the faults of one.
 #pragma once
 
 #include "tilewave/core/config.hpp"
@@ -15,7 +15,7 @@ namespace tilewave::host {
 
 namespace detail {
 
-/// What products of wave groups take: types of operands, and columns of a narrow product.
+/// The operand types that products of wave groups take, and the columns of a narrow product.
 template <ArchId Id, DType type>
 inline constexpr bool group_type = type == DType::bf16 || type == DType::f16 || type == facts_of(Id).fp8;
 template <int columns>
@@ -23,24 +23,24 @@ inline constexpr bool narrow_columns = columns == 8 || columns == 16 || columns 
 
 }  // namespace detail
 
-/// Any kind of operand. 16-byte piece p (0 or 1) of row r lies at piece(r, p); of a transposed one, rows 8 e to 8 e + 7
-/// at k lie at of_k(e, k).
+/// Any kind of operand. The 16-byte unit p (0 or 1) of row r lies at k_unit(r, p). In a transposed operand, rows 8 e to
+/// 8 e + 7 at k lie at of_k(e, k).
 struct SharedOperand {
   const std::byte* at = nullptr;
-  int offset = 0;  // of the first row
-  int eight_rows = 0, next_piece = 0;
+  int offset = 0;  // offset of the first row
+  int eight_rows = 0, next_unit = 0;
   bool swizzled = false;
-  int unit = 0;  // swizzled: which of the row's 8 units of 16 bytes is piece 0
+  int unit = 0;  // swizzled: number of unit 0 among the row's 8 units of 16 bytes
   int box = 0;   // transposed: bytes of 64 rows; else 0
 
   constexpr SharedOperand() = default;
   SharedOperand(const GroupOperand& o)
-      : at(static_cast<const std::byte*>(o.at)), offset(o.offset), eight_rows(o.eight_rows), next_piece(o.next_piece) {}
+      : at(static_cast<const std::byte*>(o.at)), offset(o.offset), eight_rows(o.eight_rows), next_unit(o.next_unit) {}
   SharedOperand(const SwizzledOperand& o)
-      : at(static_cast<const std::byte*>(o.at)), offset(128 * o.row), swizzled(true), unit(2 * o.piece) {}
+      : at(static_cast<const std::byte*>(o.at)), offset(128 * o.row), swizzled(true), unit(2 * o.k_slice) {}
   SharedOperand(const TransposedOperand& o)
       : at(static_cast<const std::byte*>(o.at)),
-        offset(o.row / 64 * 128 * o.box_k + 16 * 128 * o.piece),
+        offset(o.row / 64 * 128 * o.box_k + 16 * 128 * o.k_slice),
         swizzled(true),
         box(128 * o.box_k) {}
   friend constexpr bool operator==(const SharedOperand&, const SharedOperand&) = default;
@@ -49,21 +49,21 @@ struct SharedOperand {
   TILEWAVE_HOST_UNTRACKED const std::byte* of_k(int eight, int k) const {
     return at + offset + eight / 8 * box + 128 * k + 16 * (eight % 8 ^ k % 8);
   }
-  /// Any order of the 2 `rows` units of 16 bytes.
+  /// Returns the i-th of the 2 `rows` units of 16 bytes, in any order.
   TILEWAVE_HOST_UNTRACKED const std::byte* unit_at(int i) const {
-    return transposed() ? of_k(i / 16, i % 16) : piece(i / 2, i % 2);
+    return transposed() ? of_k(i / 16, i % 16) : k_unit(i / 2, i % 2);
   }
-  TILEWAVE_HOST_UNTRACKED const std::byte* piece(int row, int p) const {
+  TILEWAVE_HOST_UNTRACKED const std::byte* k_unit(int row, int p) const {
     if (swizzled) return at + offset + 128 * row + 16 * ((unit + p) ^ row % 8);
-    return at + offset + row / 8 * eight_rows + row % 8 * 16 + p * next_piece;
+    return at + offset + row / 8 * eight_rows + row % 8 * 16 + p * next_unit;
   }
-  /// Whether one of the first `rows` rows has a piece at p.
-  TILEWAVE_HOST_UNTRACKED bool has_piece(int rows, const std::byte* p) const {
+  /// True if one of the first `rows` rows has a unit at p.
+  TILEWAVE_HOST_UNTRACKED bool has_unit(int rows, const std::byte* p) const {
     if (swizzled && !transposed()) {
       const std::ptrdiff_t from_first = p - (at + offset);
       if (from_first < 0 || from_first >= 128 * rows) return false;
       const int row = static_cast<int>(from_first / 128);
-      return piece(row, 0) == p || piece(row, 1) == p;
+      return k_unit(row, 0) == p || k_unit(row, 1) == p;
     }
     for (int i = 0; i < 2 * rows; ++i) {
       if (unit_at(i) == p) return true;
@@ -74,7 +74,7 @@ struct SharedOperand {
 
 namespace detail {
 
-/// An operand in words.
+/// An operand as text.
 struct DescribedOperand {
   char text[60];
 };
@@ -82,16 +82,16 @@ TILEWAVE_HOST_UNTRACKED inline DescribedOperand describe(const Lane& self, const
   DescribedOperand d;
   const int byte = static_cast<int>(operand.at - self.wave->block->shared) + operand.offset;
   if (operand.swizzled) {
-    std::snprintf(d.text, sizeof(d.text), "at byte %d, piece %d", byte, operand.unit / 2);
+    std::snprintf(d.text, sizeof(d.text), "at byte %d, k_slice %d", byte, operand.unit / 2);
   } else {
-    std::snprintf(d.text, sizeof(d.text), "at byte %d + (%d, %d)", byte, operand.eight_rows, operand.next_piece);
+    std::snprintf(d.text, sizeof(d.text), "at byte %d + (%d, %d)", byte, operand.eight_rows, operand.next_unit);
   }
   return d;
 }
 
 TILEWAVE_HOST_UNTRACKED inline void check_operand(Lane& self, const SharedOperand& operand, const char* what,
                                                   const char* name, int rows, Where where) {
-  constexpr int stride_end = 1 << 18;  // 14 bits of 16 bytes, PTX ISA, "matrix descriptor format"
+  constexpr int stride_end = 1 << 18;  // 14 bits of 16 bytes (PTX ISA, "matrix descriptor format")
   const auto good = [](int bytes) { return bytes >= 0 && bytes < stride_end && bytes % 16 == 0; };
   const auto at = reinterpret_cast<std::uintptr_t>(operand.at);
   std::int64_t bytes;
@@ -104,27 +104,27 @@ TILEWAVE_HOST_UNTRACKED inline void check_operand(Lane& self, const SharedOperan
   } else if (operand.swizzled) {
     if (at % 1024 != 0 || operand.offset < 0 || operand.offset % 1024 != 0 || operand.unit < 0 || operand.unit > 6) {
       fail(self,
-           "%s at %s:%d: operand %s at %p from row %d and piece %d, no multiple of 1024 bytes, no multiple of 8, or "
-           "none of 4 pieces",
+           "%s at %s:%d: operand %s at %p from row %d and k_slice %d, no multiple of 1024 bytes, no multiple of 8, or "
+           "none of 4 slices of k",
            what, where.base_name(), where.line, name, static_cast<const void*>(operand.at), operand.offset / 128,
            operand.unit / 2);
     }
     bytes = std::int64_t{operand.offset} + 128 * rows;
   } else {
-    if (at % 16 != 0 || !good(operand.eight_rows) || !good(operand.next_piece) || !good(operand.offset)) {
+    if (at % 16 != 0 || !good(operand.eight_rows) || !good(operand.next_unit) || !good(operand.offset)) {
       fail(self, "%s at %s:%d: operand %s at %p + %d with strides of %d and %d bytes, no multiples of 16 in [0, 2^18)",
            what, where.base_name(), where.line, name, static_cast<const void*>(operand.at), operand.offset,
-           operand.eight_rows, operand.next_piece);
+           operand.eight_rows, operand.next_unit);
     }
     bytes =
-        std::int64_t{operand.offset} + (rows / 8 - 1) * std::int64_t{operand.eight_rows} + operand.next_piece + 8 * 16;
+        std::int64_t{operand.offset} + (rows / 8 - 1) * std::int64_t{operand.eight_rows} + operand.next_unit + 8 * 16;
   }
   if (!in_shared(self, operand.at, static_cast<std::size_t>(bytes))) {
     fail(self, "%s at %s:%d: operand %s is not in shared memory", what, where.base_name(), where.line, name);
   }
 }
 
-/// Fails if a lane has stored a row that `reads` tells, and not said so to the unit that reads it.
+/// Fails if a lane has stored a row for which `reads` is true, without making it visible to the unit that reads it.
 template <class F>
 TILEWAVE_HOST_UNTRACKED inline void check_seen(Lane& self, const char* what, const char* of, Where where, F reads) {
   const Block& block = *self.wave->block;
@@ -143,7 +143,7 @@ TILEWAVE_HOST_UNTRACKED inline void check_seen(Lane& self, const char* what, con
   }
 }
 
-/// Reads this lane's share of an operand where ThreadSanitizer sees it. Each wave reads all of it.
+/// Reads this lane's part of an operand where ThreadSanitizer sees it. Each wave reads all of it.
 inline void touch([[maybe_unused]] const SharedOperand& operand, [[maybe_unused]] int rows) {
 #if defined(TILEWAVE_HOST_TSAN)
   const Lane& self = *current_lane;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a user may choose about a run in the host room, and what a run counts.
+// The options of a run in the host room, and the counts of a run.
 #pragma once
 
 #include "tilewave/core/config.hpp"
@@ -43,20 +43,21 @@ constexpr std::string_view name_of(Schedule schedule) {
 }
 
 struct Options {
-  int threads = 0;  // that run blocks in parallel; 0 takes the number of cores
+  int threads = 0;  // threads that run blocks in parallel; 0 takes the number of cores
   Schedule schedule = Schedule::lockstep;
-  std::uint64_t seed = 0;  // of Schedule::random and one_wave_behind
+  std::uint64_t seed = 0;  // seed of Schedule::random and one_wave_behind
 
   friend constexpr bool operator==(const Options&, const Options&) = default;
 };
 
-/// What the lanes of one launch asked for. Plain C++ accesses (`shared.x[i]`) are not seen, only the room's primitives.
+/// The operations that the lanes of one launch asked for. The room sees only its primitives, not plain C++ accesses
+/// (`shared.x[i]`).
 struct LaunchCounters {
   std::int64_t blocks = 0;
-  std::int64_t loads_bytes = 0, stores_bytes = 0;          // load, store: global memory
+  std::int64_t loads_bytes = 0, stores_bytes = 0;          // load and store to global memory
   std::int64_t stream_bytes = 0;                           // load_stream
-  std::int64_t lds_loads_bytes = 0, lds_stores_bytes = 0;  // load, store: shared memory
-  std::int64_t bulk_bytes = 0;                             // copy_bulk, copy_tensor: counted when queued
+  std::int64_t lds_loads_bytes = 0, lds_stores_bytes = 0;  // load and store to shared memory
+  std::int64_t bulk_bytes = 0;                             // copy_bulk and copy_tensor, counted when queued
   std::int64_t mma = 0, shuffles = 0, votes = 0;           // per wave; shuffles include xor and group_broadcast
   std::int64_t group_mma = 0;                              // per group of four waves
   std::int64_t barriers = 0;                               // per block
@@ -122,7 +123,7 @@ namespace detail {
 struct OptionsState {
   std::mutex mutex;
   Options options;
-  Status status;  // of the environment; a bad value fails every launch until set_options
+  Status status;  // status of the environment; a bad value fails every launch until set_options
 };
 inline OptionsState& options_state() {
   static OptionsState* const state = [] {
@@ -136,7 +137,8 @@ inline OptionsState& options_state() {
 inline thread_local constinit LaunchCounters last_counters{};
 }  // namespace detail
 
-/// The options of the next launch: from the environment, read once, until set_options replaces them.
+/// Returns the options of the next launch. They come from the environment, which is read once, until set_options
+/// replaces them.
 inline Options options() {
   detail::OptionsState& state = detail::options_state();
   const std::lock_guard lock(state.mutex);
@@ -149,7 +151,7 @@ inline void set_options(const Options& options) {
   state.status = {};
 }
 
-/// Totals of the calling thread's last launch, over all blocks that ran.
+/// Returns the totals of the calling thread's last launch, over all blocks that ran.
 inline const LaunchCounters& last_launch_counters() { return detail::last_counters; }
 
 }  // namespace tilewave::host

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The matrix products of a wave group (GroupBackend), from their calls until somebody waits for them: what the lanes
-// must call alike, the accumulators kept aside meanwhile, and the arithmetic.
+// The matrix products of a wave group (GroupBackend), from their calls until somebody waits for them: calls that the
+// lanes must make alike, the accumulators kept aside meanwhile, and the arithmetic.
 #pragma once
 
 #include "tilewave/core/config.hpp"
@@ -19,15 +19,15 @@ namespace tilewave::host {
 
 inline constexpr int group_waves = 4, group_lanes = 128, group_rows = 64, max_group_columns = 256;
 
-/// What the lanes of a group call alike: the n-th call of one is held against the n-th of the others.
+/// A call that the lanes of a group make alike: the n-th call of one lane is compared with the n-th of the others.
 struct GroupCall {
   enum class Kind : std::uint8_t { begin, mma, end };
   Kind kind;
-  bool registers = false;  // hold operand a
-  bool add = true;         // to what the accumulator holds
+  bool registers = false;  // registers hold operand a
+  bool add = true;         // the product is added to what the accumulator holds
   DType type{};
   int columns = 0;
-  int accumulator = 0;  // index in Group
+  int accumulator = 0;  // its index in Group
   SharedOperand a{}, b{};
   Where where{};
   friend constexpr bool operator==(const GroupCall&, const GroupCall&) = default;
@@ -38,42 +38,43 @@ struct GroupCall {
   const char* name() const { return a.swizzled || b.swizzled ? "group_multiply" : "group_mma"; }
 };
 
-/// In mapped memory, of which only the pages in use are real.
+/// It lies in mapped memory, of which only the pages in use exist.
 struct Group {
-  static constexpr int max_calls = 256, max_batches = 64, max_accumulators = 64;  // that nobody has waited for yet
-  static constexpr std::uint64_t poison = ~std::uint64_t{0};  // in two registers of an accumulator under way: NaN, -1
+  // limits of what nobody has waited for yet
+  static constexpr int max_calls = 256, max_batches = 64, max_accumulators = 64;
+  static constexpr std::uint64_t poison = ~std::uint64_t{0};  // NaN or -1, in two registers of an accumulator under way
 
   struct Call {
     GroupCall call;
-    int lanes;  // that made it
+    int lanes;  // lanes that made it
   };
   struct Batch {
     std::int64_t end;           // number of the call behind its last
-    char ordered[group_waves];  // name the happens-before edges of each wave's share of its products
+    char ordered[group_waves];  // names of the happens-before edges of each wave's part of its products
   };
   struct Accumulator {
-    int products;  // yet to be added; 0: free
+    int products;  // products that are still to be added; 0: free
     int columns;
-    std::byte* place[group_lanes];  // the registers; null until the lane has made its first call
-    alignas(64) float tile[group_rows * max_group_columns];  // or ints, of i8
+    std::byte* registers[group_lanes];                       // null until the lane has made its first call
+    alignas(64) float tile[group_rows * max_group_columns];  // floats, or ints for i8
   };
   struct Operand {
-    const Chunk* place[group_lanes];
-    Chunk held[group_lanes];  // as of the call
+    const Chunk* registers[group_lanes];
+    Chunk held[group_lanes];  // contents at the call
   };
 
   // A call that all lanes make together.
   int came;    // lanes that wait in `meeting`
-  int number;  // of the next
+  int number;  // number of the next one
   Collective meeting;
-  std::int64_t calls_before;  // that each lane has made alone
+  std::int64_t calls_before;  // calls that each lane has made alone
   bool votes[2];
   char ordered[2];  // as in Wave
-  // Calls that they make alone: running numbers, of which the arrays hold the last.
+  // Calls that lanes make alone: running numbers, of which the arrays hold the last.
   std::int64_t calls, calls_done;
   std::int64_t batches, batches_done, batches_awaited;
   Batch batch[max_batches];
-  int accumulators;                         // of which some is under way
+  int accumulators;                         // accumulators that have products under way
   alignas(64) float left[group_rows * 32];  // the operands of a product, dense: [64, k], [columns / panel, k, panel]
   alignas(64) float right[32 * max_group_columns];
   Call call[max_calls];
@@ -83,7 +84,7 @@ struct Group {
   TILEWAVE_HOST_UNTRACKED Call& call_at(std::int64_t n) { return call[n % max_calls]; }
   TILEWAVE_HOST_UNTRACKED Batch& batch_at(std::int64_t n) { return batch[n % max_batches]; }
 
-  /// Before a block.
+  /// Runs before a block.
   TILEWAVE_HOST_UNTRACKED void restart() {
     came = number = 0;
     calls = calls_done = batches = batches_done = batches_awaited = 0;
@@ -105,36 +106,36 @@ TILEWAVE_HOST_UNTRACKED constexpr GroupElement group_element(int lane, int i) {
   return {16 * (lane / 32) + lane % 32 / 4 + 4 * (i & 2), 8 * (i / 4) + 2 * (lane % 4)};
 }
 
-/// The lane's accumulator goes aside.
-TILEWAVE_HOST_UNTRACKED inline void take_accumulator(Group::Accumulator& aside, int lane, std::byte* place) {
-  aside.place[lane] = place;
-  for (int i = 0; i < aside.columns / 2; i += 2) {
+/// Moves the lane's accumulator saved.
+TILEWAVE_HOST_UNTRACKED inline void take_accumulator(Group::Accumulator& saved, int lane, std::byte* registers) {
+  saved.registers[lane] = registers;
+  for (int i = 0; i < saved.columns / 2; i += 2) {
     const GroupElement e = group_element(lane, i);
-    std::memcpy(aside.tile + e.row * aside.columns + e.column, place + i * sizeof(float), sizeof(Group::poison));
-    std::memcpy(place + i * sizeof(float), &Group::poison, sizeof(Group::poison));
+    std::memcpy(saved.tile + e.row * saved.columns + e.column, registers + i * sizeof(float), sizeof(Group::poison));
+    std::memcpy(registers + i * sizeof(float), &Group::poison, sizeof(Group::poison));
   }
 }
 
-TILEWAVE_HOST_UNTRACKED inline void give_accumulator(Lane& self, const Group::Accumulator& aside,
+TILEWAVE_HOST_UNTRACKED inline void give_accumulator(Lane& self, const Group::Accumulator& saved,
                                                      const GroupCall& call) {
   for (int lane = 0; lane < group_lanes; ++lane) {
-    std::byte* const place = aside.place[lane];
-    for (int i = 0; i < aside.columns / 2; i += 2) {
-      if (std::memcmp(place + i * sizeof(float), &Group::poison, sizeof(Group::poison)) != 0) {
+    std::byte* const registers = saved.registers[lane];
+    for (int i = 0; i < saved.columns / 2; i += 2) {
+      if (std::memcmp(registers + i * sizeof(float), &Group::poison, sizeof(Group::poison)) != 0) {
         fail(self, "lane %d of the group wrote to the accumulator of the %s at %s:%d before waiting for it", lane,
              call.name(), call.where.base_name(), call.where.line);
       }
       const GroupElement e = group_element(lane, i);
-      std::memcpy(place + i * sizeof(float), aside.tile + e.row * aside.columns + e.column, sizeof(Group::poison));
+      std::memcpy(registers + i * sizeof(float), saved.tile + e.row * saved.columns + e.column, sizeof(Group::poison));
     }
   }
 }
 
-/// Operand a of registers as dense rows.
+/// Spreads operand a from registers to dense rows.
 TILEWAVE_HOST_UNTRACKED inline void spread_registers(Lane& self, Group& group, const GroupCall& call,
                                                      const Group::Operand& operand) {
   for (int lane = 0; lane < group_lanes; ++lane) {
-    if (std::memcmp(operand.place[lane], &operand.held[lane], sizeof(Chunk)) != 0) {
+    if (std::memcmp(operand.registers[lane], &operand.held[lane], sizeof(Chunk)) != 0) {
       fail(self,
            "lane %d of the group changed the registers of operand a of the group_mma at %s:%d before waiting for it",
            lane, call.where.base_name(), call.where.line);
@@ -144,7 +145,7 @@ TILEWAVE_HOST_UNTRACKED inline void spread_registers(Lane& self, Group& group, c
     for (int word = 0; word < 4; ++word) {
       const int row = 16 * (lane / 32) + lane % 32 / 4 + 8 * (word % 2);
       float* const to = group.left + row * call.k() + in_word * (4 * (word / 2) + lane % 4);
-      for (int e = 0; e < in_word; e += 2) {  // not one by one: that becomes memcpy, which ThreadSanitizer tracks
+      for (int e = 0; e < in_word; e += 2) {  // in pairs: single elements become a memcpy, which ThreadSanitizer tracks
         to[e] = wide[in_word * word + e];
         to[e + 1] = wide[in_word * word + e + 1];
       }
@@ -167,20 +168,20 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_panels(const GroupCall& call, const
   }
 }
 
-/// Elements of an operand in shared memory: that of a row and a k goes to place(row, k).
-template <class T, class Place>
+/// Spreads the elements of an operand in shared memory: that of a row and a k goes to element_at(row, k).
+template <class T, class ElementAt>
 TILEWAVE_HOST_UNTRACKED inline void spread_operand(DType type, const SharedOperand& operand, int rows,
-                                                   const Place& place) {
+                                                   const ElementAt& element_at) {
   for (int i = 0; i < 2 * rows; ++i) {
     T wide[16];
     const int count = widen(type, operand.unit_at(i), wide);
     for (int e = 0; e < count; ++e) {
-      *(operand.transposed() ? place(8 * (i / 16) + e, i % 16) : place(i / 2, i % 2 * count + e)) = wide[e];
+      *(operand.transposed() ? element_at(8 * (i / 16) + e, i % 16) : element_at(i / 2, i % 2 * count + e)) = wide[e];
     }
   }
 }
 
-/// With operands in shared memory as dense tiles of T.
+/// Multiplies with operands in shared memory as dense tiles of T.
 template <class T>
 TILEWAVE_HOST_UNTRACKED inline void multiply_as(Group& group, const GroupCall& call, float* tile) {
   T *const left = reinterpret_cast<T*>(group.left), *const right = reinterpret_cast<T*>(group.right);
@@ -207,7 +208,7 @@ TILEWAVE_HOST_UNTRACKED inline void multiply(Lane& self, Group& group, std::int6
   while (group.accumulators > 0 && group.accumulator[group.accumulators - 1].products == 0) --group.accumulators;
 }
 
-/// The products of all batches before number `batches`.
+/// Performs the products of all batches before number `batches`.
 TILEWAVE_HOST_UNTRACKED inline void perform(Lane& self, Group& group, std::int64_t batches) {
   for (; group.batches_done < batches; ++group.batches_done) {
     for (; group.calls_done < group.batch_at(group.batches_done).end; ++group.calls_done) {
@@ -216,7 +217,7 @@ TILEWAVE_HOST_UNTRACKED inline void perform(Lane& self, Group& group, std::int64
   }
 }
 
-/// Nobody can run, ever: says so if a wave waits for others of its group.
+/// Nobody can ever run: reports it if a wave waits for others of its group.
 TILEWAVE_HOST_UNTRACKED inline void report_groups(Lane& self) {
   for (int w = 0; w < self.cluster->waves(); ++w) {
     const Wave& wave = *self.cluster->wave[w];
@@ -229,7 +230,7 @@ TILEWAVE_HOST_UNTRACKED inline void report_groups(Lane& self) {
   }
 }
 
-/// The lane returns, and with it the registers that products under way would write to.
+/// The lane returns, and with it the registers to which products under way would write.
 TILEWAVE_HOST_UNTRACKED inline void check_batches(Lane& self) {
   if (self.group.awaited == self.group.batches && !self.group.open) return;
   Group& group = self.wave->block->group[self.wave->index / group_waves];

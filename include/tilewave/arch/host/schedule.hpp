@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which lane runs next, and the ways a lane stops: a collective of its wave (a wait at an mbarrier is one), a barrier
-// of its block or cluster, its return.
+// Chooses the lane that runs next, and implements the ways in which a lane stops: a collective of its wave (a wait at
+// an mbarrier is one), a barrier of its block or cluster, its return.
 #pragma once
 
 #include "tilewave/arch/host/mbarrier.hpp"
@@ -14,7 +14,7 @@ namespace tilewave::host {
 
 namespace detail {
 
-/// The lowest and the highest set bit of `mask` (not 0).
+/// These return the lowest and the highest set bit of `mask`, which is not 0.
 TILEWAVE_HOST_UNTRACKED inline int lowest(WaveSet mask) {
   const auto low = static_cast<std::uint64_t>(mask);
   return low != 0 ? std::countr_zero(low) : 64 + std::countr_zero(static_cast<std::uint64_t>(mask >> 64));
@@ -23,7 +23,7 @@ TILEWAVE_HOST_UNTRACKED inline int highest(WaveSet mask) {
   const auto high = static_cast<std::uint64_t>(mask >> 64);
   return high != 0 ? 127 - std::countl_zero(high) : 63 - std::countl_zero(static_cast<std::uint64_t>(mask));
 }
-/// A set bit of `mask` (not 0): the next above `after`, cyclically.
+/// Returns a set bit of `mask` (not 0): the next above `after`, cyclically.
 TILEWAVE_HOST_UNTRACKED inline int next_above(WaveSet mask, int after) {
   const WaveSet above = mask & (~WaveSet{1} << after);
   return lowest(above != 0 ? above : mask);
@@ -39,13 +39,13 @@ TILEWAVE_HOST_UNTRACKED inline int any_of(WaveSet mask, std::uint64_t random) {
   return lowest(mask);
 }
 
-/// The slot of the wave that one_wave_behind keeps back; -1 with the other schedules.
+/// Returns the slot of the wave that one_wave_behind keeps back, or -1 with the other schedules.
 TILEWAVE_HOST_UNTRACKED inline int kept_back(const Cluster& cluster) {
   if (cluster.options.schedule != Schedule::one_wave_behind) return -1;
   return static_cast<int>(cluster.options.seed % static_cast<std::uint64_t>(cluster.waves()));
 }
 
-/// The wave to go on with among the runnable ones (at least one), after `from` has done all it can.
+/// Returns the wave to continue with among the runnable ones (at least one), after `from` has done all it can.
 TILEWAVE_HOST_UNTRACKED inline Wave& next_wave(Cluster& cluster, int from) {
   switch (cluster.options.schedule) {
     case Schedule::lockstep: return *cluster.wave[next_above(cluster.runnable, from)];
@@ -63,15 +63,15 @@ TILEWAVE_HOST_UNTRACKED inline Wave& next_wave(Cluster& cluster, int from) {
   return *cluster.wave[any_of(cluster.runnable, cluster.draw())];
 }
 
-/// The lane to go on with among the ready ones of `wave` (at least one); `from` is where the wave stands, -1 or 64 at
-/// its beginning.
+/// Returns the lane to continue with among the ready ones of `wave` (at least one). `from` is the lane before; -1 or 64
+/// is the wave's beginning.
 TILEWAVE_HOST_UNTRACKED inline Lane& next_lane(Cluster& cluster, Wave& wave, int from) {
   if (cluster.options.schedule == Schedule::random) return *wave.lane[any_of(wave.ready, cluster.draw())];
   if (cluster.options.schedule == Schedule::reverse) return *wave.lane[next_below(wave.ready, from)];
   return *wave.lane[next_above(wave.ready, from)];
 }
 
-/// The first lane of the wave chosen by the schedule; `from` is the wave that ran last.
+/// Returns the first lane of the wave that the schedule chooses; `from` is the wave that ran last.
 TILEWAVE_HOST_UNTRACKED inline Lane& first_lane(Cluster& cluster, int from) {
   Wave& wave = next_wave(cluster, from);
   return next_lane(cluster, wave, cluster.options.schedule == Schedule::reverse ? 0 : 63);
@@ -83,7 +83,7 @@ TILEWAVE_HOST_UNTRACKED inline void go(Lane& self, Lane& next) {
   switch_fiber(self.stack.fiber, next.stack.fiber);
 }
 
-/// Lets the schedule choose again, `self` staying ready.
+/// Lets the schedule choose again; `self` stays ready.
 TILEWAVE_HOST_UNTRACKED inline void yield(Lane& self) {
   Cluster& cluster = *self.cluster;
   const bool random = cluster.options.schedule == Schedule::random;
@@ -91,7 +91,7 @@ TILEWAVE_HOST_UNTRACKED inline void yield(Lane& self) {
   go(self, first_lane(cluster, self.wave->slot));
 }
 
-/// `self` cannot run for now. When nobody can, bulk copies land; when that helps nobody, the cluster is stuck: only
+/// `self` cannot run for now. When nobody can, bulk copies land. When that helps nobody, the cluster is stuck: only
 /// lanes at a barrier that others never reached are left, since collectives fail where they diverge.
 TILEWAVE_HOST_UNTRACKED inline void stop(Lane& self) {
   Cluster& cluster = *self.cluster;
@@ -117,8 +117,8 @@ TILEWAVE_HOST_UNTRACKED inline void stop(Lane& self) {
 
 }  // namespace detail
 
-/// Called by every lane of a wave, after it has posted its operands under the wave's parity. True for the last one,
-/// which carries the operation out for all and then calls `complete`; false for the others, once that was done.
+/// Every lane of a wave calls it after it has posted its operands under the wave's parity. It returns true for the last
+/// one, which carries out the operation for all and then calls `complete`, and false for the others, afterwards.
 TILEWAVE_HOST_UNTRACKED inline bool meet(Lane& self, const Collective& call) {
   Wave& wave = *self.wave;
   if (wave.arrived == 0) {
@@ -142,7 +142,7 @@ TILEWAVE_HOST_UNTRACKED inline bool meet(Lane& self, const Collective& call) {
   return false;
 }
 
-/// The last lane of a collective: the results are there, everybody goes on.
+/// The last lane of a collective calls it: the results are there, and everybody goes on.
 TILEWAVE_HOST_UNTRACKED inline void complete(Lane& self) {
   Cluster& cluster = *self.cluster;
   Wave& wave = *self.wave;
@@ -164,7 +164,7 @@ TILEWAVE_HOST_UNTRACKED inline void complete(Lane& self) {
   order_acquire(ordered);
 }
 
-/// Fails the cluster when another lane of the wave said something else as its n-th statement.
+/// Fails the cluster when another lane of the wave has made another n-th statement.
 TILEWAVE_HOST_UNTRACKED inline void agree(Lane& self, const Agreement& said) {
   const std::int64_t number = ++self.agreements;
   auto& remembered = self.wave->agreements[number % remembered_agreements];
@@ -191,7 +191,8 @@ TILEWAVE_HOST_UNTRACKED inline int arrive(Lane& self, bool of_cluster) {
   Wave& wave = *self.wave;
   Meeting& meeting = meeting_of(self, of_cluster);
   const int number = meeting.number;
-  // Two addresses in turn: a lane that already arrived at the next barrier must not order one still leaving this one.
+  // There are two addresses that alternate: a lane that already arrived at the next barrier must not order one that
+  // still leaves this one.
   order_release(&meeting.ordered[number % 2]);
   if (++meeting.arrived < (of_cluster ? cluster.lanes() : cluster.block_lanes)) return number;
   meeting.arrived = 0;
@@ -247,14 +248,14 @@ TILEWAVE_HOST_UNTRACKED inline void block_barrier(Lane& self, Where where) {
   detail::join(self, false, where);
   detail::wait(self, false, detail::arrive(self, false));
 }
-/// The two halves of the same for all lanes of the cluster. A barrier that is open needs no company.
+/// These are the two halves of a barrier for all lanes of the cluster. A barrier that is open needs no company.
 TILEWAVE_HOST_UNTRACKED inline void arrive_in_cluster(Lane& self) { self.awaited = detail::arrive(self, true); }
 TILEWAVE_HOST_UNTRACKED inline void wait_for_cluster(Lane& self, Where where) {
   if (self.cluster->number == self.awaited) detail::join(self, true, where);
   detail::wait(self, true, self.awaited);
 }
 
-/// The lane's kernel is over. Returns when the fiber is given a lane of a later cluster.
+/// The lane's kernel has ended. It returns when the fiber gets a lane of a later cluster.
 TILEWAVE_HOST_UNTRACKED inline void lane_returned(Lane& self) {
   Cluster& cluster = *self.cluster;
   Wave& wave = *self.wave;

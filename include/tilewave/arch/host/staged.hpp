@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a ring of stages in shared memory is made of (StagedBackend): mbarriers, bulk copies and matrix fragments.
+// The parts of a ring of stages in shared memory (StagedBackend): mbarriers, bulk copies and matrix fragments.
 #pragma once
 
 #include "tilewave/core/config.hpp"
@@ -19,7 +19,7 @@ namespace tilewave::host {
 
 namespace detail {
 
-TILEWAVE_HOST_UNTRACKED inline void check_place(const Mbarrier* barrier, const char* what, Where where) {
+TILEWAVE_HOST_UNTRACKED inline void check_address(const Mbarrier* barrier, const char* what, Where where) {
   Lane& self = *current_lane;
   if (reinterpret_cast<std::uintptr_t>(barrier) % alignof(Mbarrier) != 0 ||
       !in_shared(self, barrier, sizeof(Mbarrier))) {
@@ -33,7 +33,7 @@ TILEWAVE_HOST_UNTRACKED inline void check_mark(const Mbarrier* barrier, std::uin
   if (mark == Mbarrier::initialised) return;
   Lane& self = *current_lane;
   fail(self, "%s at %s:%d: the mbarrier at byte %d was never initialised, or was overwritten", what, where.base_name(),
-       where.line, place_of(*self.wave->block, barrier));
+       where.line, shared_offset(*self.wave->block, barrier));
 }
 
 TILEWAVE_HOST_UNTRACKED inline void check_init(const Mbarrier* barrier, int waves, Where where) {
@@ -44,11 +44,11 @@ TILEWAVE_HOST_UNTRACKED inline void check_init(const Mbarrier* barrier, int wave
   }
   if (barrier->mark == Mbarrier::initialised) {
     fail(self, "mbarrier_init at %s:%d: the mbarrier at byte %d is initialised already", where.base_name(), where.line,
-         place_of(*self.wave->block, barrier));
+         shared_offset(*self.wave->block, barrier));
   }
 }
 
-/// Block `rank` of this one's cluster, which still runs.
+/// Returns block `rank` of this one's cluster, which must still run.
 TILEWAVE_HOST_UNTRACKED inline Block& block_at(Lane& self, int rank, const char* what, Where where) {
   Cluster& cluster = *self.cluster;
   if (rank < 0 || rank >= cluster.blocks) {
@@ -60,9 +60,9 @@ TILEWAVE_HOST_UNTRACKED inline Block& block_at(Lane& self, int rank, const char*
   }
   return block;
 }
-/// Where a barrier of this block is in that one.
+/// Returns the address in `block` of a barrier of this block.
 TILEWAVE_HOST_UNTRACKED inline Mbarrier* barrier_in(const Block& block, const Mbarrier* barrier) {
-  return reinterpret_cast<Mbarrier*>(block.shared + place_of(*current_lane->wave->block, barrier));
+  return reinterpret_cast<Mbarrier*>(block.shared + shared_offset(*current_lane->wave->block, barrier));
 }
 
 /// The wave arrives at a barrier of `block` and expects `bytes` more.
@@ -70,7 +70,7 @@ TILEWAVE_HOST_UNTRACKED inline void arrive_at(Block& block, Mbarrier& barrier, C
                                               Where where) {
   Lane& self = *current_lane;
   Wave& wave = *self.wave;
-  agree(self, {name_of(kind), place_of(*self.cluster->block, &barrier), where});
+  agree(self, {name_of(kind), shared_offset(*self.cluster->block, &barrier), where});
   const bool expects = kind == CollectiveKind::mbarrier_expect;
   if (expects && self.index == 0) order_release(barrier.ordered(barrier.parity));  // on the chip only lane 0 arrives
   if (!meet(self, {kind, static_cast<int>(bytes), where})) return;
@@ -80,11 +80,11 @@ TILEWAVE_HOST_UNTRACKED inline void arrive_at(Block& block, Mbarrier& barrier, C
   }
   if (barrier.pending == 0) {
     fail(self, "%s at %s:%d: more than the %d arrivals of a phase at the mbarrier at byte %d", name_of(kind),
-         where.base_name(), where.line, int{barrier.waves}, place_of(block, &barrier));
+         where.base_name(), where.line, int{barrier.waves}, shared_offset(block, &barrier));
   }
   if (std::int64_t{barrier.bytes} + bytes > Mbarrier::max_bytes) {
     fail(self, "%s at %s:%d: the mbarrier at byte %d cannot expect 2^20 bytes", name_of(kind), where.base_name(),
-         where.line, place_of(block, &barrier));
+         where.line, shared_offset(block, &barrier));
   }
   --barrier.pending;
   barrier.bytes += static_cast<std::int32_t>(bytes);
@@ -98,7 +98,7 @@ TILEWAVE_HOST_UNTRACKED inline void wait_at(Mbarrier& barrier, int parity, Where
   if (parity != 0 && parity != 1) {
     fail(self, "mbarrier_wait at %s:%d for parity %d, neither 0 nor 1", where.base_name(), where.line, parity);
   }
-  agree(self, {name_of(CollectiveKind::mbarrier_wait), place_of(*wave.block, &barrier), where});
+  agree(self, {name_of(CollectiveKind::mbarrier_wait), shared_offset(*wave.block, &barrier), where});
   if (meet(self, {CollectiveKind::mbarrier_wait, parity, where})) {
     while (static_cast<int>(barrier.parity) == parity) {
       wave.awaited = {&self, &barrier, parity, where};
@@ -166,7 +166,7 @@ TILEWAVE_HOST_UNTRACKED inline void deal_word(int lane, int matrix, std::uint32_
 }
 TILEWAVE_HOST_UNTRACKED inline void finish_matrices() {
   Lane& self = *current_lane;
-  order_release(&self.wave->ordered[self.wave->parity]);  // the reads are before what any lane does next
+  order_release(&self.wave->ordered[self.wave->parity]);  // the reads are before anything that a lane does next
   complete(self);
 }
 TILEWAVE_HOST_UNTRACKED inline Chunk dealt_words() {
@@ -176,7 +176,7 @@ TILEWAVE_HOST_UNTRACKED inline Chunk dealt_words() {
 
 }  // namespace detail
 
-/// The chips that have these: StagedBackend says what they do.
+/// Chips that have these primitives; StagedBackend says what they do.
 template <ArchId Id>
 struct Staged {};
 
@@ -185,19 +185,19 @@ requires(facts_of(Id).tensor_copies) struct Staged<Id> {
   using Mbarrier = host::Mbarrier;
 
   static void mbarrier_init(Mbarrier* barrier, int waves, Where where = {}) {
-    detail::check_place(barrier, "mbarrier_init", where);
+    detail::check_address(barrier, "mbarrier_init", where);
     detail::check_init(barrier, waves, where);
     const auto count = static_cast<std::uint8_t>(waves);
     *barrier = {Mbarrier::initialised, count, count, 0, 0};
   }
-  /// Initialisations are visible as any store is.
+  /// Initialisations are visible like any store.
   static void mbarrier_ready() {}
   static void mbarrier_arrive(Mbarrier* barrier, Where where = {}) {
     check(barrier, "mbarrier_arrive", where);
     detail::arrive_at(*current_lane->wave->block, *barrier, CollectiveKind::mbarrier_arrive, 0, where);
   }
   static void mbarrier_arrive(Mbarrier* barrier, int rank, Where where = {}) {
-    detail::check_place(barrier, "mbarrier_arrive", where);
+    detail::check_address(barrier, "mbarrier_arrive", where);
     Block& block = detail::block_at(*current_lane, rank, "mbarrier_arrive", where);
     Mbarrier* const there = detail::barrier_in(block, barrier);
     detail::check_mark(barrier, there->mark, "mbarrier_arrive", where);
@@ -207,20 +207,21 @@ requires(facts_of(Id).tensor_copies) struct Staged<Id> {
     check(barrier, "mbarrier_expect", where);
     detail::arrive_at(*current_lane->wave->block, *barrier, CollectiveKind::mbarrier_expect, bytes, where);
   }
-  /// When nobody can ever end the phase, the launch fails and says what is missing.
+  /// When nobody can ever end the phase, the launch fails and reports what is missing.
   static void mbarrier_wait(Mbarrier* barrier, int parity, Where where = {}) {
     check(barrier, "mbarrier_wait", where);
     detail::wait_at(*barrier, parity, where);
   }
 
   /// Queues a copy. It lands when a wave waits for its barrier and nobody else can run, so a missing wait leaves the
-  /// poison; in the random schedule at any moment. A block that ends before somebody waited for it fails the launch.
+  /// poison. In the random schedule it lands at any moment. A block that ends before somebody waited for it fails the
+  /// launch.
   static void copy_bulk(void* shared, const void* global, std::uint32_t bytes, Mbarrier* barrier, Where where = {}) {
     check(barrier, "copy_bulk", where);
     detail::queue_bulk_copy(shared, global, bytes, barrier, where);
   }
 
-  /// Lands as late as may be, or at once, as the schedule says.
+  /// The copy lands as late as possible, or at once, as the schedule says.
   template <class T>
   static void copy_lane(T* shared, const T* global, Where where = {}) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 16, "a lane copies 4 or 16 bytes");
@@ -245,7 +246,7 @@ requires(facts_of(Id).tensor_copies) struct Staged<Id> {
 
   static Chunk load_matrices(const Chunk* row, Where where = {}) {
     if (detail::post_row(row, where)) {
-      // The last lane reads for all, as the instruction does: another may overwrite its row right afterwards.
+      // The last lane reads for all, as the instruction does: another lane may overwrite its row right afterwards.
       for (int lane = 0; lane < facts_of(Id).wave_lanes; ++lane) {
         for (int matrix = 0; matrix < 4; ++matrix) {
           std::uint32_t word;
@@ -258,18 +259,18 @@ requires(facts_of(Id).tensor_copies) struct Staged<Id> {
     return detail::dealt_words();
   }
 
-  /// Only a hint; nothing to do here.
+  /// This is only a hint, so nothing is done here.
   static void prefetch(const void* p, Where where = {}) {
     if (p == nullptr) detail::bad_access(*current_lane, p, 1, where);
   }
-  /// Time does not pass.
+  /// Time does not pass in this room.
   static std::uint64_t nanoseconds() { return 0; }
   static void pause_until(std::uint64_t) {}
 
  private:
   /// Reads the mark where ThreadSanitizer sees it: an initialisation that no barrier orders before this is a race.
   static void check(const Mbarrier* barrier, const char* what, Where where) {
-    detail::check_place(barrier, what, where);
+    detail::check_address(barrier, what, where);
     detail::check_mark(barrier, barrier->mark, what, where);
   }
 };

@@ -17,12 +17,12 @@ struct Sync {
   /// once, not once per branch.
   static void barrier(Where where = {}) { block_barrier(*current_lane, where); }
   static void wave_barrier(Where where = {}) { (void)detail::vote_any(false, where); }
-  /// The two halves of the same for all lanes of the cluster.
+  /// These are the two halves of a barrier for all lanes of the cluster.
   static void cluster_arrive() { arrive_in_cluster(*current_lane); }
   static void cluster_arrive_relaxed() { cluster_arrive(); }
   static void cluster_wait(Where where = {}) { wait_for_cluster(*current_lane, where); }
 
-  /// Mailboxes count; to collect is a barrier of the cluster after which the count must be right, since hardware would
+  /// Mailboxes count. collect is a barrier of the cluster after which the count must be right, since hardware would
   /// wait for ever.
   template <int count>
   static void open(Mailbox* boxes) {
@@ -32,19 +32,19 @@ struct Sync {
     }
     cluster_arrive();
   }
-  static void collect(Mailbox& box, int posts, int turn, Where where = {}) {
+  static void collect(Mailbox& box, int posts, int phase, Where where = {}) {
     cluster_arrive();
     cluster_wait(where);
     const std::uint64_t found = __atomic_load_n(&box.state, __ATOMIC_RELAXED);
-    if (found != static_cast<std::uint64_t>(posts) * (static_cast<std::uint64_t>(turn) + 1)) {
-      fail(*current_lane, "collect of %d posts at turn %d at %s:%d: %llu came in all", posts, turn, where.base_name(),
+    if (found != static_cast<std::uint64_t>(posts) * (static_cast<std::uint64_t>(phase) + 1)) {
+      fail(*current_lane, "collect of %d posts in phase %d at %s:%d: %llu came in all", posts, phase, where.base_name(),
            where.line, static_cast<unsigned long long>(found));
     }
   }
-  /// Kernels run one after the other.
+  /// Kernels run one after the other, so there is nothing to do.
   static void launch_next() {}
   static void wait_for_previous() {}
-  /// Only an instruction order; nothing to do here.
+  /// This only orders instructions, so nothing is done here.
   static void sched_fence() {}
 };
 

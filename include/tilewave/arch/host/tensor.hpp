@@ -17,7 +17,7 @@ namespace tilewave::host {
 
 namespace detail {
 
-/// What the engine asks of a box at either end.
+/// Checks the rules that the engine has for a box at either end.
 TILEWAVE_HOST_UNTRACKED inline void check_box(Lane& self, const TensorBox& box, const void* shared, const char* what,
                                               Where where) {
   const auto map = reinterpret_cast<std::uintptr_t>(box.map);
@@ -51,7 +51,7 @@ TILEWAVE_HOST_UNTRACKED inline void check_box(Lane& self, const TensorBox& box, 
   }
 }
 
-/// All checks of a copy but those of the barriers.
+/// Makes all checks of a copy except those of the barriers.
 TILEWAVE_HOST_UNTRACKED inline void begin_copy(const TensorBox& box, const void* shared, std::uint32_t blocks,
                                                Where where) {
   Lane& self = *current_lane;
@@ -117,7 +117,7 @@ TILEWAVE_HOST_UNTRACKED inline void wait_for_stores(int pending) {
 
 }  // namespace detail
 
-/// The chips that have it: TensorBackend says what it does.
+/// Chips that have it; TensorBackend says what it does.
 template <ArchId Id>
 struct Tensors {};
 
@@ -125,7 +125,7 @@ template <ArchId Id>
 requires(facts_of(Id).tensor_copies) struct Tensors<Id> {
   using TensorMap = host::TensorMap;
 
-  /// Refuses what the driver refuses.
+  /// It refuses what the driver refuses.
   static Status make_tensor_map(const TensorShape& s, TensorMap& map) {
     constexpr std::int64_t stride_end = std::int64_t{1} << 40, most = std::int64_t{1} << 32;
     if (reinterpret_cast<std::uintptr_t>(s.data) % 16 != 0) {
@@ -147,7 +147,7 @@ requires(facts_of(Id).tensor_copies) struct Tensors<Id> {
     return {};
   }
 
-  static void prefetch_map(const TensorMap&) {}  // only a hint
+  static void prefetch_map(const TensorMap&) {}  // this is only a hint
   /// Queues a copy for each block, which lands like one of copy_bulk.
   static void copy_tensor(void* shared, const TensorMap& map, int column, int row, int layer, Mbarrier* barrier,
                           Where where = {}) {
@@ -157,7 +157,7 @@ requires(facts_of(Id).tensor_copies) struct Tensors<Id> {
   static void copy_tensor(void* shared, const TensorMap& map, int column, int row, int layer, Mbarrier* barrier,
                           std::uint32_t blocks, Where where = {}) {
     const TensorBox box{&map, column, row, layer};
-    detail::check_place(barrier, "copy_tensor", where);
+    detail::check_address(barrier, "copy_tensor", where);
     detail::begin_copy(box, shared, blocks, where);
     for (; blocks != 0; blocks &= blocks - 1) {
       Block& block = detail::block_at(*current_lane, std::countr_zero(blocks), "copy_tensor", where);
@@ -168,9 +168,9 @@ requires(facts_of(Id).tensor_copies) struct Tensors<Id> {
     detail::end_copy();
   }
 
-  /// Reads shared memory and writes when the lane waits for it or, in the random schedule, at once: too late and too
-  /// early for who forgot to wait. A lane that returns before fails the launch, and so do rows of store_matrices that
-  /// lack shared_written.
+  /// It reads shared memory and writes when the lane waits for it, or at once in the random schedule: too late or too
+  /// early for a kernel that forgot to wait. A lane that returns before fails the launch, and so do rows of
+  /// store_matrices without shared_written.
   static void store_tensor(const TensorMap& map, int column, int row, int layer, const void* shared, Where where = {}) {
     detail::queue_store({&map, column, row, layer}, shared, where);
   }

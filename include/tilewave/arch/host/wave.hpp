@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Lanes, waves, the blocks they form and the cluster of those: what each is waiting for, and how a run that can go no
-// further is reported. One cluster (mostly of one block) runs on one thread, so nothing here is atomic.
+// Lanes, waves, the blocks that they form and the cluster of those: what each one waits for, and how a run that cannot
+// continue is reported. One cluster (mostly of one block) runs on one thread, so nothing here is atomic.
 #pragma once
 
 #include "tilewave/core/config.hpp"
@@ -21,10 +21,10 @@ namespace tilewave::host {
 inline constexpr int max_wave_lanes = 64;
 inline constexpr int max_block_lanes = 1024;
 inline constexpr int max_cluster_waves = 128;
-using WaveSet = unsigned __int128;  // a bit for each
+using WaveSet = unsigned __int128;  // one bit for each wave
 inline constexpr int max_cluster_blocks = 16;
 
-/// Where in the kernel a primitive was called: as a defaulted last parameter it is the caller's line.
+/// The line of the kernel that called a primitive: as a defaulted last parameter it is the caller's line.
 struct Where {
   const char* file;
   int line;
@@ -83,17 +83,18 @@ constexpr const char* name_of(CollectiveKind kind) {
   return "unknown";
 }
 
-/// A call that a whole wave makes together. All lanes must give an equal one: the same line, too, because two branches
-/// that each call shuffle are two instructions, each with half of the lanes missing.
+/// A call that a whole wave makes together. All lanes must make an equal one from the same line: two branches that each
+/// call shuffle are two instructions, and each misses half of the lanes.
 struct Collective {
   CollectiveKind kind;
-  int immediate;  // xor mask, broadcast position, k of the atom, bytes, parity, ...: what is the same in every lane
+  // the argument that is the same in every lane: xor mask, broadcast position, k of the atom, bytes, parity, ...
+  int immediate;
   Where where;
   friend constexpr bool operator==(const Collective&, const Collective&) = default;
 };
 
-/// Something all lanes of a wave must say alike, checked without making them meet: the n-th statement of one lane is
-/// held against the n-th of the others as long as the wave remembers it.
+/// A statement that all lanes of a wave must make alike, checked without making them meet: the n-th statement of one
+/// lane is compared with the n-th of the others as long as the wave remembers it.
 struct Agreement {
   const char* what;
   std::int64_t value;
@@ -103,7 +104,7 @@ struct Agreement {
 inline constexpr int remembered_agreements = 32;
 
 inline constexpr int remembered_rows = 16;
-inline constexpr int max_lane_copies = 63;  // what vmcnt counts to
+inline constexpr int max_lane_copies = 63;  // vmcnt counts to this number
 
 struct Wave;
 struct Block;
@@ -117,18 +118,19 @@ struct alignas(64) Lane {
   LaneStack stack;
   Wave* wave = nullptr;
   Cluster* cluster = nullptr;
-  int index = 0;                // in the wave
+  int index = 0;                // index in the wave
   int awaited = 0;              // number of the cluster's barrier at which the lane arrived last
   std::int64_t agreements = 0;  // statements made in this block
   std::int64_t stores = 0;      // batches of tensor stores ended in this block
   struct {
-    std::int64_t calls = 0, batches = 0, awaited = 0;  // made in this block; batches ended, waited for
-    bool open = false;                                 // between begin and end
+    // made in this block; batches that ended, and that were waited for
+    std::int64_t calls = 0, batches = 0, awaited = 0;
+    bool open = false;  // true between begin and end
   } group;
   struct {
     const std::byte* row[remembered_rows];
     int count = 0;
-  } unseen;  // rows of store_matrices since the lane last called shared_written; of more, the first
+  } unseen;  // rows of store_matrices since the lane last called shared_written; if there are more, the first ones
 
   struct {
     struct {
@@ -137,8 +139,9 @@ struct alignas(64) Lane {
       int bytes;
     } list[max_lane_copies];
     int count = 0;
-    int of_batch[max_lane_copies], batches = 0, open = 0;  // of rooms that count batches: ended, since the last end
-  } copies;                                                // into LDS, under way
+    // for rooms that count batches: ended ones, and copies since the last end
+    int of_batch[max_lane_copies], batches = 0, open = 0;
+  } copies;  // copies into LDS that are under way
 
   TILEWAVE_HOST_UNTRACKED std::uint64_t bit() const { return std::uint64_t{1} << index; }
 };
@@ -146,21 +149,21 @@ struct alignas(64) Lane {
 struct alignas(64) Wave {
   std::uint64_t ready = 0;       // lanes that can run
   std::uint64_t at_barrier = 0;  // lanes waiting for the block or the cluster
-  std::uint64_t returned = 0;    // lanes whose kernel is over
+  std::uint64_t returned = 0;    // lanes whose kernel has ended
   std::uint64_t all = 0;
   Block* block = nullptr;
-  int index = 0;    // in the block
-  int slot = 0;     // in the cluster
-  int lanes = 0;    // of this wave
+  int index = 0;    // index in the block
+  int slot = 0;     // index in the cluster
+  int lanes = 0;    // lanes of this wave
   int arrived = 0;  // lanes waiting in `collective`
-  // Parity of the next collective. A lane can be one collective ahead of a lane that has not taken its result yet,
-  // never two, so what lanes post is double-buffered.
+  // Parity of the next collective. A lane can be one collective ahead of a lane that has not taken its result yet, but
+  // never two, so posted values are double-buffered.
   int parity = 0;
   Collective collective{};
   Where barrier{};
-  bool of_cluster = false;  // that barrier
+  bool of_cluster = false;  // true: the barrier is the cluster's
   struct {
-    Lane* lane = nullptr;  // the last lane of a mbarrier_wait, which sleeps with the others; null when none does
+    Lane* lane = nullptr;  // the last lane of a mbarrier_wait, which sleeps with the others; null when there is none
     Mbarrier* barrier = nullptr;
     int parity = 0;
     Where where{};
@@ -169,50 +172,51 @@ struct alignas(64) Wave {
   Lane* lane[max_wave_lanes] = {};
   std::uint64_t votes[2] = {};
   struct {
-    std::int64_t number;  // of the statement, from 1; 0 is none yet
+    std::int64_t number;  // number of the statement, from 1; 0: none yet
     Agreement said;
   } agreements[remembered_agreements] = {};
   char ordered[2] = {};  // addresses that name the collectives' happens-before edges
   std::uint32_t posted[2][max_wave_lanes];
-  // Results of load_matrices, written by the last lane to arrive, or what store_matrices takes.
+  // Results of load_matrices, which the last lane to arrive writes, or the input of store_matrices.
   std::uint32_t dealt[max_wave_lanes][4];
-  // Dense operands of an mma. Single: a lane overwrites only its own elements, after it has taken its own result.
+  // Dense operands of an mma. One copy is enough: a lane overwrites only its own elements, after it has taken its own
+  // result.
   alignas(64) float tile[5248];
 };
 
 /// Lanes that wait for each other at a barrier.
 struct Meeting {
   int arrived = 0;       // lanes at the barrier
-  int returned = 0;      // lanes whose kernel is over
-  int number = 0;        // of the next barrier
+  int returned = 0;      // lanes whose kernel has ended
+  int number = 0;        // number of the next barrier
   char ordered[2] = {};  // as in Wave
 };
 
 struct Block : Meeting {
   std::int64_t id = 0;
-  int rank = 0;  // in the cluster
+  int rank = 0;  // rank in the cluster
   std::byte* shared = nullptr;
   BulkCopy* copy = nullptr;      // [max_bulk_copies]
-  int copies = 0;                // that nobody has waited for yet
+  int copies = 0;                // copies that nobody has waited for yet
   TensorStore* store = nullptr;  // [max_tensor_stores]
-  int stores = 0;                // that nobody has waited for yet
+  int stores = 0;                // stores that nobody has waited for yet
   Group* group = nullptr;        // [waves / 4]
-  int unseen = 0;                // rows, of all lanes
+  int unseen = 0;                // unseen rows of all lanes
 };
 
-/// A cluster in the making. `kernel` runs the body of one lane.
+/// A cluster that runs. `kernel` runs the body of one lane.
 struct Cluster : Meeting {
   int blocks = 0, block_lanes = 0, block_waves = 0;
   int copies_in_flight = 0;  // bulk copies of all blocks
   bool failed = false;
   Options options;
-  std::uint64_t random = 1;  // state of the generator, never 0
+  std::uint64_t random = 1;  // state of the generator, which is never 0
   WaveSet runnable = 0;      // waves with ready lanes
   Block block[max_cluster_blocks];
   Wave* wave[max_cluster_waves] = {};
   void (*kernel)(const void* args, void* shared) = nullptr;
   const void* args = nullptr;
-  std::size_t shared_bytes = 0;  // of a block; those of the cluster follow one another
+  std::size_t shared_bytes = 0;  // shared memory of a block; those of the cluster follow one another
   Fiber main;                    // the thread that runs the clusters
   LaunchCounters counters;
   char started = 0, ended = 0;
@@ -221,7 +225,7 @@ struct Cluster : Meeting {
   int lanes() const { return blocks * block_lanes; }
   int waves() const { return blocks * block_waves; }
 
-  /// xorshift64 (Marsaglia 2003): cheap, and the same everywhere.
+  /// This is xorshift64 (Marsaglia 2003): cheap, and the same everywhere.
   TILEWAVE_HOST_UNTRACKED std::uint64_t draw() {
     random ^= random << 13;
     random ^= random >> 7;
@@ -233,7 +237,7 @@ struct Cluster : Meeting {
 /// The lane that runs now; null outside a kernel.
 inline thread_local constinit Lane* current_lane = nullptr;
 
-/// Ends the cluster with an error. Its fibers are dropped where they stand, and start anew with the next cluster.
+/// Ends the cluster with an error. Its fibers are dropped where they are, and start anew with the next cluster.
 [[noreturn]] __attribute__((format(printf, 2, 3))) TILEWAVE_HOST_UNTRACKED inline void fail(Lane& self,
                                                                                             const char* format, ...) {
   Cluster& cluster = *self.cluster;

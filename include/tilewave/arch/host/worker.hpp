@@ -16,21 +16,22 @@
 
 namespace tilewave::host {
 
-/// What every block starts with in shared memory: NaN as f32, f16, bf16 and e4m3fn (-240 as e4m3fnuz), -1 as an int.
+/// Every block's shared memory starts with this byte: NaN as f32, f16, bf16 and e4m3fn (-240 as e4m3fnuz), -1 as an
+/// int.
 inline constexpr int shared_poison = 0xff;
 
-/// A launch with the kernel's type taken away.
+/// A launch without the kernel's type.
 struct LaunchRequest {
-  void (*kernel)(const void* args, void* shared) = nullptr;  // one lane
+  void (*kernel)(const void* args, void* shared) = nullptr;  // runs one lane
   const void* args = nullptr;
-  std::size_t shared_bytes = 0;  // a multiple of 16, so that the start is as aligned as the chips' is
-  std::int64_t clusters = 0;     // of the grid
+  std::size_t shared_bytes = 0;  // a multiple of 16, so that the start is as aligned as on the chips
+  std::int64_t clusters = 0;     // clusters of the grid
   int cluster_blocks = 1;
   int block_lanes = 0;
   int wave_lanes = 0;
   Options options{};
 
-  /// The number of the i-th cluster to run.
+  /// Returns the number of the i-th cluster to run.
   std::int64_t cluster_at(std::int64_t i) const {
     if (options.schedule == Schedule::reverse) return clusters - 1 - i;
     if (options.schedule != Schedule::random) return i;
@@ -58,7 +59,7 @@ class Worker {
   const char* error() const { return cluster_.error; }
   const LaunchCounters& counters() const { return cluster_.counters; }
 
-  /// Before the clusters of a launch. False when the system has no memory left.
+  /// Runs before the clusters of a launch. It returns false when the system has no memory left.
   bool prepare(const LaunchRequest& request) {
     cluster_.kernel = request.kernel;
     cluster_.args = request.args;
@@ -90,7 +91,7 @@ class Worker {
     }
     constexpr int max_groups = max_cluster_waves / group_waves;
     if (groups_.begin == nullptr && !groups_.map(max_groups * sizeof(Group))) return false;
-    // At the end of its pages, so that an access beyond it faults.
+    // Shared memory lies at the end of its pages, so that an access beyond it faults.
     for (int b = 0; b < cluster_.blocks; ++b) {
       cluster_.block[b].rank = b;
       cluster_.block[b].copy = reinterpret_cast<BulkCopy*>(copies_.begin) + b * max_bulk_copies;
@@ -101,7 +102,7 @@ class Worker {
     return true;
   }
 
-  /// Runs one cluster; false when it failed, with the reason in error().
+  /// Runs one cluster. It returns false when the cluster failed, with the reason in error().
   TILEWAVE_HOST_UNTRACKED bool run(const LaunchRequest& request, std::int64_t id) {
     begin_cluster(request, id);
     adopt_thread(cluster_.main);
@@ -121,7 +122,7 @@ class Worker {
     return !cluster_.failed;
   }
 
-  /// After the last cluster: everything the lanes wrote is before what the thread does next.
+  /// Runs after the last cluster: everything that the lanes wrote is before whatever the thread does next.
   void finish() { order_acquire(&cluster_.ended); }
 
  private:
@@ -137,7 +138,8 @@ class Worker {
     }
     cluster_.copies_in_flight = 0;
     cluster_.failed = false;
-    // Different for every cluster, the same on every run; the multiplier is 2^64 / golden ratio. Never 0.
+    // The state differs for every cluster and is the same on every run. The multiplier is 2^64 / golden ratio. It is
+    // never 0.
     cluster_.random = ((request.options.seed + 1) * 0x9e3779b97f4a7c15u ^ (static_cast<std::uint64_t>(id) + 1)) | 1;
     for (int i = 0; i < 8; ++i) cluster_.draw();
     cluster_.runnable = ~WaveSet{0} >> (max_cluster_waves - cluster_.waves());
@@ -153,8 +155,8 @@ class Worker {
       wave.awaited.lane = wave.in_group = nullptr;
       for (auto& agreement : wave.agreements) agreement.number = 0;
     }
-    // TSan cannot tell the clusters that share a fiber apart, so it would take cluster n's lane 3 to be before cluster
-    // n+1's. Handing every cluster the fibers in another rotation leaves only unrelated lanes in that order.
+    // TSan cannot distinguish the clusters that share a fiber, so it would take cluster n's lane 3 to be before cluster
+    // n+1's. Giving every cluster the fibers in another rotation leaves only unrelated lanes in that order.
     const int rotation = under_tsan ? static_cast<int>(clusters_run_ % cluster_.lanes()) : 0;
     for (int i = 0; i < cluster_.lanes(); ++i) {
       Lane& lane = *lanes_[(i + rotation) % cluster_.lanes()];
@@ -175,7 +177,7 @@ class Worker {
 
   TILEWAVE_HOST_UNTRACKED static void lane_main() {
     LaneStack::entered();
-    Lane& self = *current_lane;  // a fiber is one lane object for ever
+    Lane& self = *current_lane;  // a fiber keeps its lane object for ever
     for (;;) {
       Cluster& cluster = *self.cluster;
       order_acquire(&cluster.started);
@@ -191,8 +193,8 @@ class Worker {
   std::int64_t clusters_run_ = 0;
 };
 
-/// Workers between launches. Threads come and go with each launch (so a forked child can launch as well); what is slow
-/// to make stays here.
+/// Workers between launches. Threads start and end with each launch, so a forked child can launch as well; things that
+/// are slow to make stay here.
 class WorkerPool {
  public:
   static WorkerPool& instance() {

@@ -22,7 +22,7 @@ struct Lanes {
     asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     return rank;
   }
-  /// mapa takes and gives generic addresses.
+  /// mapa takes and returns generic addresses.
   template <class T>
   TILEWAVE_DEVICE static T* remote(T* shared, int rank) {
     T* there;
@@ -30,7 +30,8 @@ struct Lanes {
     return there;
   }
 
-  /// threadIdx.y is 0. What is read by such an index stays out of scalar registers, whose every load is waited for.
+  /// threadIdx.y is 0, which the compiler does not know. An index that depends on it keeps loads out of scalar
+  /// registers, each of whose loads is waited for.
   TILEWAVE_DEVICE static int divergent(int value) { return value + static_cast<int>(threadIdx.y); }
   TILEWAVE_DEVICE static int uniform(int value) { return __shfl_sync(all_lanes, value, 0); }
   /// Without it nvcc repeats a pointer's 64-bit arithmetic in front of every access behind a branch.
@@ -39,7 +40,7 @@ struct Lanes {
     asm volatile("" : "+l"(pointer));
     return pointer;
   }
-  /// ptxas sees through an empty statement; that nothing has a second grid dimension it does not know.
+  /// ptxas sees through an empty statement, but it does not know that no grid has a second dimension.
   TILEWAVE_DEVICE static std::uint32_t opaque(std::uint32_t word) {
     asm("{ .reg .u32 zero;\n"
         "  mov.u32 zero, %%ctaid.y;\n"
@@ -73,15 +74,15 @@ struct Lanes {
     for (int mask = 1; mask < lanes; mask *= 2) {
       const float other = shuffle_xor(value, mask);
       if constexpr (std::is_same_v<Op, Sum>) {
-        value = __fadd_rn(value, other);  // a product contracted into it would differ from lane to lane
+        value = __fadd_rn(value, other);  // a product contracted into the addition would differ from lane to lane
       } else {
         value = op(value, other);
       }
     }
     return value;
   }
-  /// As doubles such integers compare alike, none is NaN, f64 has its subnormals: one comparison, and not by the unit
-  /// that selects. Of integers ptxas makes four, two for the larger and two for the smaller.
+  /// Such integers compare alike as doubles, since none is NaN and f64 has its subnormals. That is one comparison,
+  /// outside the unit that selects; for integers ptxas makes four, two for each result.
   TILEWAVE_DEVICE static void order(std::uint64_t& a, std::uint64_t& b) {
     const bool swap = below(a, b);
     const std::uint64_t high = swap ? b : a;
@@ -118,7 +119,7 @@ struct Lanes {
     }
     return value;
   }
-  /// One operation each.
+  /// Each of these is one operation.
   TILEWAVE_DEVICE static std::uint32_t total(std::uint32_t word) { return __reduce_add_sync(all_lanes, word); }
   TILEWAVE_DEVICE static std::uint32_t highest(std::uint32_t word) { return __reduce_max_sync(all_lanes, word); }
   TILEWAVE_DEVICE static bool any(bool predicate) { return __any_sync(all_lanes, predicate); }
@@ -155,7 +156,7 @@ struct Lanes {
     return y;
   }
 
-  /// At most 2 ulp (CUDA programming guide, "Intrinsic functions").
+  /// The error is at most 2 ulp (CUDA programming guide, "Intrinsic functions").
   TILEWAVE_DEVICE static float rsqrt(float x) {
     float y;
     asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -190,7 +191,7 @@ struct Lanes {
     return wide;
   }
 
-  /// satfinite takes infinities, too, and makes every NaN 0x7f (PTX ISA, cvt).
+  /// satfinite clamps infinities, too, and makes every NaN 0x7f (PTX ISA, cvt).
   TILEWAVE_DEVICE static std::uint32_t pack_fp8(float a, float b, float c, float d) {
     std::uint32_t word;
     asm("{ .reg .b16 l, h;\n"
@@ -201,7 +202,8 @@ struct Lanes {
         : "f"(a), "f"(b), "f"(c), "f"(d));
     return word;
   }
-  /// cvt.rzi saturates and makes NaN 0; cvt.pack.sat clamps the upper end, max the lower, which it would let be -128.
+  /// cvt.rzi saturates and makes NaN 0. cvt.pack.sat clamps the upper end; max clamps the lower end, which would
+  /// otherwise be -128.
   TILEWAVE_DEVICE static std::uint32_t pack_i8(float a, float b, float c, float d) {
     std::uint32_t word;
     asm("{ .reg .b32 high;\n"
@@ -212,7 +214,7 @@ struct Lanes {
     return word;
   }
 
-  /// e4m3fn -> f16 is exact and one instruction a pair; f16 -> f32 -> bf16 is exact for these values, NaN included.
+  /// e4m3fn -> f16 is exact and one instruction a pair. f16 -> f32 -> bf16 is exact for these values, NaN included.
   TILEWAVE_DEVICE static Vec<std::uint32_t, 2> widen_fp8(std::uint32_t word) {
     return {{widen_pair(static_cast<std::uint16_t>(word)), widen_pair(static_cast<std::uint16_t>(word >> 16))}};
   }
@@ -222,8 +224,8 @@ struct Lanes {
              widen_pair_to_f16(static_cast<std::uint16_t>(word >> 16))}};
   }
 
-  /// A code with its sign bit flipped is 8 more than its value: 128 + 8 + value is bf16 0x43 and the code, 1024 + 8 +
-  /// value f16 0x64 and the code.
+  /// A code with its sign bit flipped is the value plus 8. The bf16 128 + 8 + value has the high byte 0x43 and that
+  /// code; the f16 1024 + 8 + value has the high byte 0x64 and that code.
   static constexpr float i4_unit = 1.0f;
   TILEWAVE_DEVICE static Chunk widen_i4(std::uint32_t word) {
     return widened_i4<0x43>(word, [](std::uint32_t pair) TILEWAVE_INLINE_LAMBDA {
@@ -240,7 +242,7 @@ struct Lanes {
     });
   }
 
-  /// Two bytes of a word, low or high halves, each below its high byte of the type.
+  /// Widens two bytes of a word, its low or high halves. Each code goes below the type's high byte.
   template <DType type>
   TILEWAVE_DEVICE static Vec<std::uint32_t, 2> widen_i4_pairs(const Vec<std::uint32_t, 2>& words, int pair) {
     constexpr bool bf16 = type == DType::bf16;
@@ -249,7 +251,7 @@ struct Lanes {
     asm("prmt.b32 %0, %1, %2, %3;"
         : "=r"(codes)
         : "r"(words[0]), "r"(words[1]), "r"(pair % 2 == 0 ? 0x5410u : 0x7632u));
-    // (codes & mask) ^ what is set, in one instruction: left to itself ptxas takes two.
+    // This is (codes & mask) ^ bits in one instruction; without it ptxas takes two.
     asm("lop3.b32 %0, %1, %2, %3, 0x6a;"
         : "=r"(codes)
         : "r"(codes >> pair / 2 * 4), "r"(0x0f0f0f0fu), "r"(0x08080808u));
@@ -267,7 +269,7 @@ struct Lanes {
     return pairs;
   }
 
-  /// A code, its sign bit flipped, in the mantissa below the exponent of 16 (bf16) or 64 (f16).
+  /// A code with its sign bit flipped goes into the mantissa below the exponent of 16 (bf16) or 64 (f16).
   template <DType type>
   static constexpr std::uint32_t i4_negative_biases = type == DType::bf16 ? 0xc1c0c1c0u : 0xd480d480u;
   template <DType type>
@@ -283,8 +285,8 @@ struct Lanes {
     return pairs;
   }
 
-  /// The magnitude of a value is that many times the least fp8, whose codes count up from there. All bytes at a time:
-  /// no carry leaves one.
+  /// A value's magnitude is that many times the least fp8, whose codes count up from there. All bytes are computed at
+  /// once, since no carry leaves one.
   static constexpr float i4_fp8_unit = 0x1p-9f;
   TILEWAVE_DEVICE static std::uint32_t widen_i4_quad(std::uint32_t word, int quad) {
     const std::uint32_t codes = word >> quad * 4 & 0x0f0f0f0fu, negative = codes >> 3 & 0x01010101u;

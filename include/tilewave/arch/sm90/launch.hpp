@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The one __global__ of this room.
+// This file has the one __global__ of the room.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ inline constexpr bool this_pass = true;
 inline constexpr bool this_pass = false;
 #endif
 
-// Waves per SIMD is the portable claim; CUDA counts resident blocks: 4 schedulers share a block's waves.
+// Policies claim waves per SIMD, which is portable; CUDA counts resident blocks. 4 schedulers share a block's waves.
 template <class K>
 inline constexpr int blocks_per_sm =
     K::waves_per_simd* sm90_facts.simds_per_cu* sm90_facts.wave_lanes / K::block_threads;
@@ -33,7 +33,7 @@ template <class K>
 __global__ void __launch_bounds__(K::block_threads, blocks_per_sm<K>)
     entry(const __grid_constant__ typename K::Args args) {
   if constexpr (K::Room::is_this_pass) {
-    extern __shared__ __align__(1024) unsigned char bytes[];  // what swizzled operands need
+    extern __shared__ __align__(1024) unsigned char bytes[];  // swizzled operands need this alignment
     K::run(args, *reinterpret_cast<typename K::Shared*>(bytes));
   }
 }
@@ -42,7 +42,8 @@ struct Launch {
   static constexpr bool is_this_pass = this_pass;
   static constexpr bool emulated = false;
 
-  /// Queue kernel K on the stream: status launch_failed or bad_extent instead of an exception; an empty grid is ok.
+  /// Queues kernel K on the stream. Failures are a status, launch_failed or bad_extent, instead of an exception; an
+  /// empty grid is ok.
   template <class K>
   static Status launch(LaunchShape shape, const typename K::Args& args, hipStream_t stream) {
     if (Status s = check_launch(shape, sm90_facts); !s.ok()) return s;
@@ -50,7 +51,7 @@ struct Launch {
     if (const cudaError_t error = allow_shared<K>(); error != cudaSuccess) {
       return {StatusCode::launch_failed, cudaGetErrorString(error)};
     }
-    // Not <<<>>> and cudaGetLastError, which would report an error the caller left behind.
+    // <<<>>> with cudaGetLastError would report an error that the caller left behind.
     void* arguments[] = {const_cast<void*>(static_cast<const void*>(&args))};
     if (shape.cluster > 8) {
       const cudaError_t error = cudaFuncSetAttribute(&entry<K>, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
@@ -64,7 +65,7 @@ struct Launch {
   }
 
  private:
-  /// Shared memory of more than 48 KB must be asked for.
+  /// CUDA requires a request for more than 48 KB of shared memory.
   template <class K>
   static cudaError_t allow_shared() {
     constexpr int bytes = sizeof(typename K::Shared);
@@ -73,7 +74,7 @@ struct Launch {
     return cudaFuncSetAttribute(&entry<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   }
   using Attributes = std::array<cudaLaunchAttribute, 2>;
-  /// `attributes` must outlive what is returned.
+  /// `attributes` must outlive the returned configuration.
   template <class K>
   static cudaLaunchConfig_t launch_config(LaunchShape shape, hipStream_t stream, Attributes& attributes) {
     unsigned count = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Global accesses as single vector instructions, and bulk copies into shared memory.
+// Global accesses are single vector instructions, and bulk copies go into shared memory.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
@@ -20,10 +20,10 @@ struct Accesses {
   }
 };
 
-/// What windows stream, rows that go in and out. Measured on an H200 with whole rows
-/// (docs/notebook/2026-11-21-rows.md): what is read is best evicted last and what is written stored plainly, so that L2
-/// writes back early and evenly; 3 % slower with plain loads, 8 % without allocation in L1, which attention wants.
-/// Volatile so that prefetches stay where the kernel put them.
+/// The accesses of windows that stream rows in and out. On an H200 with whole rows it is best to evict read data last
+/// and to store plainly, so that L2 writes back early and evenly. Plain loads are 3 % slower, and loads without
+/// allocation in L1, which attention wants, 8 % (docs/notebook/2026-11-21-rows.md). They are volatile, so that
+/// prefetches stay where the kernel put them.
 struct WindowAccesses : Accesses {
   TILEWAVE_DEVICE static Chunk load_stream(const Chunk* p) {
     Chunk c;
@@ -44,7 +44,7 @@ struct Memory : Accesses {
   template <bool uniform>
   using Window = CheckedWindow<WindowAccesses>;
 
-  /// Read-only, not kept in L1; volatile so that prefetches stay where the kernel put them.
+  /// Reads read-only data that is not kept in L1. It is volatile, so that prefetches stay where the kernel put them.
   TILEWAVE_DEVICE static Chunk load_stream(const Chunk* p) {
     Chunk c;
     asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -52,7 +52,7 @@ struct Memory : Accesses {
                  : "l"(p));
     return c;
   }
-  /// cs, "evict first": what is written once does not push out what is read again.
+  /// cs means "evict first": data that is written once does not push out data that is read again.
   TILEWAVE_DEVICE static void store_stream(Chunk* p, const Chunk& c) {
     asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3])
                  : "memory");
@@ -67,7 +67,7 @@ struct Memory : Accesses {
                  "l"(global), "r"(bytes), "r"(done)
                  : "memory");
   }
-  /// cp.async; what streams by, 16 bytes at a time, is not kept in L1.
+  /// This is cp.async. Copies of 16 bytes, which stream by, are not kept in L1.
   template <class T>
   TILEWAVE_DEVICE static void copy_lane(T* shared, const T* global) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 16, "cp.async copies 4 or 16 bytes for a lane");

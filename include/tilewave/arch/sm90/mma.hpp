@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// mma.sync m16n8k16 as the chained atom: ROWS is the A operand, KV is B. wgmma as the product of a wave group.
+// mma.sync m16n8k16 is the chained atom: ROWS is the A operand, KV is B. wgmma is the product of a wave group.
 #pragma once
 
 #include "tilewave/arch/sm90/product_registers.hpp"
@@ -19,7 +19,7 @@ struct Mma : AtomRegisters<sm90_atom.k_per_lane, sm90_atom.rows_per_lane, sm90_a
  private:
   template <DType type>
   TILEWAVE_DEVICE static Accumulator of_types(KvOperand kv, RowsOperand rows, Accumulator acc) {
-    // A registers alternate between the lane's two rows: (r0, k low), (r1, k low), (r0, k high), (r1, k high).
+    // The A registers alternate between the lane's two rows: (r0, k low), (r1, k low), (r0, k high), (r1, k high).
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.%10.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
@@ -28,7 +28,7 @@ struct Mma : AtomRegisters<sm90_atom.k_per_lane, sm90_atom.rows_per_lane, sm90_a
   }
 };
 
-/// Products of a wave group: wgmma with B, and A where it is not in registers, straight from shared memory.
+/// The products of a wave group: wgmma reads B, and A unless it is in registers, straight from shared memory.
 struct Group {
   template <DType type, int columns>
   TILEWAVE_DEVICE static void group_mma(GroupOperand a, GroupOperand b, Vec<float, columns / 2>& acc) {
@@ -40,8 +40,8 @@ struct Group {
     multiply_registers<type, columns>(a, group_descriptor(b), acc);
   }
 
-  /// What was written to an accumulator is in its registers before the batch begins: moved between the products, ptxas
-  /// would wait for those before (C7517).
+  /// It forces values written to an accumulator into its registers before the batch begins. If ptxas moved them between
+  /// the products, it would wait for the earlier products (C7517).
   template <class T, int count>
   TILEWAVE_DEVICE static void group_mma_fence(Vec<T, count>& acc) {
     TILEWAVE_UNROLL
@@ -61,7 +61,7 @@ struct Group {
   }
   TILEWAVE_DEVICE static void shared_written() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-  /// Barrier 0 is the block's.
+  /// Barrier 0 belongs to the block.
   TILEWAVE_DEVICE static void group_barrier() {
     asm volatile("bar.sync %0, 128;" ::"r"(1 + threadIdx.x / 128) : "memory");
   }

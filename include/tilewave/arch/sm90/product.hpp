@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// wgmma, for every width that a tile has: both operands in shared memory, or one in registers.
+// wgmma for every width that a tile has, with both operands in shared memory or one in registers.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
@@ -8,7 +8,7 @@
 
 namespace tilewave::sm90 {
 
-/// The types of both operands as instructions name them; elements of k.
+/// For an operand type: its name in instructions, and the k of one product.
 template <DType type>
 struct MmaTypes;
 template <>
@@ -27,7 +27,8 @@ template <>
 struct MmaTypes<DType::i8> {
   static constexpr char names[] = "s8.s8", k[] = "k32";
 };
-/// Scales of 1 of both operands, and of 16-bit ones which have their rows, not k, side by side.
+/// The scales of both operands are 1. 16-bit operands also have a flag that says whether their rows, rather than k, are
+/// contiguous.
 template <DType type, bool a_transposed, bool b_transposed>
 struct MmaScales {
   static_assert(size_of(type) == 2, "wgmma transposes operands of 16 bits only");
@@ -38,18 +39,19 @@ struct MmaScales<DType::fp8_e4m3fn, false, false> {
   static constexpr char text[] = "1, 1";
 };
 
-/// The matrix descriptor of wgmma (PTX ISA, "asynchronous warpgroup-level matrix shared memory layout"), no swizzle,
-/// k-major: its leading dimension is from one 16 bytes of k to the next, its stride from eight rows to the next.
+/// Returns the matrix descriptor of wgmma (PTX ISA, "asynchronous warpgroup-level matrix shared memory layout") without
+/// swizzle, k-major. Its leading dimension is the distance of two 16-byte units along k, and its stride that of two
+/// groups of eight rows.
 TILEWAVE_DEVICE std::uint64_t group_descriptor(GroupOperand m) {
-  // In a cluster the block's number stands above the address. The offset is added apart, so that all products of a
-  // loop share what depends on `at`.
+  // In a cluster the block's number stands above the address. The offset is added separately, so that all products of a
+  // loop share the part that depends on `at`.
   const std::uint32_t at = (static_cast<std::uint32_t>(__cvta_generic_to_shared(m.at)) & 0x3ffff) >> 4;
-  const std::uint32_t low = at + (m.offset >> 4) + ((m.next_piece >> 4) << 16);
+  const std::uint32_t low = at + (m.offset >> 4) + ((m.next_unit >> 4) << 16);
   return std::uint64_t(m.eight_rows >> 4) << 32 | low;
 }
 
-/// acc = a b^T, plus acc itself where `add` is not 0; a and b are matrix descriptors (PTX ISA, "matrix descriptor
-/// format").
+/// Computes acc = a b^T, plus acc itself where `add` is not 0. a and b are matrix descriptors (PTX ISA, "matrix
+/// descriptor format").
 template <DType type, int columns, bool a_transposed, bool b_transposed>
 TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint32_t add, Vec<float, columns / 2>& acc) {
   if constexpr (columns == 8) {
@@ -119,6 +121,23 @@ TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint3
           "+f"(acc[28]), "+f"(acc[29]), "+f"(acc[30]), "+f"(acc[31]), "+f"(acc[32]), "+f"(acc[33]), "+f"(acc[34]),
           "+f"(acc[35]), "+f"(acc[36]), "+f"(acc[37]), "+f"(acc[38]), "+f"(acc[39]), "+f"(acc[40]), "+f"(acc[41]),
           "+f"(acc[42]), "+f"(acc[43]), "+f"(acc[44]), "+f"(acc[45]), "+f"(acc[46]), "+f"(acc[47])
+        : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
+          "C"(MmaScales<type, a_transposed, b_transposed>::text));
+  } else if constexpr (columns == 112) {
+    asm volatile(
+        "{ .reg .pred add;\n  setp.ne.u32 add, %58, 0;\n  wgmma.mma_async.sync.aligned.m64n112%60.f32.%59 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "
+        "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "
+        "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55"
+        "}, %56, %57, add, %61; }"
+        : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3]), "+f"(acc[4]), "+f"(acc[5]), "+f"(acc[6]),
+          "+f"(acc[7]), "+f"(acc[8]), "+f"(acc[9]), "+f"(acc[10]), "+f"(acc[11]), "+f"(acc[12]), "+f"(acc[13]),
+          "+f"(acc[14]), "+f"(acc[15]), "+f"(acc[16]), "+f"(acc[17]), "+f"(acc[18]), "+f"(acc[19]), "+f"(acc[20]),
+          "+f"(acc[21]), "+f"(acc[22]), "+f"(acc[23]), "+f"(acc[24]), "+f"(acc[25]), "+f"(acc[26]), "+f"(acc[27]),
+          "+f"(acc[28]), "+f"(acc[29]), "+f"(acc[30]), "+f"(acc[31]), "+f"(acc[32]), "+f"(acc[33]), "+f"(acc[34]),
+          "+f"(acc[35]), "+f"(acc[36]), "+f"(acc[37]), "+f"(acc[38]), "+f"(acc[39]), "+f"(acc[40]), "+f"(acc[41]),
+          "+f"(acc[42]), "+f"(acc[43]), "+f"(acc[44]), "+f"(acc[45]), "+f"(acc[46]), "+f"(acc[47]), "+f"(acc[48]),
+          "+f"(acc[49]), "+f"(acc[50]), "+f"(acc[51]), "+f"(acc[52]), "+f"(acc[53]), "+f"(acc[54]), "+f"(acc[55])
         : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
           "C"(MmaScales<type, a_transposed, b_transposed>::text));
   } else if constexpr (columns == 128) {
@@ -257,7 +276,7 @@ TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint3
   }
 }
 
-/// multiply_group of i8, for the widths that entries have; sums wrap around.
+/// Multiplies i8 like multiply_group, for the widths that entries have. Sums wrap around.
 template <int columns>
 TILEWAVE_DEVICE void multiply_group_of_ints(std::uint64_t a, std::uint64_t b, std::uint32_t add,
                                             Vec<std::int32_t, columns / 2>& acc) {

@@ -10,19 +10,19 @@ namespace tilewave::sm90 {
 struct Sync {
   TILEWAVE_DEVICE static void barrier() { __syncthreads(); }
   TILEWAVE_DEVICE static void wave_barrier() { __syncwarp(); }
-  /// Arrival releases and the wait acquires, by default.
+  /// By default the arrival releases and the wait acquires.
   TILEWAVE_DEVICE static void cluster_arrive() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }
   TILEWAVE_DEVICE static void cluster_arrive_relaxed() {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
   }
   TILEWAVE_DEVICE static void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 
-  /// An mbarrier counts in 64 bits what the PTX ISA calls pending arrivals and transactions (bytes).
+  /// An mbarrier counts, in 64 bits, what the PTX ISA calls pending arrivals and transactions (bytes).
   using Mbarrier = std::uint64_t;
   TILEWAVE_DEVICE static void mbarrier_init(Mbarrier* barrier, int waves) {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(waves) : "memory");
   }
-  /// What was initialised is seen by the copy unit, too.
+  /// It makes the initialisation visible to the copy unit, too.
   TILEWAVE_DEVICE static void mbarrier_ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
   TILEWAVE_DEVICE static void mbarrier_arrive(Mbarrier* barrier) {
     __syncwarp();  // orders what the wave read and wrote before the one lane's release
@@ -57,24 +57,26 @@ struct Sync {
     __syncwarp();
   }
 
-  /// It goes on in steps of 32 ns on an H200.
+  /// The timer advances in steps of 32 ns on an H200.
   TILEWAVE_DEVICE static std::uint64_t nanoseconds() {
     std::uint64_t now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
     return now;
   }
   TILEWAVE_DEVICE static void pause_until(std::uint64_t time) {
-    while (nanoseconds() < time) asm volatile("nanosleep.u32 64;");  // and leaves the scheduler to waves that compute
+    // sleeping leaves the scheduler to waves that compute
+    while (nanoseconds() < time) asm volatile("nanosleep.u32 64;");
     __syncwarp();
   }
 
-  /// Programmatic dependent launch: the next kernel of the stream may begin; this one waits for the kernel before it.
+  /// Programmatic dependent launch: the stream's next kernel may begin, and wait_for_previous waits for the kernel
+  /// before.
   TILEWAVE_DEVICE static void launch_next() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
   TILEWAVE_DEVICE static void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
-  /// An mbarrier each, which completes when the block's first lane has come and all bytes it announced. Its phases
-  /// alternate. st.async tells it of the value's arrival: the release of a cluster barrier would be a MEMBAR.GPU, which
-  /// waits for the lane's stores to device memory, too.
+  /// Each mailbox is an mbarrier, which completes when the block's first lane has arrived and all announced bytes are
+  /// there. Its phases alternate. st.async reports the arrival of a value. The release of a cluster barrier would be a
+  /// MEMBAR.GPU, which also waits for the lane's stores to device memory.
   template <int count>
   TILEWAVE_DEVICE static void open(Mailbox* boxes) {
     if (threadIdx.x == 0) {
@@ -107,7 +109,7 @@ struct Sync {
         "r"(shared_address(&box)), "r"(rank), "f"(value[0]), "f"(value[1]), "f"(value[2]), "f"(value[3])
         : "memory");
   }
-  TILEWAVE_DEVICE static void collect(Mailbox& box, int posts, int turn) {
+  TILEWAVE_DEVICE static void collect(Mailbox& box, int posts, int phase) {
     const std::uint32_t address = shared_address(&box);
     if (threadIdx.x == 0) {
       asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(posts * 4) : "memory");
@@ -119,12 +121,12 @@ struct Sync {
           "  mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
           "  selp.u32 %0, 1, 0, p; }"
           : "=r"(done)
-          : "r"(address), "r"(turn & 1)
+          : "r"(address), "r"(phase & 1)
           : "memory");
     } while (done == 0);
     __syncwarp();
   }
-  /// The volatile loads and mmas already hold their order in the compiler.
+  /// The volatile loads and mmas already keep their order in the compiler.
   TILEWAVE_DEVICE static void sched_fence() {}
 
  private:

@@ -14,7 +14,7 @@ namespace tilewave::sm90 {
 struct Tensor {
   using TensorMap = CUtensorMap;
 
-  /// No device is touched: a map is 128 bytes of numbers.
+  /// This touches no device, since a map is 128 bytes of numbers.
   static Status make_tensor_map(const TensorShape& s, TensorMap& map) {
     const auto encode = encoder();
     if (encode == nullptr) return {StatusCode::launch_failed, "the driver does not offer cuTensorMapEncodeTiled"};
@@ -109,7 +109,7 @@ struct Tensor {
   using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
                               const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
                               CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-  /// Through the runtime, so that nobody has to link the driver's library.
+  /// The function comes through the runtime, so that nobody has to link the driver's library.
   static Encode encoder() {
     static const Encode encode = [] {
       void* found = nullptr;
@@ -134,18 +134,19 @@ struct Tensor {
     return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
   }
   TILEWAVE_DEVICE static std::uint64_t descriptor(GroupOperand m) { return group_descriptor(m); }
-  /// K-major with the swizzle of 128 bytes: eight rows are 1024 bytes, and so are those from one eight to the next.
+  /// The layout is k-major with the swizzle of 128 bytes: eight rows are 1024 bytes, which is the stride from one group
+  /// of eight to the next.
   TILEWAVE_DEVICE static std::uint64_t descriptor(SwizzledOperand m) {
     constexpr std::uint64_t swizzle_128 = std::uint64_t{1} << 62, eight_rows = std::uint64_t{1024 >> 4} << 32;
     const std::uint32_t at = (shared_at(m.at) & 0x3ffff) >> 4;
-    return swizzle_128 | eight_rows | (at + m.row * 8 + m.piece * 2);
+    return swizzle_128 | eight_rows | (at + m.row * 8 + m.k_slice * 2);
   }
-  /// MN-major with the same swizzle: eight k are 1024 bytes, which is the stride; the leading dimension is from one 64
-  /// rows to the next.
+  /// The layout is MN-major with the same swizzle: eight k are 1024 bytes, which is the stride. The leading dimension
+  /// is the distance of two groups of 64 rows.
   TILEWAVE_DEVICE static std::uint64_t descriptor(TransposedOperand m) {
     constexpr std::uint64_t swizzle_128 = std::uint64_t{1} << 62, eight_k = std::uint64_t{1024 >> 4} << 32;
     const std::uint32_t at = (shared_at(m.at) & 0x3ffff) >> 4, box = m.box_k * 8;
-    return swizzle_128 | eight_k | box << 16 | (at + m.row / 64 * box + m.piece * (16 * 8));
+    return swizzle_128 | eight_k | box << 16 | (at + m.row / 64 * box + m.k_slice * (16 * 8));
   }
 };
 

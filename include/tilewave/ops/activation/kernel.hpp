@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Activations of rows, gated or not. Grid: one block a tile of columns (row_tiles.hpp); or, where a row has a scale of
-// its own, one block, or cluster of P.blocks, per P.rows rows, which are read once where the policy holds them. Shared
-// memory: then a few floats per wave. Bound: memory. A value costs up to 20 instructions (gelu), two on the slow
-// units; an SM has 27 in the time of a bf16 value read and written, 41 where it is gated.
+// Activations of rows, gated or not. Grid: one block for each tile of columns (row_tiles.hpp). Where a row has a scale
+// of its own, one block, or one cluster of P.blocks, takes P.rows rows and reads them once if the policy holds them.
+// Shared memory: a few floats per wave in that case. Bound: memory. A value costs up to 20 instructions (gelu), two of
+// them on the slow units. An SM has time for 27 while a bf16 value is read and written, or for 41 where it is gated.
 #pragma once
 
 #include "tilewave/ops/activation/policy.hpp"
@@ -12,11 +12,11 @@ namespace tilewave {
 
 struct ActivationArgs {
   const void* x;
-  const void* up;  // of halves
+  const void* up;  // the ups, with Gating::halves
   RowExtent extent;
   RowStrides x_strides, up_strides;
   RowOutputArgs output;
-  FastDiv tiles;  // of a row
+  FastDiv tiles;  // tiles of a row
   float alpha, limit;
 };
 
@@ -26,14 +26,14 @@ struct Activation {
   using Args = ActivationArgs;
   using Tile = Row<B, S.x, P>;
   using Output = RowOutput<B, S.x, S.output(), P>;
-  using Place = typename Tile::Place;
+  using LaneRow = typename Tile::LaneRow;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = Tile::unit;
   static constexpr bool tiled = S.tiled(), gated = S.gated();
   using Shared = typename Tile::template Shared<1>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const Place at = place(a, shared);
+    const LaneRow at = lane_row(a, shared);
     Operands x;
     if constexpr (P.held) x.load(a, at, at.first);
     const auto each = [&](const auto& body) {
@@ -47,29 +47,30 @@ struct Activation {
   }
 
  private:
-  TILEWAVE_DEVICE static Place place(const Args& a, Shared& shared) {
+  TILEWAVE_DEVICE static LaneRow lane_row(const Args& a, Shared& shared) {
     if constexpr (tiled) {
-      return tile_place<B, Tile, P>(a.extent, a.tiles, shared);
+      return tile_lane_row<B, Tile, P>(a.extent, a.tiles, shared);
     } else {
-      return Tile::place(a.extent, shared);
+      return Tile::lane_row(a.extent, shared);
     }
   }
 
-  /// A tile of gates and of ups; interleaved, of the first and the second half of each chunk's pairs.
+  /// A tile of gates and a tile of ups. With interleaved gating they are the first and the second half of each chunk's
+  /// pairs.
   struct Operands {
     Tile first, second;
 
-    TILEWAVE_DEVICE void load(const Args& a, const Place& at, int from) {
+    TILEWAVE_DEVICE void load(const Args& a, const LaneRow& at, int from) {
       const void* row = Tile::row(a.x, a.extent, at, a.x_strides);
       if constexpr (S.gating == Gating::interleaved) {
-        using Piece = typename Tile::Piece;
+        using Packed = typename Tile::Packed;
         const auto one = Tile::template window<S.x>(row, at, from, a.extent.columns);
         const typename Tile::Window pairs{static_cast<const Storage<S.x>*>(one.base) + from, 2 * one.bytes};
         TILEWAVE_UNROLL
         for (int c = 0; c < P.chunks; ++c) {
           const int offset = 2 * Tile::column(at.lane, c) * size_of(S.x);
-          first.pieces[c] = pairs.template load_stream<Piece>(offset);
-          second.pieces[c] = pairs.template load_stream<Piece>(offset + unit * size_of(S.x));
+          first.chunks[c] = pairs.template load_stream<Packed>(offset);
+          second.chunks[c] = pairs.template load_stream<Packed>(offset + unit * size_of(S.x));
         }
       } else {
         first.load(row, at, from, a.extent.columns);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a Problem to a queued kernel: every rule a problem must satisfy, checked before any work is done.
+// Launches the kernel for a Problem. Every rule that a problem must satisfy is checked before any work is done.
 #pragma once
 
 #include <cmath>
@@ -23,7 +23,7 @@ inline Status check_activation_spec(const ActivationSpec& s, const ArchFacts& fa
   return check_row_output(s.x, s.out, s.scale, facts);
 }
 
-/// Where the ups are, of halves.
+/// The ups of Gating::halves.
 struct ActivationUp {
   const void* data;
   RowStrides strides;
@@ -52,13 +52,13 @@ inline Status check_activation_regions(const ActivationProblem& p) {
                                check_written<"out">(out, "rows of out overlap"), check_scales(scale)}) {
     if (!status.ok()) return status;
   }
-  if (s.scale == ScaleMode::none && !pairs) {
+  if (s.scale == Scaling::none && !pairs) {
     if (!in_place_or_clear(out, x)) return {StatusCode::bad_value, "out overlaps x without being it"};
     if (!in_place_or_clear(out, up)) return {StatusCode::bad_value, "out overlaps up without being it"};
   } else if (!clear_of(out, {x, up, scale})) {
     return {StatusCode::bad_value, "out overlaps another tensor"};
   }
-  if (s.scale != ScaleMode::per_tensor && !clear_of(scale, {x, up})) {
+  if (s.scale != Scaling::per_tensor && !clear_of(scale, {x, up})) {
     return {StatusCode::bad_value, "scale overlaps another tensor"};
   }
   return {};
@@ -66,14 +66,14 @@ inline Status check_activation_regions(const ActivationProblem& p) {
 
 }  // namespace detail
 
-/// Whether the kernels with 16-byte accesses can take the problem, if its columns are whole accesses.
+/// True if the kernels with 16-byte accesses can take the problem, if its columns are whole accesses.
 inline bool activation_aligned(const ActivationProblem& p) {
   return rows_aligned(p.x, p.x_strides, p.inner_rows, p.spec.x) &&
          rows_aligned(p.up, p.up_strides, p.inner_rows, p.spec.x) &&
          rows_aligned(p.out, p.out_strides, p.inner_rows, p.spec.out);
 }
 
-/// Every rule a problem must satisfy on an architecture.
+/// Checks every rule that a problem must satisfy on an architecture.
 inline Status activation_check(const ActivationProblem& p, const ArchFacts& facts) {
   const ActivationSpec& s = p.spec;
   if (Status status = detail::check_activation_spec(s, facts); !status.ok()) return status;
@@ -99,7 +99,7 @@ inline Status activation_check(const ActivationProblem& p, const ArchFacts& fact
   return detail::check_activation_regions(p);
 }
 
-/// What the kernels of a policy take.
+/// Returns the arguments of the kernels of a policy.
 inline ActivationArgs activation_args(const ActivationProblem& p, const ActivationPolicy& policy) {
   const detail::ActivationUp up = detail::up_of(p);
   return {.x = p.x,
@@ -113,7 +113,7 @@ inline ActivationArgs activation_args(const ActivationProblem& p, const Activati
           .limit = p.limit};
 }
 
-/// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
+/// Queues the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
 /// activation_check; no_matching_entry if the entry is of another spec or its policy does not take the rows;
 /// launch_failed with the runtime's reason.
 template <class B, ActivationSpec S, ActivationPolicy P>

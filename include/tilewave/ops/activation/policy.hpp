@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How an activation is computed: changes the speed only.
+// The policy says how an activation is computed. It changes only the speed.
 #pragma once
 
 #include "tilewave/ops/activation/spec.hpp"
@@ -9,16 +9,16 @@ namespace tilewave {
 
 using ActivationPolicy = RowPolicy;
 
-/// The policies that entries of a spec are built for: of tiles, or, where the largest of a row is found first, of rows
-/// that a block holds. A lane holds gates and ups, which become as many bytes of values in f32.
+/// Returns the policies that entries of a spec are built for: policies of tiles, or of rows that a block holds where
+/// the largest value of a row is found first. A lane holds gates and ups, which become as many bytes of values in f32.
 constexpr RowPolicies activation_policies(ArchId arch, const ActivationSpec& s) {
   const bool hopper = facts_of(arch).family == Family::hopper;
   const int span = output_span(arch, s.x, s.out);
   if (s.tiled()) {
     RowPolicies all = tile_policies(arch, s.x, s.out, s.scale, s.gated() ? 2 : 1);
-    // Without ups a lane of Hopper has as many bytes under way by four accesses, behind which gelu's arithmetic hides.
+    // Without ups, four accesses give a lane of Hopper as many bytes in flight, behind which gelu's arithmetic hides.
     if (hopper && !s.gated()) {
-      all.list[all.count++] = {.lanes = 128, .chunks = 4, .span = span, .waves_per_simd = 8};
+      all.add({.lanes = 128, .chunks = 4, .span = span, .waves_per_simd = 8});
     }
     return all;
   }
@@ -28,16 +28,16 @@ constexpr RowPolicies activation_policies(ArchId arch, const ActivationSpec& s) 
       p.chunks = max_of(p.chunks, span);
       p.span = span;
     }
-    if (row_policy_status(facts_of(arch), s.x, p).ok()) all.list[all.count++] = p;
+    if (row_policy_status(facts_of(arch), s.x, p).ok()) all.add(p);
   };
   add({.lanes = 64, .rows = 4, .chunks = 1, .waves_per_simd = 8});
-  if (hopper) {  // lanes of short rows have as much to fetch as those of long ones
+  if (hopper) {  // lanes of short rows fetch as much as those of long ones
     add({.lanes = 64, .rows = 4, .chunks = 4, .waves_per_simd = 8});
     add({.lanes = 128, .rows = 2, .chunks = 3, .waves_per_simd = 8});
   }
   add({.lanes = 256, .chunks = 2, .waves_per_simd = 8});
   add({.lanes = 256, .chunks = 4, .waves_per_simd = 4});
-  // Two blocks at a time on sm90, so that one loads while the other writes.
+  // sm90 runs two blocks at a time, so that one loads while the other writes.
   add({.lanes = 512, .chunks = 4, .waves_per_simd = per_arch(arch, 4, 4, 8)});
   if (hopper) {
     add({.lanes = 512, .chunks = 4, .blocks = 2, .waves_per_simd = 8});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+// Each architecture has one list of specs and policies, which feeds dispatch, tests, benchmarks, the tuner and the ISA
+// gate.
 #pragma once
 
 #include "tilewave/ops/activation/launch.hpp"
@@ -8,9 +9,9 @@
 
 namespace tilewave {
 
-/// The specs every architecture serves: of models as they are (Llama, Qwen, DeepSeek and Mixtral silu, Gemma gelu_tanh,
-/// GPT-OSS swigluoai, Nemotron relu2), and one of each function, type and output between them; to MX formats, where
-/// there are, silu and GPT-OSS's.
+/// Returns the specs that every architecture serves: those of current models (silu for Llama, Qwen, DeepSeek and
+/// Mixtral, gelu_tanh for Gemma, swigluoai for GPT-OSS, relu2 for Nemotron), and one for each other function, type and
+/// output. Where there are MX formats, silu and GPT-OSS's function write them.
 constexpr SpecList<ActivationSpec> activation_specs(ArchId arch) {
   using enum ActivationKind;
   using enum Gating;
@@ -18,23 +19,23 @@ constexpr SpecList<ActivationSpec> activation_specs(ArchId arch) {
   const DType fp8 = facts_of(arch).fp8;
   SpecList<ActivationSpec> specs;
   for (const ActivationSpec& spec : {ActivationSpec{silu, halves, bf16, bf16},
-                                     {silu, halves, bf16, fp8, ScaleMode::per_token},
-                                     {silu, halves, bf16, fp8, ScaleMode::per_group},
-                                     {silu, halves, bf16, fp8, ScaleMode::per_tensor},
+                                     {silu, halves, bf16, fp8, Scaling::per_token},
+                                     {silu, halves, bf16, fp8, Scaling::per_group},
+                                     {silu, halves, bf16, fp8, Scaling::per_tensor},
                                      {silu, halves, f16, f16},
                                      {gelu_tanh, halves, bf16, bf16},
                                      {gelu, plain, bf16, bf16},
                                      {gelu, halves, f32, f32},
                                      {swigluoai, interleaved, bf16, bf16},
-                                     {swigluoai, interleaved, bf16, fp8, ScaleMode::per_token},
+                                     {swigluoai, interleaved, bf16, fp8, Scaling::per_token},
                                      {relu2, plain, bf16, bf16},
-                                     {relu, plain, f16, DType::i8, ScaleMode::per_tensor}}) {
+                                     {relu, plain, f16, DType::i8, Scaling::per_tensor}}) {
     specs.add(spec);
   }
   if (facts_of(arch).mx) {
-    specs.add({silu, halves, bf16, DType::fp4_e2m1, ScaleMode::mx});
-    specs.add({silu, halves, bf16, fp8, ScaleMode::mx});
-    specs.add({swigluoai, interleaved, bf16, DType::fp4_e2m1, ScaleMode::mx});
+    specs.add({silu, halves, bf16, DType::fp4_e2m1, Scaling::mx});
+    specs.add({silu, halves, bf16, fp8, Scaling::mx});
+    specs.add({swigluoai, interleaved, bf16, DType::fp4_e2m1, Scaling::mx});
   }
   return specs;
 }
@@ -53,16 +54,13 @@ struct ActivationRegistry : TileRegistry<ActivationSpec, ActivationProblem, acti
   static constexpr auto launch() {
     return &activation_launch<B, S, P>;
   }
-  template <class B, ActivationSpec S, RowPolicy P>
-  static constexpr int lds_bytes() {
-    return S.tiled() ? 0 : sizeof(typename Activation<B, S, P>::Shared);
-  }
 };
 
 using ActivationEntry = OpEntry<ActivationRegistry>;
 using ActivationPlan = OpPlan<ActivationRegistry>;
 
-/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
+/// These are all entries of one spec on one backend, the choice among entries, and the plan of one spec
+/// (tile/registry.hpp).
 template <class B, ActivationSpec S>
 inline constexpr auto& activation_entries = op_entries<ActivationRegistry, B, S>;
 inline constexpr auto activation_select = select_entry<ActivationRegistry>;

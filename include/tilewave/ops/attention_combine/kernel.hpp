@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Combine partial attention results. Grid: P.rows output rows (row x head, heads fastest) a block. P.lanes lanes hold
-// one output row and walk its partials (partial_sum.hpp). No LDS. Bound: bytes of the partials, or two dependent reads.
+// Combines partial attention results.
+//
+// Grid: P.rows output rows a block, rows x heads with heads fastest. P.lanes lanes hold one output row and walk its
+// partials (attention/partial_sum.hpp). There is no shared memory. Bound: bytes of the partials, or two reads that
+// depend on each other.
 #pragma once
 
 #include "tilewave/attention/partial_sum.hpp"
@@ -33,7 +36,9 @@ struct AttentionCombine {
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
     const std::int32_t wanted = B::block_id() * P.rows + row_in_block();
-    const std::int32_t output_row = min_of(wanted, a.output_rows - 1);  // rows of one wave stay together
+    const std::int32_t output_row =
+        min_of(wanted, a.output_rows -
+                           1);  // lanes beyond the last row compute it again, since all lanes of a wave work together
     const std::int64_t row = a.heads.quotient(output_row), head = output_row - row * a.heads.divisor;
 
     const auto* x = static_cast<const Storage<S.x>*>(a.x) + row * a.x_strides.row + head * a.x_strides.head;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a Problem to a queued kernel: every rule a problem must satisfy, checked before any work is done.
+// From a Problem to a queued kernel. Every rule that a problem must satisfy is checked before any work is done.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ inline Status check_combine_regions(const AttentionCombineProblem& p) {
 
 }  // namespace detail
 
-/// Every rule a problem must satisfy.
+/// Every rule that a problem must satisfy.
 inline Status attention_combine_check(const AttentionCombineProblem& p, const ArchFacts&) {
   if (!is_row_type(p.spec.x)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
   if (!is_row_type(p.spec.out)) return {StatusCode::unsupported_dtype, "out must be f32, f16 or bf16"};
@@ -63,7 +63,7 @@ inline Status attention_combine_check(const AttentionCombineProblem& p, const Ar
   return detail::check_combine_regions(p);
 }
 
-/// Whether the kernels with 16-byte accesses can take the problem.
+/// Returns whether the kernels with 16-byte accesses can take the problem.
 inline bool attention_combine_aligned(const AttentionCombineProblem& p) {
   const auto whole = [](const void* data, DType type, std::initializer_list<std::int64_t> strides) {
     const int unit = 16 / size_of(type);
@@ -74,11 +74,11 @@ inline bool attention_combine_aligned(const AttentionCombineProblem& p) {
          whole(p.out, p.spec.out, {p.out_strides.row, p.out_strides.head});
 }
 
-/// A row is a head of one, its columns the head's dimensions.
+/// Row operations call a head of a row a row, and its dimensions columns.
 constexpr std::int32_t rows_of(const AttentionCombineProblem& p) { return p.rows * p.heads; }
 constexpr std::int32_t columns_of(const AttentionCombineProblem& p) { return p.head_size; }
 
-/// What the kernels take.
+/// The arguments of the kernels.
 inline AttentionCombineArgs attention_combine_args(const AttentionCombineProblem& p) {
   return {.x = p.x,
           .x_lse = p.x_lse,
@@ -94,7 +94,7 @@ inline AttentionCombineArgs attention_combine_args(const AttentionCombineProblem
           .head_size = p.head_size};
 }
 
-/// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
+/// Queues the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
 /// attention_combine_check; no_matching_entry if the entry is of another spec or its policy does not take the rows;
 /// launch_failed with the runtime's reason.
 template <class B, AttentionCombineSpec S, AttentionCombinePolicy P>

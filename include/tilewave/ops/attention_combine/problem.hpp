@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One call of a combine: raw pointers, extents, int64 element strides.
+// One call of a combine: raw pointers, extents, and strides in elements.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,18 @@
 
 namespace tilewave {
 
-/// In elements.
+/// Strides of the partials, in elements.
 struct PartialStrides {
   std::int64_t partial = 0, row = 0, head = 0;
 };
+/// Strides of what they are combined to, in elements.
 struct CombinedStrides {
   std::int64_t row = 0, head = 0;
 };
 
-/// A partial with lse -inf has no weight: its x may be anything, NaN included. Where all are, out is 0 and lse -inf.
-/// NaN or +inf in an lse, or NaN in an x that has weight, make the row NaN. No output overlaps
-/// another tensor: a row may be written while another one of its block is still read.
+/// A partial with lse -inf has no weight, and its x may be anything, NaN included. If no partial has weight, out is 0
+/// and lse is -inf. NaN or +inf in an lse, or NaN in an x that has weight, makes the row NaN. No output overlaps
+/// another tensor, since a row may be written while another row of its block is still read.
 struct AttentionCombineProblem {
   AttentionCombineSpec spec{};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks and the tuner.
+// One list of specs and policies for each architecture. It feeds dispatch, tests, benchmarks and the tuner.
 #pragma once
 
 #include "tilewave/ops/attention_combine/launch.hpp"
@@ -8,7 +8,7 @@
 
 namespace tilewave {
 
-/// The specs every architecture serves: from f32 to any type, from a narrow type to itself and to f32.
+/// The specs that every architecture serves: from f32 to any type, and from a narrow type to itself and to f32.
 constexpr auto attention_combine_specs(ArchId) {
   return std::to_array<AttentionCombineSpec>({{DType::f32, DType::bf16},
                                               {DType::f32, DType::f16},
@@ -27,16 +27,12 @@ struct AttentionCombineRegistry
   static constexpr auto launch() {
     return &attention_combine_launch<B, S, P>;
   }
-  template <class B, AttentionCombineSpec S, RowPolicy P>
-  static constexpr int lds_bytes() {
-    return 0;
-  }
 };
 
 using AttentionCombineEntry = OpEntry<AttentionCombineRegistry>;
 using AttentionCombinePlan = OpPlan<AttentionCombineRegistry>;
 
-/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
+/// All entries of one spec on one backend, the choice among entries, and the plan for one spec. See tile/registry.hpp.
 template <class B, AttentionCombineSpec S>
 inline constexpr auto& attention_combine_entries = op_entries<AttentionCombineRegistry, B, S>;
 inline constexpr auto attention_combine_select = select_entry<AttentionCombineRegistry>;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Rows of a table by their numbers. Grid: one block a tile of columns (row_tiles.hpp). The read of a row waits for that
-// of its id, so blocks are small and many to a compute unit. No LDS. Bound: memory, one read and one write a value.
+// Copies rows of a table by their numbers. Grid: one block for each tile of columns (row_tiles.hpp). The read of a row
+// waits for the read of its id, so blocks are small and a compute unit has many. No LDS. Bound: memory, one read and
+// one write for each value.
 #pragma once
 
 #include "tilewave/ops/embedding/policy.hpp"
@@ -13,7 +14,7 @@ struct EmbeddingArgs {
   IndexList ids;
   RowExtent extent;
   RowOutputArgs output;
-  FastDiv tiles;  // of a row
+  FastDiv tiles;  // tiles of a row
   std::int64_t vocab_start, table_stride;
   std::int32_t vocab_rows;
   float scale;
@@ -24,24 +25,25 @@ struct Embedding {
   using Room = B;
   using Args = EmbeddingArgs;
   using Tile = Row<B, S.x, P>;
-  using Output = RowOutput<B, S.x, RowOutputSpec{S.x, ScaleMode::none}, P>;
-  using Place = typename Tile::Place;
+  using Output = RowOutput<B, S.x, RowOutputSpec{S.x, Scaling::none}, P>;
+  using LaneRow = typename Tile::LaneRow;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = Tile::unit;
   using Shared = typename Tile::template Shared<1>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const Place at = tile_place<B, Tile, P>(a.extent, a.tiles, shared);
+    const LaneRow at = tile_lane_row<B, Tile, P>(a.extent, a.tiles, shared);
     const auto id = a.ids.template load<B>(min_of(at.row, a.extent.rows - 1));
     const std::int64_t row = a.ids.value(id) - a.vocab_start;
-    Place known = at;
+    LaneRow known = at;
     known.active = at.active & (static_cast<std::uint64_t>(row) < static_cast<std::uint64_t>(a.vocab_rows));
-    Tile x;  // zeros where the window is empty
+    Tile x;  // x is zeros where the window is empty
     x.load(static_cast<const Storage<S.x>*>(a.table) + row * a.table_stride, known, at.first, a.extent.columns);
     if (a.scale == 1.0f) {
       x.store(Tile::row(a.output.out, a.extent, at, a.output.strides), at, at.first, a.extent.columns);
     } else {
-      const float scale = known.active ? a.scale : 1.0f;  // a negative one would make -0 of what is not in the table
+      // a negative scale would make -0 of rows that are not in the table
+      const float scale = known.active ? a.scale : 1.0f;
       Output::template write<0>(
           a.output, a.extent, at, shared, [&](const auto& body) { body(at.first); },
           [&](int chunk, int) TILEWAVE_INLINE_LAMBDA {

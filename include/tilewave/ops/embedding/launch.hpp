@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a Problem to a queued kernel: every rule a problem must satisfy, checked before any work is done.
+// Launches the kernel for a Problem. Every rule that a problem must satisfy is checked before any work is done.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace tilewave {
 
-/// Every rule a problem must satisfy. Ids live on the device and are not read.
+/// Checks every rule that a problem must satisfy. Ids live on the device and are not read.
 inline Status embedding_check(const EmbeddingProblem& p, const ArchFacts&) {
   const DType type = p.spec.x;
   if (!is_row_type(type)) return {StatusCode::unsupported_dtype, "the table must be f32, f16 or bf16"};
@@ -16,7 +16,7 @@ inline Status embedding_check(const EmbeddingProblem& p, const ArchFacts&) {
   if (Status status = check_row_extent(p.rows, p.columns, 1); !status.ok()) return status;
   if (p.vocab_rows < 0) return {StatusCode::bad_extent, "vocab_rows is negative"};
   if (p.vocab_start < 0) return {StatusCode::bad_extent, "vocab_start is negative"};
-  // So that no id less vocab_start leaves 64 bits and comes back inside the table.
+  // The bound keeps an id less vocab_start from wrapping around 64 bits back into the table.
   if (p.vocab_start > std::int64_t{1} << 62) return {StatusCode::bad_extent, "vocab_start must be at most 2^62"};
   if (!std::isfinite(p.scale)) return {StatusCode::bad_value, "scale must be finite"};
   if (p.rows == 0 || p.columns == 0) return {};  // nothing to read or write
@@ -38,12 +38,12 @@ inline Status embedding_check(const EmbeddingProblem& p, const ArchFacts&) {
   return {};
 }
 
-/// Whether the kernels with 16-byte accesses can take the problem, if its columns are whole accesses.
+/// True if the kernels with 16-byte accesses can take the problem, if its columns are whole accesses.
 inline bool embedding_aligned(const EmbeddingProblem& p) {
   return rows_aligned(p.table, {p.table_stride, 0}, 1, p.spec.x) && rows_aligned(p.out, {p.out_stride, 0}, 1, p.spec.x);
 }
 
-/// What the kernels of a policy take.
+/// Returns the arguments of the kernels of a policy.
 inline EmbeddingArgs embedding_args(const EmbeddingProblem& p, const EmbeddingPolicy& policy) {
   return {.table = p.table,
           .ids = IndexList::of(p.ids, p.id_type),
@@ -56,7 +56,7 @@ inline EmbeddingArgs embedding_args(const EmbeddingProblem& p, const EmbeddingPo
           .scale = p.scale};
 }
 
-/// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
+/// Queues the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
 /// embedding_check; no_matching_entry if the entry is of another spec or its policy does not take the rows;
 /// launch_failed with the runtime's reason.
 template <class B, EmbeddingSpec S, EmbeddingPolicy P>

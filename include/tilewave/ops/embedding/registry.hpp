@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+// Each architecture has one list of specs and policies, which feeds dispatch, tests, benchmarks, the tuner and the ISA
+// gate.
 #pragma once
 
 #include "tilewave/ops/embedding/launch.hpp"
@@ -8,7 +9,7 @@
 
 namespace tilewave {
 
-/// The specs every architecture serves.
+/// Returns the specs that every architecture serves.
 constexpr auto embedding_specs(ArchId) {
   return std::to_array<EmbeddingSpec>({{DType::bf16}, {DType::f16}, {DType::f32}});
 }
@@ -20,16 +21,13 @@ struct EmbeddingRegistry : TileRegistry<EmbeddingSpec, EmbeddingProblem, embeddi
   static constexpr auto launch() {
     return &embedding_launch<B, S, P>;
   }
-  template <class B, EmbeddingSpec S, RowPolicy P>
-  static constexpr int lds_bytes() {
-    return 0;
-  }
 };
 
 using EmbeddingEntry = OpEntry<EmbeddingRegistry>;
 using EmbeddingPlan = OpPlan<EmbeddingRegistry>;
 
-/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
+/// These are all entries of one spec on one backend, the choice among entries, and the plan of one spec
+/// (tile/registry.hpp).
 template <class B, EmbeddingSpec S>
 inline constexpr auto& embedding_entries = op_entries<EmbeddingRegistry, B, S>;
 inline constexpr auto embedding_select = select_entry<EmbeddingRegistry>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What an embedding computes: changing any of it changes the answer.
+// The spec says what an embedding computes. Changing it changes the answer.
 #pragma once
 
 #include <string>
@@ -8,14 +8,15 @@
 
 namespace tilewave {
 
-/// out[t] = table[ids[t] - vocab_start] scale, one type throughout; with a scale of 1 to the bit, else by way of f32.
+/// out[t] = table[ids[t] - vocab_start] scale, with one type throughout. A scale of 1 copies bits; others multiply in
+/// f32.
 struct EmbeddingSpec {
-  DType x = DType::bf16;  // of the table: f32, f16 or bf16
+  DType x = DType::bf16;  // type of the table: f32, f16 or bf16
 
   friend constexpr bool operator==(const EmbeddingSpec&, const EmbeddingSpec&) = default;
 };
 
-/// `embedding.bf16`.
+/// The name is like `embedding.bf16`.
 inline std::string name_of(const EmbeddingSpec& s) { return "embedding." + std::string(name_of(s.x)); }
 
 }  // namespace tilewave

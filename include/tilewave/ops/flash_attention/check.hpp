@@ -15,7 +15,7 @@ namespace tilewave {
 namespace detail {
 
 inline Status check_flash_types(const FlashAttentionSpec& s, const ArchFacts& facts) {
-  constexpr StatusCode type = StatusCode::unsupported_dtype, quant = StatusCode::unsupported_quant_mode;
+  constexpr StatusCode type = StatusCode::unsupported_dtype, quant = StatusCode::unsupported_scaling;
   const bool wide = s.q == DType::bf16 || s.q == DType::f16;
   if (!wide && s.q != facts.fp8) return {type, "spec.q must be bf16, f16 or this architecture's fp8"};
   if (s.kv != s.q && s.kv != facts.fp8) return {type, "spec.kv must be q's type or this architecture's fp8"};
@@ -24,12 +24,12 @@ inline Status check_flash_types(const FlashAttentionSpec& s, const ArchFacts& fa
     return {type, "spec.out of fp8 q must be bf16, f16 or this architecture's fp8"};
   }
   if (size_of(s.kv) == 2) {
-    if (s.quant != QuantMode::none) return {quant, "spec.quant of 16-bit K and V must be none"};
-  } else if (s.quant != QuantMode::per_tensor && s.quant != QuantMode::per_head && s.quant != QuantMode::per_token) {
+    if (s.quant != Scaling::none) return {quant, "spec.quant of 16-bit K and V must be none"};
+  } else if (s.quant != Scaling::per_tensor && s.quant != Scaling::per_head && s.quant != Scaling::per_token) {
     return {quant, "spec.quant of fp8 must be per_tensor, per_head or per_token"};
   }
-  if (s.quant == QuantMode::per_token && !s.paged()) return {quant, "spec.quant per_token is for paged storage"};
-  if (s.quant == QuantMode::per_token && !wide) return {quant, "spec.quant per_token is for q of 16 bits"};
+  if (s.quant == Scaling::per_token && !s.paged()) return {quant, "spec.quant per_token is for paged storage"};
+  if (s.quant == Scaling::per_token && !wide) return {quant, "spec.quant per_token is for q of 16 bits"};
   return {};
 }
 
@@ -120,7 +120,7 @@ inline Status check_flash_pointers(const FlashAttentionProblem& p) {
   if (p.out == nullptr) return {null, "out is null"};
   if (s.paged() && p.block_table == nullptr) return {null, "block_table is null"};
   if (s.paged() && p.kv_lengths == nullptr) return {null, "kv_lengths of paged keys is null"};
-  const bool kv_scaled = s.quant != QuantMode::none, q_scaled = size_of(s.q) == 1;
+  const bool kv_scaled = s.quant != Scaling::none, q_scaled = size_of(s.q) == 1;
   if (kv_scaled && (p.k_scale == nullptr || p.v_scale == nullptr))
     return {null, "fp8 K and V need k_scale and v_scale"};
   if (q_scaled && p.q_scale == nullptr) return {null, "fp8 q needs q_scale"};
@@ -187,7 +187,7 @@ struct FlashAttentionRegions {
                       {p.block_size / unit, of_v.unit},
                       {s.value_size, of_v.dim}});
     table = Region(p.block_table, sizeof(std::int32_t), p.table_columns, {{p.batch, p.table_row_stride}});
-    if (s.quant == QuantMode::per_token) {
+    if (s.quant == Scaling::per_token) {
       const auto scales = [&](const float* data) {
         return Region(data, sizeof(float), p.block_size,
                       {{pages, p.scale_page_stride}, {p.kv_heads, p.scale_head_stride}});
@@ -200,7 +200,7 @@ struct FlashAttentionRegions {
 inline Status check_flash_places(const FlashAttentionProblem& p) {
   const FlashAttentionRegions r(p);
   const auto list = [](const void* data, std::int64_t count) { return vector_region(data, DType::f32, count); };
-  const std::int64_t of_heads = p.spec.quant == QuantMode::per_head ? p.kv_heads : 1;
+  const std::int64_t of_heads = p.spec.quant == Scaling::per_head ? p.kv_heads : 1;
   for (const Status& status :
        {check_read<"q">(r.q, "a stride of q is 0"), check_read<"k">(r.k, "a stride of k is 0"),
         check_read<"v">(r.v, "a stride of v is 0"), check_read<"block_table">(r.table, "table_row_stride is 0"),

@@ -115,9 +115,9 @@ inline FlashAttentionProblem with_dense_queries(FlashAttentionProblem p) {
   p.table_row_stride = p.table_columns;
   p.mask_token_stride =
       ceil_div<std::int64_t>(s.paged() ? std::int64_t{p.table_columns} * p.block_size : p.kv_length, 32);
-  if (s.quant == QuantMode::per_token) {
+  if (s.quant == Scaling::per_token) {
     p.scale_page_stride = std::int64_t{p.kv_heads} * p.block_size, p.scale_head_stride = p.block_size;
-  } else if (s.quant == QuantMode::per_head) {
+  } else if (s.quant == Scaling::per_head) {
     p.scale_head_stride = 1;
   }
   if (p.softmax_scale == 0.0f && s.head_size > 0) {

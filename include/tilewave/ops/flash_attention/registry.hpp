@@ -18,7 +18,7 @@ constexpr SpecList<FlashAttentionSpec> flash_attention_specs(ArchId arch) {
   specs.add({.head_size = 192, .value_size = 128});
   specs.add({.head_size = 256, .value_size = 256});
   specs.add({.q = f16, .kv = f16, .out = f16});
-  specs.add({.q = fp8, .kv = fp8, .out = bf16, .quant = QuantMode::per_tensor});
+  specs.add({.q = fp8, .kv = fp8, .out = bf16, .quant = Scaling::per_tensor});
   specs.add({.storage = KvStorage::paged});
   specs.add({.head_size = 64, .value_size = 64, .soft_cap = true});
   return specs;

@@ -25,12 +25,12 @@ enum class KvStorage : int { contiguous, paged };
 /// bit_mask: a bit for each query and key says whether it is seen, beside all other masks. Causal masks, windows, sinks
 /// and lengths are run-time values of the Problem.
 struct FlashAttentionSpec {
-  DType q = DType::bf16;    // bf16, f16, or the architecture's fp8
-  DType kv = DType::bf16;   // q's type, or the architecture's fp8
-  DType out = DType::bf16;  // bf16 or f16, that of q if it has 16 bits; or the architecture's fp8, by one scale
-  QuantMode quant = QuantMode::none;  // of fp8 K and V, and of fp8 q: per_tensor or per_head; of pages also per_token
-  int head_size = 128;                // of q and K
-  int value_size = 128;               // of V and out
+  DType q = DType::bf16;          // bf16, f16, or the architecture's fp8
+  DType kv = DType::bf16;         // q's type, or the architecture's fp8
+  DType out = DType::bf16;        // bf16 or f16, that of q if it has 16 bits; or the architecture's fp8, by one scale
+  Scaling quant = Scaling::none;  // of fp8 K and V, and of fp8 q: per_tensor or per_head; of pages also per_token
+  int head_size = 128;            // of q and K
+  int value_size = 128;           // of V and out
   KvStorage storage = KvStorage::contiguous;
   ValueLayout values = ValueLayout::token_major;  // dim_major is for pages
   bool soft_cap = false;
@@ -54,7 +54,7 @@ inline constexpr int flash_attention_head_sizes[] = {64, 72, 80, 96, 112, 128, 1
 inline std::string name_of(const FlashAttentionSpec& s) {
   std::string name(name_of(s.q));
   if (s.kv != s.q) name += ".kv_" + std::string(name_of(s.kv));
-  if (s.quant != QuantMode::none) name += "." + std::string(name_of(s.quant));
+  if (s.quant != Scaling::none) name += "." + std::string(name_of(s.quant));
   name += ".h" + std::to_string(s.head_size);
   if (s.value_size != s.head_size) name += "x" + std::to_string(s.value_size);
   if (s.out != (size_of(s.q) == 1 ? DType::bf16 : s.q)) name += ".out_" + std::string(name_of(s.out));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every rule that a GEMM problem must satisfy, whatever the entry.
+// The rules that every GEMM problem must satisfy, whatever the entry. gemm_check applies them all.
 #pragma once
 
 #include <cmath>
@@ -15,6 +15,7 @@ namespace tilewave {
 
 namespace detail {
 
+/// Checks extents, batch and groups.
 inline Status check_gemm_extents(const GemmProblem& p) {
   constexpr std::int32_t most = std::numeric_limits<std::int32_t>::max() - 65536;  // tiles run past the end
   if (p.m < 0 || p.n < 0 || p.k < 0) return {StatusCode::bad_extent, "m, n or k is negative"};
@@ -32,7 +33,7 @@ inline Status check_gemm_extents(const GemmProblem& p) {
   if (p.expected_group_rows < 0 || (p.expected_group_rows > 0 && p.spec.groups != GemmGroups::masked))
     return {StatusCode::bad_value, "expected_group_rows is for masked groups, and not negative"};
   if (p.spec.gated && p.n % 2 != 0) return {StatusCode::bad_extent, "n of a gated product must be even"};
-  if (p.spec.gated && !p.interleaved && p.spec.scale == GemmScale::block && p.n % gemm_scale_block != 0)
+  if (p.spec.gated && !p.interleaved && p.spec.scale == Scaling::per_block && p.n % gemm_scale_block != 0)
     return {StatusCode::bad_extent, "block scales of gates and ups in halves need n a multiple of 128"};
   if (p.spec.weights == GemmWeights::preshuffled && (p.n % 16 != 0 || p.k % 32 != 0))
     return {StatusCode::bad_extent, "preshuffled weights need n a multiple of 16 and k of 32"};
@@ -44,69 +45,32 @@ inline Status check_gemm_extents(const GemmProblem& p) {
   return {};
 }
 
-/// Where the tensors of a call are; nowhere those that it has not.
+/// The memory regions of the tensors of a call. A tensor that the spec does not have has an empty region.
 struct GemmRegions {
-  Region a, b, out, residual, bias, a_scale, b_scale, out_scale, table, workspace;
+  Region a, b, out, residual, bias, a_scale, b_scale, out_scale, table, workspace;  // table: of groups
 
   explicit GemmRegions(const GemmProblem& p) {
     const GemmSpec& s = p.spec;
-    const std::int64_t layers = gemm_layers(p), a_layers = gemm_a_layers(p);
-    const int element = size_of(s.out);
-    using Rows = Region::Dimension;
-    const auto operand = [&](const void* data, DType type, bool transposed, Rows rows, const Rows& of_layers) {
-      const std::int64_t columns = transposed ? rows.count : p.k / packing_of(type);
-      if (transposed) rows.count = p.k;
-      return Region(data, size_of(type), columns, {rows, of_layers});
-    };
-    const Rows a_batches{a_layers, p.a_batch_stride, "a_batch_stride is 0"};
-    const Rows b_batches{layers, p.b_batch_stride, "b_batch_stride is 0"};
-    const Rows a_scales{a_layers, p.a_scale_batch_stride, "a_scale_batch_stride is 0"};
-    const Rows b_scales{layers, p.b_scale_batch_stride, "b_scale_batch_stride is 0"};
-    a = operand(p.a, s.a, transposed_a(s.layout), {p.m, p.a_stride, "a_stride is 0"}, a_batches);
+    const std::int64_t layers = gemm_layers(p), a_layers = gemm_a_layers(p), columns = gemm_out_columns(p);
+    const Dimension a_batches{a_layers, p.a_batch_stride, "a_batch_stride is 0"};
+    const Dimension b_batches{layers, p.b_batch_stride, "b_batch_stride is 0"};
+    a = operand(p, p.a, s.a, transposed_a(s.layout), {p.m, p.a_stride, "a_stride is 0"}, a_batches);
     b = s.weights == GemmWeights::preshuffled
             ? Region(p.b, size_of(s.b), std::int64_t{p.n} * p.k / packing_of(s.b), {b_batches})
-            : operand(p.b, s.b, transposed_b(s.layout), {p.n, p.b_stride, "b_stride is 0"}, b_batches);
-    const std::int32_t columns = gemm_out_columns(p);
-    out = Region(p.out, element, columns,
+            : operand(p, p.b, s.b, transposed_b(s.layout), {p.n, p.b_stride, "b_stride is 0"}, b_batches);
+    out = Region(p.out, size_of(s.out), columns,
                  {{p.m, p.out_stride, "out_stride is 0"}, {a_layers, p.out_batch_stride, "out_batch_stride is 0"}});
     const int extra = size_of(s.extra());
     residual = Region(p.residual, extra, columns,
                       {{p.m, p.residual_stride, "residual_stride is 0"},
                        {a_layers, p.residual_batch_stride, "residual_batch_stride is 0"}});
     bias = Region(p.bias, extra, p.n, {{layers, p.bias_batch_stride, "bias_batch_stride is 0"}});
-    if (s.scale == GemmScale::tensor) {
-      a_scale = vector_region(p.a_scale, DType::f32, 1);
-      b_scale = vector_region(p.b_scale, DType::f32, 1);
-    } else if (s.scale == GemmScale::row) {
-      a_scale = Region(p.a_scale, sizeof(float), p.m, {a_scales});
-      b_scale = Region(p.b_scale, sizeof(float), p.n, {b_scales});
-    } else if (s.scale == GemmScale::block) {
-      const std::int64_t blocks = ceil_div(p.k, gemm_scale_block), rows = ceil_div(p.n, gemm_scale_block);
-      a_scale = Region(p.a_scale, sizeof(float), 1,
-                       {{p.m, p.a_scale_stride, "a_scale_stride is 0"},
-                        {blocks, p.a_scale_k_stride, "a_scale_k_stride is 0"},
-                        a_scales});
-      b_scale = Region(p.b_scale, sizeof(float), 1,
-                       {{rows, p.b_scale_stride, "b_scale_stride is 0"},
-                        {blocks, p.b_scale_k_stride, "b_scale_k_stride is 0"},
-                        b_scales});
-    } else if (s.scale == GemmScale::group) {
-      if (is_fp8(s.a)) a_scale = Region(p.a_scale, sizeof(float), p.m, {a_scales});
-      b_scale = Region(p.b_group_scale, size_of(s.group_scale()), p.n,
-                       {{p.k / s.scale_k, p.b_scale_k_stride, "b_scale_k_stride is 0"}, b_scales});
-    }
-    if (s.mx()) {
-      const std::int64_t row = align_up(p.k / mx_group, 8);
-      const auto scales = [&](const void* codes, std::int32_t rows, const Rows& of_layers) {
-        return Region(codes, 1, align_up<std::int64_t>(rows, 32) * row, {of_layers});
-      };
-      a_scale = scales(p.a_mx_scale, p.m, a_scales);
-      b_scale = scales(p.b_mx_scale, p.n, b_scales);
-    }
-    if (s.out_scale == ScaleMode::per_tensor) {
+    set_scales(p, {a_layers, p.a_scale_batch_stride, "a_scale_batch_stride is 0"},
+               {layers, p.b_scale_batch_stride, "b_scale_batch_stride is 0"});
+    if (s.out_scale == Scaling::per_tensor) {
       out_scale = vector_region(p.out_scale, DType::f32, 1);
-    } else if (s.out_scale == ScaleMode::per_group) {
-      out_scale = Region(p.out_scale, sizeof(float), ceil_div(columns, scale_group),
+    } else if (s.out_scale == Scaling::per_group) {
+      out_scale = Region(p.out_scale, sizeof(float), ceil_div(columns, std::int64_t{scale_group}),
                          {{p.m, p.out_scale_stride, "out_scale_stride is 0"},
                           {a_layers, p.out_scale_batch_stride, "out_scale_batch_stride is 0"}});
     }
@@ -114,46 +78,110 @@ struct GemmRegions {
                    std::int64_t{p.groups} + (s.groups == GemmGroups::contiguous), {});
     workspace = Region(p.workspace, 1, static_cast<std::int64_t>(p.workspace_bytes), {});
   }
+
+ private:
+  using Dimension = Region::Dimension;
+
+  static Region operand(const GemmProblem& p, const void* data, DType type, bool transposed, Dimension rows,
+                        const Dimension& layers) {
+    const std::int64_t columns = transposed ? rows.count : p.k / packing_of(type);
+    if (transposed) rows.count = p.k;
+    return Region(data, size_of(type), columns, {rows, layers});
+  }
+
+  /// Sets a_scale and b_scale. The dimensions are the layers that scales of rows, blocks, groups and MX have.
+  void set_scales(const GemmProblem& p, const Dimension& a_layers, const Dimension& b_layers) {
+    const GemmSpec& s = p.spec;
+    const std::int64_t k_blocks = ceil_div(p.k, gemm_scale_block), n_blocks = ceil_div(p.n, gemm_scale_block);
+    const auto mx_scales = [&](const void* codes, std::int32_t rows, const Dimension& layers) {
+      const std::int64_t row = align_up(p.k / mx_group, 8);
+      return Region(codes, 1, align_up<std::int64_t>(rows, 32) * row, {layers});
+    };
+    switch (s.scale) {
+      case Scaling::none:
+      case Scaling::per_token:         // Operands do not take per_token,
+      case Scaling::per_head: return;  // nor per_head.
+      case Scaling::per_tensor:
+        a_scale = vector_region(p.a_scale, DType::f32, 1);
+        b_scale = vector_region(p.b_scale, DType::f32, 1);
+        return;
+      case Scaling::per_row:
+        a_scale = Region(p.a_scale, sizeof(float), p.m, {a_layers});
+        b_scale = Region(p.b_scale, sizeof(float), p.n, {b_layers});
+        return;
+      case Scaling::per_block:
+        a_scale = Region(p.a_scale, sizeof(float), 1,
+                         {{p.m, p.a_scale_stride, "a_scale_stride is 0"},
+                          {k_blocks, p.a_scale_k_stride, "a_scale_k_stride is 0"},
+                          a_layers});
+        b_scale = Region(p.b_scale, sizeof(float), 1,
+                         {{n_blocks, p.b_scale_stride, "b_scale_stride is 0"},
+                          {k_blocks, p.b_scale_k_stride, "b_scale_k_stride is 0"},
+                          b_layers});
+        return;
+      case Scaling::per_group:
+        if (is_fp8(s.a)) a_scale = Region(p.a_scale, sizeof(float), p.m, {a_layers});
+        b_scale = Region(p.b_group_scale, size_of(s.group_scale()), p.n,
+                         {{p.k / s.scale_k, p.b_scale_k_stride, "b_scale_k_stride is 0"}, b_layers});
+        return;
+      case Scaling::mx:
+        a_scale = mx_scales(p.a_mx_scale, p.m, a_layers);
+        b_scale = mx_scales(p.b_mx_scale, p.n, b_layers);
+        return;
+    }
+  }
 };
 
-/// Pointers: what must be there, what must not, and how they are aligned.
-inline Status check_gemm_pointers(const GemmProblem& p) {
-  const GemmSpec& s = p.spec;
-  const auto aligned = [](const void* at, int bytes) { return reinterpret_cast<std::uintptr_t>(at) % bytes == 0; };
-  const bool contiguous = s.groups == GemmGroups::contiguous, masked = s.groups == GemmGroups::masked;
-  if (p.group_offsets != nullptr && !contiguous)
-    return {StatusCode::bad_value, "group_offsets is for contiguous groups"};
-  if (p.group_rows != nullptr && !masked) return {StatusCode::bad_value, "group_rows is for masked groups"};
-  if (p.m == 0 || p.n == 0 || gemm_layers(p) == 0) return {};  // nothing to write
+inline bool is_aligned(const void* at, int bytes) { return reinterpret_cast<std::uintptr_t>(at) % bytes == 0; }
+
+/// Checks the tables of groups.
+inline Status check_gemm_tables(const GemmProblem& p) {
+  const bool contiguous = p.spec.groups == GemmGroups::contiguous, masked = p.spec.groups == GemmGroups::masked;
   if ((contiguous && p.group_offsets == nullptr) || (masked && p.group_rows == nullptr))
     return {StatusCode::null_pointer, "group_offsets or group_rows is null"};
-  if (!aligned(p.group_offsets, 4) || !aligned(p.group_rows, 4))
+  if (!is_aligned(p.group_offsets, 4) || !is_aligned(p.group_rows, 4))
     return {StatusCode::misaligned, "tables of groups need 4-byte alignment"};
+  return {};
+}
+
+/// Checks the operands, out, residual and bias.
+inline Status check_gemm_tensors(const GemmProblem& p) {
+  const int extra = size_of(p.spec.extra());
   if (p.k > 0 && (p.a == nullptr || p.b == nullptr)) return {StatusCode::null_pointer, "a or b is null"};
-  if (p.k > 0 && (!aligned(p.a, 16) || !aligned(p.b, 16)))
+  if (p.k > 0 && (!is_aligned(p.a, 16) || !is_aligned(p.b, 16)))
     return {StatusCode::misaligned, "a and b need 16-byte alignment"};
   if (p.out == nullptr) return {StatusCode::null_pointer, "out is null"};
-  if (!aligned(p.out, size_of(s.out)) || !aligned(p.residual, size_of(s.extra())) ||
-      !aligned(p.bias, size_of(s.extra()))) {
+  if (!is_aligned(p.out, size_of(p.spec.out)) || !is_aligned(p.residual, extra) || !is_aligned(p.bias, extra))
     return {StatusCode::misaligned, "out, residual or bias is not aligned to its elements"};
-  }
-  if (s.out_scale == ScaleMode::none) {
+  return {};
+}
+
+/// Checks the scales of out, and MX scales.
+inline Status check_gemm_out_and_mx_scales(const GemmProblem& p) {
+  const GemmSpec& s = p.spec;
+  if (s.out_scale == Scaling::none) {
     if (p.out_scale != nullptr) return {StatusCode::bad_value, "this spec has no scales of out"};
   } else if (p.out_scale == nullptr) {
     return {StatusCode::null_pointer, "out_scale is null"};
   }
-  if (!aligned(p.out_scale, 4)) return {StatusCode::misaligned, "scales need 4-byte alignment"};
+  if (!is_aligned(p.out_scale, 4)) return {StatusCode::misaligned, "scales need 4-byte alignment"};
   if (!s.mx()) {
     if (p.a_mx_scale != nullptr || p.b_mx_scale != nullptr)
       return {StatusCode::bad_value, "a_mx_scale and b_mx_scale are for mx scales"};
   } else if (p.k > 0 && (p.a_mx_scale == nullptr || p.b_mx_scale == nullptr)) {
     return {StatusCode::null_pointer, "a_mx_scale or b_mx_scale is null"};
   }
-  if (!aligned(p.a_mx_scale, 16) || !aligned(p.b_mx_scale, 16))
+  if (!is_aligned(p.a_mx_scale, 16) || !is_aligned(p.b_mx_scale, 16))
     return {StatusCode::misaligned, "mx scales need 16-byte alignment"};
-  if (s.scale == GemmScale::none || s.mx()) {
+  return {};
+}
+
+/// Checks all other scales of operands.
+inline Status check_gemm_operand_scales(const GemmProblem& p) {
+  const GemmSpec& s = p.spec;
+  if (s.scale == Scaling::none || s.mx()) {
     if (p.a_scale != nullptr || p.b_scale != nullptr) return {StatusCode::bad_value, "this spec has no scales of f32"};
-  } else if (s.scale == GemmScale::group) {
+  } else if (s.scale == Scaling::per_group) {
     if (p.b_scale != nullptr || (p.a_scale != nullptr && !is_fp8(s.a)))
       return {StatusCode::bad_value, "scales of groups are b_group_scale, and only rows of fp8 have others"};
     if ((p.k > 0 && p.b_group_scale == nullptr) || (p.a_scale == nullptr && is_fp8(s.a)))
@@ -161,36 +189,58 @@ inline Status check_gemm_pointers(const GemmProblem& p) {
   } else if (p.a_scale == nullptr || p.b_scale == nullptr) {
     return {StatusCode::null_pointer, "a_scale or b_scale is null"};
   }
-  if (p.b_group_scale != nullptr && s.scale != GemmScale::group)
+  if (p.b_group_scale != nullptr && s.scale != Scaling::per_group)
     return {StatusCode::bad_value, "b_group_scale is for weights of i4"};
-  if (!aligned(p.a_scale, 4) || !aligned(p.b_scale, 4)) return {StatusCode::misaligned, "scales need 4-byte alignment"};
-  if (!aligned(p.b_group_scale, 8)) return {StatusCode::misaligned, "scales of groups need 8-byte alignment"};
+  if (!is_aligned(p.a_scale, 4) || !is_aligned(p.b_scale, 4))
+    return {StatusCode::misaligned, "scales need 4-byte alignment"};
+  if (!is_aligned(p.b_group_scale, 8)) return {StatusCode::misaligned, "scales of groups need 8-byte alignment"};
+  return {};
+}
+
+/// Checks which pointers are given, and how they are aligned.
+inline Status check_gemm_pointers(const GemmProblem& p) {
+  if (p.group_offsets != nullptr && p.spec.groups != GemmGroups::contiguous)
+    return {StatusCode::bad_value, "group_offsets is for contiguous groups"};
+  if (p.group_rows != nullptr && p.spec.groups != GemmGroups::masked)
+    return {StatusCode::bad_value, "group_rows is for masked groups"};
+  if (p.m == 0 || p.n == 0 || gemm_layers(p) == 0) return {};  // Nothing is written, so nothing has to be there.
+  for (const auto rule :
+       {check_gemm_tables, check_gemm_tensors, check_gemm_out_and_mx_scales, check_gemm_operand_scales}) {
+    if (const Status status = rule(p); !status.ok()) return status;
+  }
   return check_workspace_bytes(p.workspace_bytes);
 }
 
-/// Strides where they count more than one: those of a and b as tensor copies and 16-byte loads want them.
-inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
+/// Checks that strides of scales, residual, bias and out_scale are given only where the spec has them.
+inline Status check_gemm_absent_strides(const GemmProblem& p) {
   const GemmSpec& s = p.spec;
-  const std::int64_t layers = gemm_layers(p), a_layers = gemm_a_layers(p);
-  const bool shuffled = s.weights == GemmWeights::preshuffled;
-  if (shuffled && p.b_stride != 0) return {StatusCode::bad_value, "preshuffled weights have no b_stride"};
-  const bool of_groups = s.scale == GemmScale::group;
-  if (s.scale != GemmScale::block && (p.a_scale_stride != 0 || p.a_scale_k_stride != 0 || p.b_scale_stride != 0 ||
-                                      (p.b_scale_k_stride != 0 && !of_groups))) {
+  const bool int4 = s.scale == Scaling::per_group;
+  if (s.scale != Scaling::per_block && (p.a_scale_stride != 0 || p.a_scale_k_stride != 0 || p.b_scale_stride != 0 ||
+                                        (p.b_scale_k_stride != 0 && !int4))) {
     return {StatusCode::bad_value, "strides of scales within a product are for scales of blocks or groups"};
   }
-  const bool batches_of_a = s.scale != GemmScale::none && s.scale != GemmScale::tensor && (!of_groups || is_fp8(s.a));
-  const bool batches_of_b = s.scale != GemmScale::none && s.scale != GemmScale::tensor;
+  const bool batches_of_b = s.scale != Scaling::none && s.scale != Scaling::per_tensor;
+  const bool batches_of_a = batches_of_b && (!int4 || is_fp8(s.a));
   if ((!batches_of_a && p.a_scale_batch_stride != 0) || (!batches_of_b && p.b_scale_batch_stride != 0))
     return {StatusCode::bad_value, "a batch stride of scales is given, but of that operand each product has none"};
-  if (p.m > 0 && p.n > 0 && layers > 0) {
+  if (p.m > 0 && p.n > 0 && gemm_layers(p) > 0) {
     for (const Status& status : {check_absent<"residual">(p.residual, {p.residual_stride, p.residual_batch_stride}),
                                  check_absent<"bias">(p.bias, {p.bias_batch_stride})}) {
       if (!status.ok()) return status;
     }
   }
-  if (s.out_scale != ScaleMode::per_group && (p.out_scale_stride != 0 || p.out_scale_batch_stride != 0))
+  if (s.out_scale != Scaling::per_group && (p.out_scale_stride != 0 || p.out_scale_batch_stride != 0))
     return {StatusCode::bad_value, "strides of out_scale are for scales per group"};
+  return {};
+}
+
+/// Checks strides that count more than one row or layer. Those of a and b must suit tensor copies and 16-byte loads.
+inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
+  const GemmSpec& s = p.spec;
+  const std::int64_t layers = gemm_layers(p), a_layers = gemm_a_layers(p);
+  if (s.weights == GemmWeights::preshuffled && p.b_stride != 0)
+    return {StatusCode::bad_value, "preshuffled weights have no b_stride"};
+  if (const Status status = check_gemm_absent_strides(p); !status.ok()) return status;
   const auto bad = [](std::int64_t count, std::int64_t stride, int unit) {
     return count > 1 && (stride < 0 || stride % unit != 0);
   };
@@ -200,7 +250,8 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
        bad(transposed_b(s.layout) ? p.k : p.n, p.b_stride, unit_b) || bad(layers, p.b_batch_stride, unit_b))) {
     return {StatusCode::bad_stride, "strides of a and b are multiples of 16 bytes, not negative"};
   }
-  if (of_groups && (bad(p.k / s.scale_k, p.b_scale_k_stride, 4) || bad(layers, p.b_scale_batch_stride, 4)))
+  if (s.scale == Scaling::per_group &&
+      (bad(p.k / s.scale_k, p.b_scale_k_stride, 4) || bad(layers, p.b_scale_batch_stride, 4)))
     return {StatusCode::bad_stride, "strides of scales of groups are multiples of 4, not negative"};
   if (s.mx() && (bad(a_layers, p.a_scale_batch_stride, 16) || bad(layers, p.b_scale_batch_stride, 16)))
     return {StatusCode::bad_stride, "strides of mx scales are multiples of 16, not negative"};
@@ -220,8 +271,8 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
   return {};
 }
 
-/// Strips of sixteen rows that are read as a whole: of i4 weights, and of all preshuffled ones where a tensor copy
-/// brings them.
+/// Checks preshuffled weights that are read as whole strips of sixteen rows: int4 weights, and all of them where a
+/// tensor copy reads them.
 inline Status check_gemm_strips(const GemmProblem& p, const ArchFacts& facts) {
   const GemmSpec& s = p.spec;
   if (s.weights != GemmWeights::preshuffled || (!s.int4() && !facts.tensor_copies)) return {};
@@ -235,11 +286,11 @@ inline Status check_gemm_strips(const GemmProblem& p, const ArchFacts& facts) {
   return {};
 }
 
-/// What is written shares no byte with anything else, but that residual may be out itself.
+/// Checks that no written tensor shares a byte with another tensor. Only residual may be out itself.
 inline Status check_gemm_overlap(const GemmProblem& p, const GemmRegions& r) {
   if (!clear_of(r.out, {r.a, r.b, r.bias, r.a_scale, r.b_scale, r.out_scale, r.table}))
     return {StatusCode::bad_value, "out overlaps an input or out_scale"};
-  if (p.spec.out_scale == ScaleMode::per_group &&
+  if (p.spec.out_scale == Scaling::per_group &&
       !clear_of(r.out_scale, {r.a, r.b, r.residual, r.bias, r.a_scale, r.b_scale, r.table})) {
     return {StatusCode::bad_value, "out_scale overlaps an input"};
   }
@@ -252,7 +303,8 @@ inline Status check_gemm_overlap(const GemmProblem& p, const GemmRegions& r) {
 
 }  // namespace detail
 
-/// Checks a problem; the tables of groups are on the device and are not read.
+/// Checks a problem against all rules. The tables of groups are on the device and are not read.
+/// Errors: a code and a reason for the first rule that is broken; docs/reference/gemm.md lists them.
 inline Status gemm_check(const GemmProblem& p, const ArchFacts& facts) {
   if (Status status = gemm_check_spec(p.spec, facts); !status.ok()) return status;
   if (Status status = detail::check_gemm_extents(p); !status.ok()) return status;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which specs an architecture serves: known when compiling.
+// The rules that a GEMM spec must satisfy on an architecture. They are applied when compiling.
 #pragma once
 
 #include "tilewave/arch/facts.hpp"
@@ -15,9 +15,9 @@ constexpr bool in_range(Enum value, Enum last) {
   return static_cast<int>(value) >= 0 && static_cast<int>(value) <= static_cast<int>(last);
 }
 
-/// Operands with mx scales.
+/// Checks operands with MX scales.
 constexpr Status check_mx_spec(const GemmSpec& s, const ArchFacts& facts) {
-  if (!facts.mx) return {StatusCode::unsupported_quant_mode, "this architecture multiplies nothing with mx scales"};
+  if (!facts.mx) return {StatusCode::unsupported_scaling, "this architecture multiplies nothing with mx scales"};
   if (s.a != facts.fp8 && !is_fp6(s.a) && s.a != DType::fp4_e2m1)
     return {StatusCode::unsupported_dtype, "with mx scales a is fp4, fp6 or this architecture's fp8"};
   if (s.b != s.a && s.b != DType::fp4_e2m1)
@@ -25,50 +25,55 @@ constexpr Status check_mx_spec(const GemmSpec& s, const ArchFacts& facts) {
   if (is_fp6(s.b) && s.weights == GemmWeights::preshuffled)
     return {StatusCode::unsupported_layout, "preshuffled weights with mx scales are fp4 or fp8"};
   if (s.scale_k != 0) return {StatusCode::bad_value, "scale_k must be 32, 64 or 128 with weights of i4, else 0"};
-  if (s.out_scale == ScaleMode::per_group)
-    return {StatusCode::unsupported_quant_mode, "with mx scales out has no scales of groups"};
+  if (s.out_scale == Scaling::per_group)
+    return {StatusCode::unsupported_scaling, "with mx scales out has no scales of groups"};
   if (s.groups == GemmGroups::contiguous)
     return {StatusCode::unsupported_layout, "mx scales lie in 32 rows each, and contiguous groups begin anywhere"};
   return {};
 }
 
+/// Checks types, scales and weights of the operands.
 constexpr Status check_gemm_operands(const GemmSpec& s, const ArchFacts& facts) {
-  if (!in_range(s.a, DType::i4) || !in_range(s.b, DType::i4) || !in_range(s.out, DType::i4) ||
-      !in_range(s.scale, GemmScale::mx) || !in_range(s.layout, GemmLayout::tt) ||
-      !in_range(s.weights, GemmWeights::preshuffled) || !in_range(s.groups, GemmGroups::masked) ||
-      !is_activation_kind(s.activation) || !in_range(s.sums, GemmSums::fast)) {
+  if (!in_range(s.a, DType::i4) || !in_range(s.b, DType::i4) || !in_range(s.out, DType::i4) || !is_scaling(s.scale) ||
+      !in_range(s.layout, GemmLayout::tt) || !in_range(s.weights, GemmWeights::preshuffled) ||
+      !in_range(s.groups, GemmGroups::masked) || !is_activation_kind(s.activation) ||
+      !in_range(s.sums, GemmSums::fast)) {
     return {StatusCode::bad_value, "an enum of the spec is out of its range"};
   }
+  if (s.scale == Scaling::per_token || s.scale == Scaling::per_head)
+    return {StatusCode::unsupported_scaling, "operands take no scales per_token or per_head: per_row is a scale a row"};
   if (s.mx()) return check_mx_spec(s, facts);
   if (s.a != s.b && !s.int4()) return {StatusCode::unsupported_dtype, "a and b must be of one type, or b of i4"};
   const bool fp8 = is_fp8(s.a);
   if (fp8 && s.a != facts.fp8) return {StatusCode::unsupported_dtype, "fp8 flavour is not this architecture's"};
   if (!fp8 && s.a != DType::bf16 && s.a != DType::f16 && (s.a != DType::i8 || s.int4()))
     return {StatusCode::unsupported_dtype, "a and b must be bf16, f16, fp8 or i8, and a of i4 weights not i8"};
-  if (s.int4() != (s.scale == GemmScale::group))
-    return {StatusCode::unsupported_quant_mode, "weights of i4 have scales of groups, and no others have"};
+  if (s.int4() != (s.scale == Scaling::per_group))
+    return {StatusCode::unsupported_scaling, "weights of i4 have scales of groups, and no others have"};
   if (s.int4() ? s.scale_k != 32 && s.scale_k != 64 && s.scale_k != 128 : s.scale_k != 0)
     return {StatusCode::bad_value, "scale_k must be 32, 64 or 128 with weights of i4, else 0"};
   if (s.int4() && s.weights != GemmWeights::preshuffled)
     return {StatusCode::unsupported_layout, "weights of i4 must be preshuffled"};
-  if (s.int4() && s.out_scale == ScaleMode::per_group)
-    return {StatusCode::unsupported_quant_mode, "with weights of i4 out has no scales of groups"};
-  if (s.scale == GemmScale::block && !fp8)
-    return {StatusCode::unsupported_quant_mode, "block scales are for fp8 operands"};
+  if (s.int4() && s.out_scale == Scaling::per_group)
+    return {StatusCode::unsupported_scaling, "with weights of i4 out has no scales of groups"};
+  if (s.scale == Scaling::per_block && !fp8)
+    return {StatusCode::unsupported_scaling, "block scales are for fp8 operands"};
   return {};
 }
 
-/// Outputs, layouts and epilogues.
+/// Checks the output, the layout and the epilogue.
 constexpr Status check_gemm_form(const GemmSpec& s, const ArchFacts& facts) {
-  if (!is_scale_mode(s.out_scale)) return {StatusCode::bad_value, "an enum of the spec is out of its range"};
+  if (!is_scaling(s.out_scale)) return {StatusCode::bad_value, "an enum of the spec is out of its range"};
+  if (!is_output_scaling(s.out_scale))
+    return {StatusCode::unsupported_scaling, "out takes scales per_tensor or per_group"};
   if (is_fp8(s.out) && s.out != facts.fp8)
     return {StatusCode::unsupported_dtype, "fp8 flavour of out is not this architecture's"};
-  if ((size_of(s.out) == 1) != (s.out_scale != ScaleMode::none))
-    return {StatusCode::unsupported_quant_mode, "an out of fp8 or i8 is scaled, and no other"};
-  if (s.out_scale == ScaleMode::mx || packing_of(s.out) > 1)
-    return {StatusCode::unsupported_quant_mode, "an out has neither mx scales nor codes of four or six bits"};
-  if (s.out_scale == ScaleMode::per_token)
-    return {StatusCode::unsupported_quant_mode, "no block has a whole row of out: scale per tensor or per group"};
+  if ((size_of(s.out) == 1) != (s.out_scale != Scaling::none))
+    return {StatusCode::unsupported_scaling, "an out of fp8 or i8 is scaled, and no other"};
+  if (s.out_scale == Scaling::mx || packing_of(s.out) > 1)
+    return {StatusCode::unsupported_scaling, "an out has neither mx scales nor codes of four or six bits"};
+  if (s.out_scale == Scaling::per_token)
+    return {StatusCode::unsupported_scaling, "no block has a whole row of out: scale per tensor or per group"};
   if (s.layout != GemmLayout::nt && size_of(s.a) != 2)
     return {StatusCode::unsupported_layout, "layouts other than nt are for 16-bit operands"};
   if (s.layout != GemmLayout::nt && s.weights == GemmWeights::preshuffled)
@@ -85,7 +90,8 @@ constexpr Status check_gemm_form(const GemmSpec& s, const ArchFacts& facts) {
 
 }  // namespace detail
 
-/// Whether an architecture computes a spec at all: types, scales, layouts and epilogue. gemm_check begins with it.
+/// Checks whether an architecture computes a spec: types, scales, layout and epilogue. gemm_check begins with it.
+/// Errors: unsupported_dtype, unsupported_scaling, unsupported_layout or bad_value, with a reason.
 constexpr Status gemm_check_spec(const GemmSpec& s, const ArchFacts& facts) {
   if (const Status status = detail::check_gemm_operands(s, facts); !status.ok()) return status;
   return detail::check_gemm_form(s, facts);

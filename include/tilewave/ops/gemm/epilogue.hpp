@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a sum of products to an element of the output.
+// The epilogue: what becomes of a sum of products before it is an element of the output.
 #pragma once
 
 #include "tilewave/ops/gemm/args.hpp"
@@ -7,12 +7,12 @@
 
 namespace tilewave {
 
-/// Where an element of the output is: its matrix (batch or group), row of A, row of B.
+/// The place of an element in the output: its layer (batch or group), its row and its column.
 struct GemmElement {
   std::int32_t layer, row, column;
 };
 
-/// Sums of products, rounded once where they are ints.
+/// Returns sums of products as f32. Integer sums are rounded once.
 template <class Sum, int n>
 TILEWAVE_DEVICE Vec<float, n> as_floats(const Vec<Sum, n>& sums) {
   Vec<float, n> values;
@@ -21,114 +21,117 @@ TILEWAVE_DEVICE Vec<float, n> as_floats(const Vec<Sum, n>& sums) {
   return values;
 }
 
-/// What a user's own epilogue looks like: a trivially copyable struct, called on every element after what the Spec and
-/// Problem ask for, before it is rounded to out's type. It may read memory, but changes nothing: what lies beyond
-/// the matrix comes, too, as if it were the last row's or column's, and is dropped. This one returns what it gets.
+/// The default for a user's own epilogue, which returns what it gets. Such an epilogue is a trivially copyable struct.
+/// It is called on every element after what Spec and Problem ask for, before the element is rounded to out's type. It
+/// may read memory, but must not write: it is also called for elements beyond the matrix, as if they were in the last
+/// row or column, and these are dropped.
 struct GemmIdentity {
   TILEWAVE_DEVICE float operator()(float value, GemmElement) const { return value; }
 };
 
-/// The epilogue of one tile. Kernels bring sums; where they stand in a lane is theirs.
+/// The epilogue of one tile. It does not know which element a lane's sum is: kernels pass that as a function.
 template <class B, GemmSpec S, class UserEpilogue>
 struct GemmEpilogue {
   static constexpr int halves = S.gated ? 2 : 1;
 
-  /// Turns a lane's sums, gated those of gates and those of ups, into values of the output: the first half. `at(i)`
-  /// says where in the tile of C element i is; what lies beyond the matrix is computed as its last neighbour is, and
-  /// must not be written. (Block scales are in the sums already.) `scale_of(i, half)`: the factor of its row of A and
-  /// that of its row of B together. Without `extras` there is neither bias nor residual.
+  /// Makes values of the output of a lane's sums, and puts them in the first half. A gated spec has two halves, sums of
+  /// gates and sums of ups. `at(i)` gives the row and column of element i in the tile of C. Elements beyond the matrix
+  /// are computed as the last row or column is, and must not be written. `scale_of(i, half)` is the product of the
+  /// scales of the element's rows of A and of B; block scales are in the sums already. Without `extras` bias and
+  /// residual are left out.
   template <bool extras = true, int n, class At, class Scale>
   TILEWAVE_DEVICE static void apply(const GemmArgs& a, const UserEpilogue& user, const GemmTile& tile,
-                                    Vec<float, n> (&of_halves)[halves], const At& at, const Scale& scale_of) {
-    Vec<float, n>& sums = of_halves[0];
+                                    Vec<float, n> (&half_sums)[halves], const At& at, const Scale& scale_of) {
+    Vec<float, n>& sums = half_sums[0];
     const auto element = [&](int i) TILEWAVE_INLINE_LAMBDA {
       const auto [row, column] = at(i);
       return GemmElement{tile.layer, min_of(tile.first_row + row, tile.row_end - 1),
                          min_of(tile.first_column + column, a.n - 1)};
     };
-    const auto each = [&](const auto& body) TILEWAVE_INLINE_LAMBDA {
+    const auto for_each = [&](const auto& body) TILEWAVE_INLINE_LAMBDA {
       TILEWAVE_UNROLL
       for (int i = 0; i < n; ++i) sums[i] = body(sums[i], element(i));
     };
     TILEWAVE_UNROLL
     for (int half = 0; half < halves; ++half) {
       TILEWAVE_UNROLL
-      for (int i = 0; i < n; ++i) of_halves[half][i] *= scale_of(i, half);
+      for (int i = 0; i < n; ++i) half_sums[half][i] *= scale_of(i, half);
       if (extras && a.bias != nullptr) {
         TILEWAVE_UNROLL
         for (int i = 0; i < n; ++i) {
           const std::int64_t row = gemm_row_of_b<S>(a, element(i).column, half);
-          of_halves[half][i] += load_as_float(a.bias, tile.layer * a.bias_layer_stride + row);
+          half_sums[half][i] += load_as_float(a.bias, tile.layer * a.bias_layer_stride + row);
         }
       }
     }
     if constexpr (S.gated) {
       TILEWAVE_UNROLL
-      for (int i = 0; i < n; ++i) sums[i] = gate_of(a, sums[i], of_halves[1][i]);
+      for (int i = 0; i < n; ++i) sums[i] = gate_of(a, sums[i], half_sums[1][i]);
     } else if constexpr (S.activation != ActivationKind::none) {
-      each([&](float v, GemmElement)
-               TILEWAVE_INLINE_LAMBDA { return ActivationOf<B>::template apply<S.activation>(v); });
+      for_each([&](float v, GemmElement)
+                   TILEWAVE_INLINE_LAMBDA { return ActivationOf<B>::template apply<S.activation>(v); });
     }
     if (extras && a.residual != nullptr) {
-      each([&](float v, GemmElement e) TILEWAVE_INLINE_LAMBDA {
+      for_each([&](float v, GemmElement e) TILEWAVE_INLINE_LAMBDA {
         return v +
                load_as_float(a.residual, tile.a_layer * a.residual_layer_stride + e.row * a.residual_stride + e.column);
       });
     }
-    each([&](float v, GemmElement e) TILEWAVE_INLINE_LAMBDA { return user(v, e); });
+    for_each([&](float v, GemmElement e) TILEWAVE_INLINE_LAMBDA { return user(v, e); });
   }
 
-  /// The same with scales as they lie in device memory.
+  /// The same with the scales of tensors, rows and columns from device memory.
   template <int n, class At>
   TILEWAVE_DEVICE static void apply(const GemmArgs& a, const UserEpilogue& user, const GemmTile& tile,
                                     Vec<float, n> (&sums)[halves], const At& at) {
     const float factor = tensor_scale(a);
     apply(a, user, tile, sums, at, [&](int i, int half) TILEWAVE_INLINE_LAMBDA {
-      if constexpr (S.scale == GemmScale::group && is_fp8(S.a)) return factor * row_scale(a, tile, at(i).row);
-      if constexpr (S.scale != GemmScale::row) return factor;
+      if constexpr (S.scale == Scaling::per_group && is_fp8(S.a)) return factor * row_scale(a, tile, at(i).row);
+      if constexpr (S.scale != Scaling::per_row) return factor;
       return factor * row_scale(a, tile, at(i).row) * column_scale(a, tile, at(i).column, half);
     });
   }
 
-  /// What all elements are multiplied by.
+  /// Returns the factor of all elements: alpha and scales of tensors.
   TILEWAVE_DEVICE static float tensor_scale(const GemmArgs& a) {
-    if constexpr (S.scale == GemmScale::tensor) return a.alpha * B::load(a.a_scale) * B::load(a.b_scale);
+    if constexpr (S.scale == Scaling::per_tensor) return a.alpha * B::load(a.a_scale) * B::load(a.b_scale);
     if constexpr (S.int4() && S.a == DType::bf16) return a.alpha * (1.0f / B::i4_unit);
     return a.alpha;
   }
-  /// Of a row or column of the tile under GemmScale::row, of a row under GemmScale::group.
+  /// Returns the scale of a row or column of the tile. Scaling::per_row has both, Scaling::per_group with fp8 rows of A
+  /// only.
   TILEWAVE_DEVICE static float row_scale(const GemmArgs& a, const GemmTile& tile, std::int32_t row) {
     return B::load(a.a_scale + tile.a_layer * a.a_scale_layer_stride + min_of(tile.first_row + row, tile.row_end - 1));
   }
   TILEWAVE_DEVICE static float column_scale(const GemmArgs& a, const GemmTile& tile, std::int32_t column, int half) {
-    if constexpr (S.int4()) return 1.0f;  // codes have theirs already
+    if constexpr (S.int4()) return 1.0f;  // Scales of weights are in the sums already.
     const std::int32_t row = gemm_row_of_b<S>(a, min_of(tile.first_column + column, a.n - 1), half);
     return B::load(a.b_scale + tile.layer * a.b_scale_layer_stride + row);
   }
 
-  /// What values are multiplied by before they are rounded, with one scale for the whole output.
+  /// Returns the factor of values before they are rounded, where the whole output has one scale.
   TILEWAVE_DEVICE static float out_factor(const GemmArgs& a) {
-    if constexpr (S.out_scale == ScaleMode::per_tensor) return 1.0f / B::load(a.out_scale);
+    if constexpr (S.out_scale == Scaling::per_tensor) return 1.0f / B::load(a.out_scale);
     return 1.0f;
   }
-  static constexpr bool per_group = S.out_scale == ScaleMode::per_group;
-  /// The larger of `largest` and a value's magnitude, if its column is there.
+  static constexpr bool per_group = S.out_scale == Scaling::per_group;
+  /// Returns the larger of `largest` and a value's magnitude. A value beyond the last column does not count.
   TILEWAVE_DEVICE static float amax(const GemmArgs& a, std::int32_t column, float largest, float value) {
     return column < a.n ? Max{}(largest, abs_of(value)) : largest;
   }
-  /// Keeps the scale of a group of columns of which `largest` is the largest magnitude.
+  /// Stores the scale of 128 columns whose largest magnitude is `largest`.
   TILEWAVE_DEVICE static void store_scale(const GemmArgs& a, const GemmTile& tile, std::int32_t row,
                                           std::int32_t column, float largest) {
     B::store(a.out_scale + tile.a_layer * a.out_scale_layer_stride + row * a.out_scale_stride + column / scale_group,
              quant_scale(S.out, largest));
   }
 
-  /// Two neighbours of a row as a word of 16-bit elements.
+  /// Returns two neighbours of a row as a word of two 16-bit elements.
   TILEWAVE_DEVICE static std::uint32_t pack(float low, float high) {
     static_assert(S.out == DType::bf16 || S.out == DType::f16, "two neighbours make a word of 16-bit outputs");
     return S.out == DType::bf16 ? B::round_bf16(low, high) : B::pack_f16(low, high);
   }
-  /// n neighbours of a row, n of whose bytes are aligned.
+  /// Stores n neighbours of a row. Their address is aligned to the bytes of n elements.
   template <int n>
   TILEWAVE_DEVICE static void store(const GemmArgs& a, const GemmTile& tile, std::int32_t row, std::int32_t column,
                                     const Vec<float, n>& values) {

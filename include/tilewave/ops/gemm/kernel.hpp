@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The kernel of a policy: its path says which.
+// GemmKernel is the kernel of a policy, which the policy's path and the room choose.
 #pragma once
 
 #include "tilewave/ops/gemm/few_rows/kernel.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a Problem to a queued kernel.
+// The launch of a GEMM: checks, kernel arguments, workspace, and the kernels on a stream.
 #pragma once
 
 #include "tilewave/ops/gemm/check.hpp"
@@ -10,7 +10,7 @@ namespace tilewave {
 
 namespace detail {
 
-/// Blocks of a policy that the chip has at a time.
+/// Returns how many blocks of a policy sm90 runs at a time.
 constexpr int gemm_tensor_blocks(const GemmPolicy& p) { return sm90_facts.compute_units * p.waves_per_simd; }
 inline GemmStream gemm_stream(const GemmProblem& p, const GemmPolicy& policy, std::int64_t tiles) {
   const std::int32_t tiles_m = ceil_div(p.m, policy.rows), band = gemm_band(policy);
@@ -18,18 +18,18 @@ inline GemmStream gemm_stream(const GemmProblem& p, const GemmPolicy& policy, st
                         tiles_m <= band ? tiles_m : std::gcd(band, tiles_m));
 }
 inline std::size_t gemm_stream_bytes(const GemmPolicy& policy, const GemmStream& stream) {
-  return stream.parts() * policy.rows * policy.columns * sizeof(float);
+  return stream.partial_count() * policy.rows * policy.columns * sizeof(float);
 }
 
-/// `args` has those of all kernels and the epilogue; of its grid there are `tiles`.
+/// Completes the arguments of GemmTensorKernel. `args` has those of all kernels and the epilogue. `tiles`: of the grid.
 template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
 Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
                         typename GemmTensorKernel<B, S, P, Epilogue>::Args& args) {
   using L = GemmTensorLayout<B, S, P, Epilogue>;
-  args.k_steps = ceil_div(p.k, L::depth_k);
+  args.k_steps = L::plain ? max_of(1, ceil_div(p.k, L::depth_k)) : ceil_div(p.k, L::depth_k);
   const int splits = args.gemm.splits;
   const std::int64_t clusters = gemm_tensor_blocks(P) / (P.cluster * splits);
-  // Blocks that share K have one tile each.
+  // Blocks that share K have one tile each, and others stay for tile after tile.
   args.blocks = static_cast<std::int32_t>((splits > 1 ? tiles : min_of(tiles, clusters)) * P.cluster * splits);
   args.cluster = FastDiv::by(P.cluster * splits);
   if constexpr (P.stream) {
@@ -63,7 +63,7 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
     for (int half = 0; half < L::halves && !L::packed && !L::shuffled; ++half) {
       const auto* const first =
           static_cast<const char*>(p.b) + gemm_row_of_b<S>(args.gemm, 0, half) * p.b_stride * size_of(S.b);
-      const std::int64_t stride = S.gated ? args.gemm.gate_step * p.b_stride : p.b_stride;
+      const std::int64_t stride = S.gated ? args.gemm.gate_stride * p.b_stride : p.b_stride;
       const TensorShape b = transposed_b(S.layout)
                                 ? shape(first, S.b, p.n, p.k, layers, stride, p.b_batch_stride, L::depth_k)
                                 : shape(first, S.b, p.k, args.gemm.n, layers, stride, p.b_batch_stride, L::b_box);
@@ -81,22 +81,24 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
   return {};
 }
 
-/// The strides that few rows of codes take, in 32 bits each; 0 of what counts one, where any may be given.
+/// The strides that GemmFewRowsKernel takes, which must fit 32 bits. Where a stride counts only one row or layer, any
+/// value is allowed, and 0 stands here.
 struct GemmFewRowsStrides {
-  std::int64_t a, scale, out, residual;  // of a in units of 16 bytes
-  std::int64_t code_layer, a_layer, scale_layer, out_layer, residual_layer, bias_layer, a_scale_layer;  // codes: strips
+  // In elements, but a and a_layer in units of 16 bytes, and code_layer in strips.
+  std::int64_t a, scale, out, residual;
+  std::int64_t code_layer, a_layer, scale_layer, out_layer, residual_layer, bias_layer, a_scale_layer;
 
   explicit GemmFewRowsStrides(const GemmProblem& p) {
-    const auto of = [](std::int64_t count, std::int64_t stride) { return count > 1 ? stride : 0; };
-    const auto of_rows = [&](std::int64_t stride) { return of(p.m, stride); };
-    const auto of_layers = [&](std::int64_t stride) { return of(p.batch, stride); };
+    const auto if_counted = [](std::int64_t count, std::int64_t stride) { return count > 1 ? stride : 0; };
+    const auto row_stride = [&](std::int64_t stride) { return if_counted(p.m, stride); };
+    const auto layer_stride = [&](std::int64_t stride) { return if_counted(p.batch, stride); };
     const int unit = elements_of_unit(p.spec.a);
-    a = of_rows(p.a_stride) / unit, a_layer = of_layers(p.a_batch_stride) / unit;
-    scale = of(p.k / p.spec.scale_k, p.b_scale_k_stride), scale_layer = of_layers(p.b_scale_batch_stride);
-    out = of_rows(p.out_stride), out_layer = of_layers(p.out_batch_stride);
-    residual = of_rows(p.residual_stride), residual_layer = of_layers(p.residual_batch_stride);
-    code_layer = p.k > 0 ? of_layers(p.b_batch_stride) / gemm_strip_elements(p) : 0;
-    bias_layer = of_layers(p.bias_batch_stride), a_scale_layer = of_layers(p.a_scale_batch_stride);
+    a = row_stride(p.a_stride) / unit, a_layer = layer_stride(p.a_batch_stride) / unit;
+    scale = if_counted(p.k / p.spec.scale_k, p.b_scale_k_stride), scale_layer = layer_stride(p.b_scale_batch_stride);
+    out = row_stride(p.out_stride), out_layer = layer_stride(p.out_batch_stride);
+    residual = row_stride(p.residual_stride), residual_layer = layer_stride(p.residual_batch_stride);
+    code_layer = p.k > 0 ? layer_stride(p.b_batch_stride) / gemm_strip_elements(p) : 0;
+    bias_layer = layer_stride(p.bias_batch_stride), a_scale_layer = layer_stride(p.a_scale_batch_stride);
   }
   Status check() const {
     for (const std::int64_t stride : {a, scale, out, residual, code_layer, a_layer, scale_layer, out_layer,
@@ -108,17 +110,18 @@ struct GemmFewRowsStrides {
   }
 };
 
-/// Of few rows of codes.
+/// Launches GemmFewRowsKernel.
 template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
 Status gemm_launch_few_rows(const Epilogue& epilogue, const GemmProblem& p, hipStream_t stream) {
   using Kernel = GemmKernel<B, S, P, Epilogue>;
   const GemmFewRowsStrides strides(p);
   if (Status s = strides.check(); !s.ok()) return s;
   const auto narrow = [](std::int64_t stride) { return static_cast<std::int32_t>(stride); };
-  // How strips are dealt does not follow from M: a row's bits must not depend on it.
-  const std::int32_t strips = p.n / 16, slots = max_of(1, gemm_tensor_blocks(P) / max_of(1, gemm_layers(p)));
-  const std::int32_t of_rows = ceil_div(strips, ceil_div(strips, slots)), row_tiles = ceil_div(p.m, P.rows);
-  const std::int32_t passes = strips / (of_rows * Kernel::strips), rest = strips - passes * of_rows * Kernel::strips;
+  // The number of blocks that strips are dealt to does not follow from M, since a row's bits must not depend on M.
+  const std::int32_t strips = p.n / 16, layer_blocks = max_of(1, gemm_tensor_blocks(P) / max_of(1, gemm_layers(p)));
+  const std::int32_t blocks_of_tile = ceil_div(strips, ceil_div(strips, layer_blocks));
+  const std::int32_t row_tiles = ceil_div(p.m, P.rows), passes = strips / (blocks_of_tile * Kernel::strips);
+  const std::int32_t rest = strips - passes * blocks_of_tile * Kernel::strips;
   const std::uintptr_t pair = 2 * size_of(S.out);
   const typename Kernel::Args args{.codes = static_cast<const char*>(p.b),
                                    .a = static_cast<const char*>(p.a),
@@ -130,11 +133,11 @@ Status gemm_launch_few_rows(const Epilogue& epilogue, const GemmProblem& p, hipS
                                    .out_scale = p.out_scale,
                                    .m = p.m,
                                    .n = p.n,
-                                   .steps = p.k / Kernel::step,
+                                   .stages = p.k / Kernel::stage_k,
                                    .full_passes = passes,
-                                   .strips_per_block = rest / of_rows,
-                                   .blocks_with_one_more = rest % of_rows,
-                                   .blocks = FastDiv::by(of_rows),
+                                   .strips_per_block = rest / blocks_of_tile,
+                                   .blocks_with_one_more = rest % blocks_of_tile,
+                                   .blocks = FastDiv::by(blocks_of_tile),
                                    .row_tiles = FastDiv::by(row_tiles),
                                    .alpha = p.alpha,
                                    .wide = reinterpret_cast<std::uintptr_t>(p.out) % pair == 0 &&
@@ -152,12 +155,12 @@ Status gemm_launch_few_rows(const Epilogue& epilogue, const GemmProblem& p, hipS
                                    .bias_layer = narrow(strides.bias_layer),
                                    .a_scale_layer = narrow(strides.a_scale_layer),
                                    .epilogue = epilogue};
-  const std::int64_t blocks = std::int64_t{of_rows} * row_tiles * gemm_layers(p);
+  const std::int64_t blocks = std::int64_t{blocks_of_tile} * row_tiles * gemm_layers(p);
   if (blocks > 0x7fffffff) return {StatusCode::bad_extent, "more than 2^31 blocks"};
   return B::template launch<Kernel>({blocks, Kernel::block_threads}, args, stream);
 }
 
-/// Of all other kernels.
+/// Launches any other kernel.
 template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
 Status gemm_launch_tiles(const Epilogue& epilogue, const GemmProblem& p, int splits, hipStream_t stream) {
   using Kernel = GemmKernel<B, S, P, Epilogue>;
@@ -184,16 +187,16 @@ Status gemm_launch_tiles(const Epilogue& epilogue, const GemmProblem& p, int spl
 
 }  // namespace detail
 
-/// The spec whose kernel computes `s`: where the matrix unit keeps f32 sums, there are no others.
+/// Returns the spec whose kernel computes `s`. Where the matrix unit keeps f32 sums, fast sums are the promoted ones.
 constexpr GemmSpec gemm_built_spec(ArchId arch, GemmSpec s) {
   if (facts_of(arch).f32_sums) s.sums = GemmSums::promoted;
   return s;
 }
 
-/// Queue the kernel on the stream, with an epilogue of the user's own (see GemmIdentity). `splits`: blocks that share
-/// the K of a tile, from 1 to P.splits. Nothing is allocated, synchronised or read from the device. Errors: those of
-/// gemm_check; no_matching_entry if the entry is of another spec; bad_value for splits; launch_failed with the
-/// runtime's reason.
+/// Queues the kernel on the stream, with an epilogue of the user's own (see GemmIdentity). `splits`: blocks that share
+/// the K of a tile, from 1 to P.splits. Nothing is allocated, synchronised or read from the device.
+/// Errors: those of gemm_check; no_matching_entry if the entry is for another spec; bad_value for splits; launch_failed
+/// with the runtime's reason.
 template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
 Status gemm_launch_with(const Epilogue& epilogue, const GemmProblem& p, int splits, hipStream_t stream) {
   if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
@@ -209,12 +212,13 @@ Status gemm_launch_with(const Epilogue& epilogue, const GemmProblem& p, int spli
     return detail::gemm_launch_tiles<B, built, P, Epilogue>(epilogue, p, splits, stream);
   }
 }
+/// The same without an epilogue of the user's own.
 template <class B, GemmSpec S, GemmPolicy P>
 Status gemm_launch(const GemmProblem& p, int splits, hipStream_t stream) {
   return gemm_launch_with<B, S, P>(GemmIdentity{}, p, splits, stream);
 }
 
-/// Bytes of workspace that a launch of the policy with so many splits needs; 0 for most.
+/// Returns the bytes of workspace that a launch of the policy with so many splits needs. Most launches need none.
 inline std::size_t gemm_workspace_size(const GemmProblem& p, const GemmPolicy& policy, int splits) {
   const std::int64_t tiles = gemm_tiles(p.spec, gemm_args(p, policy, splits), policy);
   if (policy.stream) return detail::gemm_stream_bytes(policy, detail::gemm_stream(p, policy, tiles));

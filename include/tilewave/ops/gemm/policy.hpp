@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How a GEMM is computed: may change the speed, never the answer beyond summation order.
+// How a GEMM is computed. A policy may change the speed, but the answer only by the order of summation.
 #pragma once
 
 #include <string>
@@ -9,9 +9,12 @@
 
 namespace tilewave {
 
-/// How operands reach the products: through shared memory by the tensor copy engine (sm90), by loads straight into LDS
-/// (CDNA), through registers and stores into LDS (CDNA), or B of preshuffled weights straight to registers, A by LDS
-/// (sm90: of i4 weights, by copies that each wave makes for itself, and A straight).
+/// How operands reach the products.
+/// - tensor: the tensor copy engine copies them into shared memory (sm90).
+/// - direct: lanes copy them from memory straight into LDS (gfx950).
+/// - staged: lanes load them into registers and store them into LDS (CDNA).
+/// - weights_in_registers: lanes load both operands straight to registers (CDNA). On sm90 these are int4 weights under
+///   few rows: each wave copies its own into shared memory and loads A straight to registers.
 enum class GemmPath : int { tensor, direct, staged, weights_in_registers };
 
 constexpr const char* name_of(GemmPath p) {
@@ -19,31 +22,38 @@ constexpr const char* name_of(GemmPath p) {
   return names[static_cast<int>(p)];
 }
 
-/// A block computes rows x columns of C in steps of `depth_bytes` bytes of A's K, of which `stages` are in shared
-/// memory. Its `waves_rows` x `waves_columns` waves (sm90: wave groups) share the tile.
+/// A block computes a tile of rows x columns of C, in steps of `depth_bytes` bytes of A's K. Its `waves_rows` x
+/// `waves_columns` waves (on sm90: wave groups) share the tile. `stages` steps are in shared memory or registers at a
+/// time.
 struct GemmPolicy {
   int rows = 128, columns = 256;
   int depth_bytes = 128;
   int stages = 4;
   int waves_rows = 2, waves_columns = 1;
   GemmPath path = GemmPath::tensor;
-  bool swapped =
-      false;        // B's rows (weights) are the products' 64-row side: few rows of A cost few columns. `rows` then
-                    // are of A still
-  int cluster = 1;  // blocks that take neighbouring tiles along M and share B's by multicast
-  int splits = 1;   // at most: blocks that share K of one tile, merged in fixed order
+  /// sm90: B's rows (weights) are the 64-row side of the products, so that few rows of A cost few columns. `rows` still
+  /// counts rows of A.
+  bool swapped = false;
+  int cluster = 1;  // sm90: blocks that take neighbouring tiles along M and share B's rows by multicast
+  int splits = 1;   // the most blocks that may share the K of a tile; their sums are merged in a fixed order
   int waves_per_simd = 1;
-  int waves_k = 1;      // as many times the waves, which share K of the tile and merge their sums through shared memory
-                        // (sm90: all of a block, of few rows of i4 weights)
-  bool stream = false;  // (sm90) blocks have equal shares of the K of tiles that do not fill a round; a second launch
-                        // adds them up in fixed order
+  /// There are so many times the waves, which share the K of the tile and merge their sums through shared memory. For
+  /// few rows of int4 weights on sm90, these are all waves of a block.
+  int waves_k = 1;
+  /// sm90, stream-K: blocks get equal parts of the K of the tiles that do not fill a round. A second launch combines
+  /// their sums in a fixed order.
+  bool stream = false;
+  /// sm90: two wave groups take whole tiles in turn, so that the epilogue of one runs beside the products of the other.
+  bool pingpong = false;
 
   constexpr int waves() const { return waves_rows * waves_columns; }
+  constexpr int wave_groups() const { return pingpong ? 2 : waves(); }  // sm90: those of a block that multiply
   friend constexpr bool operator==(const GemmPolicy&, const GemmPolicy&) = default;
 };
 
-/// `t128x256x128.w2x1.s4.tensor`: tile with bytes of A's K, waves, stages, path; then `.swap`, `.c2` cluster, `.k8`
-/// splits, `.o2` waves a SIMD, `.d4` waves that share K, `.stream`, where they are not the default.
+/// Returns a name such as `t128x256x128.w2x1.s4.tensor`: tile with bytes of A's K, waves, stages and path. What is not
+/// the default follows: `.swap`, `.c2` cluster, `.k8` splits, `.o2` waves a SIMD, `.d4` waves that share K, `.stream`,
+/// `.pingpong`.
 inline std::string name_of(const GemmPolicy& p) {
   const auto text = [](int i) { return std::to_string(i); };
   std::string name = "t" + text(p.rows) + "x" + text(p.columns) + "x" + text(p.depth_bytes) + ".w" +
@@ -54,6 +64,7 @@ inline std::string name_of(const GemmPolicy& p) {
   if (p.waves_per_simd > 1) name += ".o" + text(p.waves_per_simd);
   if (p.waves_k > 1) name += ".d" + text(p.waves_k);
   if (p.stream) name += ".stream";
+  if (p.pingpong) name += ".pingpong";
   return name;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The laws of a GEMM policy: which policies the kernels of a chip can be built for, each law with its reason.
+// The laws of a GEMM policy: gemm_policy_status says whether a chip's kernels can be built for it, and if not, why.
 #pragma once
 
 #include "tilewave/arch/facts.hpp"
@@ -15,7 +15,7 @@ namespace detail {
 
 constexpr Status illegal_policy(const char* reason) { return {StatusCode::bad_value, reason}; }
 
-/// What holds of every policy.
+/// The laws of every policy.
 constexpr Status gemm_policy_numbers(const GemmPolicy& p) {
   if (!in_range(p.path, GemmPath::weights_in_registers)) return illegal_policy("path is none of GemmPath");
   if (p.rows < 1 || p.columns < 1) return illegal_policy("a tile has at least one row and one column");
@@ -29,29 +29,38 @@ constexpr Status gemm_policy_numbers(const GemmPolicy& p) {
   return {};
 }
 
-/// Bytes of shared memory that GemmTensorLayout takes; entries' own numbers are held against it in a test.
+/// The boxes of output of a wave group under pingpong: those of its tile, as far as the ring leaves room.
+constexpr int gemm_pingpong_boxes(const GemmSpec& s, const GemmPolicy& p) {
+  const int tile_boxes = p.rows / 64 * ceil_div(p.columns / (s.gated ? 2 : 1), 128 / min_of(size_of(s.out), 2));
+  const int ring = p.stages * (p.rows + p.columns) * p.depth_bytes, box = 64 * 128, small = 4096;
+  return max_of(1, min_of(tile_boxes, (sm90_facts.lds_bytes - ring - small) / (p.wave_groups() * box)));
+}
+
+/// Returns the bytes of shared memory that GemmTensorLayout takes. A test compares it with those of all entries.
 constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
-  const bool codes = s.int4(), block = s.scale == GemmScale::block;
+  const bool int4 = s.int4(), block = s.scale == Scaling::per_block;
   const int tall = p.swapped ? p.columns : p.rows, wide = p.swapped ? p.rows : p.columns;
-  const int group_wide = wide / p.waves_columns, groups = p.waves(), halves = s.gated ? 2 : 1;
-  const bool row_scales = s.scale == GemmScale::row || (codes && is_fp8(s.a)),
-             shared_scales = (block && p.swapped) || codes;
+  const int group_wide = wide / p.waves_columns, wave_groups = p.wave_groups(), halves = s.gated ? 2 : 1;
+  const bool row_scales = s.scale == Scaling::per_row || (int4 && is_fp8(s.a)),
+             shared_scales = (block && p.swapped) || int4;
   const int depth_k = p.depth_bytes / size_of(s.a), out_size = min_of(size_of(s.out), 2);
   const auto aligned = [](int bytes) { return align_up(bytes, 1024); };
-  const int boxes = p.swapped ? 1 : tall / p.waves_rows / 64 * ceil_div(group_wide / halves, 128 / out_size);
-  const int out = groups * boxes * (p.swapped ? group_wide : 16 * 4) * 128;
-  const int of_b = codes ? 128 / s.scale_k * p.columns : shared_scales ? p.columns / 64 : 1;
-  int small = 2 * 8 * p.stages + 4 * (row_scales ? groups * group_wide : 1);
-  small += 4 * (shared_scales && !codes ? p.stages * p.rows : 1);
-  small = align_up(small, 16) + 4 * (shared_scales ? p.stages * of_b : 1);
-  const int tall_bytes = tall * (codes ? depth_k / 2 : p.depth_bytes);
+  const int tile_boxes = tall / p.waves_rows / 64 * ceil_div(group_wide / halves, 128 / out_size);
+  const int boxes = p.swapped ? 1 : p.pingpong ? gemm_pingpong_boxes(s, p) : tile_boxes;
+  const int out = wave_groups * boxes * (p.swapped ? group_wide : 16 * 4) * 128;
+  const int b_scales = int4 ? 128 / s.scale_k * p.columns : shared_scales ? p.columns / 64 : 1;
+  int small = 2 * 8 * p.stages + 4 * (row_scales ? wave_groups * group_wide : 1);
+  small += 4 * (shared_scales && !int4 ? p.stages * p.rows : 1);
+  small = align_up(small, 16) + 4 * (shared_scales ? p.stages * b_scales : 1);
+  const int tall_bytes = tall * (int4 ? depth_k / 2 : p.depth_bytes);
   const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
-  const bool places = (block || (promoted && !p.swapped)) && !shared_scales && s.groups != GemmGroups::one;
-  small += places ? 4 * groups * 44 : 0;  // GemmTileQueue::Place of each wave
+  const bool saves_tile = (block || (promoted && !p.swapped)) && !shared_scales && s.groups != GemmGroups::one;
+  small += p.pingpong ? align_up(small, 8) - small + 2 * 8 : 0;  // GemmTensorKernel::Turns
+  small += saves_tile ? 4 * wave_groups * 44 : 0;                // GemmTileQueue::Saved of each wave
   return aligned(aligned(p.stages * tall_bytes) + aligned(p.stages * wide * p.depth_bytes) + out + small);
 }
 
-/// Which part of a tile is whose: GemmTensorLayout.
+/// The laws of how wave groups share a tile in GemmTensorLayout.
 constexpr Status gemm_tensor_tile(const GemmSpec& s, const GemmPolicy& p) {
   const int tall = p.swapped ? p.columns : p.rows, wide = p.swapped ? p.rows : p.columns;
   if (tall % (64 * p.waves_rows) != 0)
@@ -61,14 +70,20 @@ constexpr Status gemm_tensor_tile(const GemmSpec& s, const GemmPolicy& p) {
     return illegal_policy(p.swapped ? "swapped: rows are a multiple of 8 for each wave group along waves_columns"
                                     : "columns are a multiple of 8 for each wave group along waves_columns");
   if (tall > 256 || wide > 256) return illegal_policy("a tensor copy brings at most 256 rows of an operand");
+  const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
+  if (p.pingpong && (s.scale == Scaling::per_block || promoted))
+    return illegal_policy("pingpong: sums stay in the matrix unit, since only one wave group multiplies at a time");
+  if (p.pingpong && (p.waves() != 1 || p.waves_per_simd != 1 || p.swapped || p.splits > 1 || p.stream || s.int4()))
+    return illegal_policy(
+        "pingpong: a wave group has a whole tile, not swapped, and K is not shared; weights are not int4");
   if (p.waves() > 4) return illegal_policy("the registers of an SM suffice for at most four wave groups of a block");
-  if ((p.waves() + 1) * 128 * p.waves_per_simd > 2048)
+  if ((p.wave_groups() + 1) * 128 * p.waves_per_simd > 2048)
     return illegal_policy("an SM holds at most 2048 lanes: fewer wave groups, or fewer blocks (waves_per_simd)");
   const int group_wide = wide / p.waves_columns, tiles = tall / p.waves_rows / 64;
-  const int registers = p.waves_per_simd > 1 || p.waves() == 1 ? 240
-                        : p.waves() == 2                       ? 232
-                        : p.waves() == 3                       ? 160
-                                                               : 112;
+  const int registers = p.waves_per_simd > 1 || p.wave_groups() == 1 || p.pingpong ? 240
+                        : p.wave_groups() == 2                                     ? 232
+                        : p.wave_groups() == 3                                     ? 160
+                                                                                   : 112;
   if (tiles * group_wide / 2 >= registers)
     return illegal_policy("a lane's sums of its wave group's part of the tile must fit its registers");
   if (s.int4() ? p.depth_bytes != 128 * size_of(s.a) : p.depth_bytes != 128)
@@ -77,36 +92,37 @@ constexpr Status gemm_tensor_tile(const GemmSpec& s, const GemmPolicy& p) {
   return {};
 }
 
-/// The columns of one product instruction.
+/// The laws of the width of a product instruction.
 constexpr Status gemm_tensor_product(const GemmSpec& s, const GemmPolicy& p) {
   const int group_wide = (p.swapped ? p.rows : p.columns) / p.waves_columns;
   const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
-  const bool parts = s.scale == GemmScale::block || promoted;
-  const int n = parts && group_wide > 128 ? group_wide / 2 : group_wide;
+  const bool sums_by_stage = s.scale == Scaling::per_block || promoted;  // are scaled or promoted after each stage
+  const int n = sums_by_stage && group_wide > 128 ? group_wide / 2 : group_wide;
   const bool narrow = n == 8 || n == 16 || n == 32 || n == 64 || n == 128;
   if (s.int4() && !narrow)
     return illegal_policy("products of int4 weights have 8, 16, 32, 64 or 128 rows of A for a wave group");
   if (s.a == DType::i8 && n != 16 && n != 64 && n != 128 && n != 256)
     return illegal_policy("products of i8 are 16, 64, 128 or 256 wide for a wave group");
-  if (!narrow && n != 176 && n != 192 && n != 240 && n != 256)
+  const bool odd_width = n == 96 || n == 112 || n == 176 || n == 192 || n == 240;
+  if (!narrow && n != 256 && (sums_by_stage || !odd_width))
     return illegal_policy(
-        parts ? "sums that are scaled or promoted by stages are 8, 16, 32, 64, 128 or 256 wide for a wave group"
-              : "products are 8, 16, 32, 64, 128, 176, 192, 240 or 256 wide for a wave group");
+        sums_by_stage ? "sums that are scaled or promoted by stages are 8, 16, 32, 64, 128 or 256 wide for a wave group"
+                      : "products are 8, 16, 32, 64, 96, 112, 128, 176, 192, 240 or 256 wide for a wave group");
   return {};
 }
 
-/// Boxes of operands as the copy engine brings them.
+/// The laws of the boxes of operands that the copy engine copies.
 constexpr Status gemm_tensor_boxes(const GemmSpec& s, const GemmPolicy& p) {
   const int group_tall = (p.swapped ? p.columns : p.rows) / p.waves_rows;
   const int group_wide = (p.swapped ? p.rows : p.columns) / p.waves_columns;
-  const bool shuffled = s.weights == GemmWeights::preshuffled && !s.int4(), other = s.layout != GemmLayout::nt;
-  if (p.cluster > 1 && (s.gated || shuffled || other || s.int4()))
+  const bool shuffled = s.weights == GemmWeights::preshuffled && !s.int4(), transposed = s.layout != GemmLayout::nt;
+  if (p.cluster > 1 && (s.gated || shuffled || transposed || s.int4()))
     return illegal_policy("clusters share boxes of B of plain nt products only: cluster is 1 for others");
   if (p.columns % (8 * p.cluster) != 0)
     return illegal_policy("each block of a cluster fetches a multiple of 8 columns of the tile");
   if (s.int4() && !p.swapped) return illegal_policy("int4 weights are the products' 64-row side: swapped");
   const int run = s.gated ? (p.swapped ? group_tall : group_wide) / 2 : p.columns;
-  if (s.gated && run % (p.swapped || s.scale == GemmScale::block ? 64 : 16) != 0)
+  if (s.gated && run % (p.swapped || s.scale == Scaling::per_block ? 64 : 16) != 0)
     return illegal_policy(
         "a wave group's gates, and as many ups, are a multiple of 16 columns (swapped or block scales: 64)");
   if (s.int4() && run % 16 != 0) return illegal_policy("int4 weights come in strips of 16 rows");
@@ -123,14 +139,15 @@ constexpr Status gemm_tensor_boxes(const GemmSpec& s, const GemmPolicy& p) {
   return {};
 }
 
-/// How sums leave, and how those of blocks that share K become one.
+/// The laws of output, and of merging the sums of blocks that share K.
 constexpr Status gemm_tensor_output(const GemmSpec& s, const GemmPolicy& p) {
-  const int wide_columns = p.columns / p.waves_columns / (s.gated ? 2 : 1);  // of C, of a group that is not swapped
+  const int wide_columns =
+      p.columns / p.waves_columns / (s.gated ? 2 : 1);  // of C, for a wave group that is not swapped
   if (!p.swapped && s.out != DType::f32 && wide_columns % 16 != 0)
     return illegal_policy("boxes of output take a multiple of 16 columns of C from each wave group");
-  if (s.out_scale == ScaleMode::per_group && p.swapped)
+  if (s.out_scale == Scaling::per_group && p.swapped)
     return illegal_policy("per_group: a lane finds the largest of whole columns' groups, so rows are not swapped");
-  if (s.out_scale == ScaleMode::per_group && wide_columns % scale_group != 0)
+  if (s.out_scale == Scaling::per_group && wide_columns % scale_group != 0)
     return illegal_policy("per_group: each wave group has a multiple of 128 columns of C");
   if (p.stream && (p.cluster > 1 || p.splits > 1))
     return illegal_policy("stream-K shares K already: cluster and splits are 1");
@@ -142,13 +159,14 @@ constexpr Status gemm_tensor_output(const GemmSpec& s, const GemmPolicy& p) {
     return illegal_policy("blocks of a cluster share boxes of B or the K of a tile, not both: cluster or splits is 1");
   if (p.cluster > sm90_facts.max_cluster_blocks || p.splits > sm90_facts.max_cluster_blocks)
     return illegal_policy("a cluster has at most 16 blocks: cluster and splits");
-  const int ring = p.stages * p.depth_bytes * (p.swapped ? p.rows : p.columns);
-  const int tall = p.stages * (s.int4() ? 64 : p.depth_bytes) * (p.swapped ? p.columns : p.rows);
-  if (p.splits > 1 && p.rows * (p.columns + 4) * static_cast<int>(sizeof(float)) > ring + tall)
+  const int wide_bytes = p.stages * p.depth_bytes * (p.swapped ? p.rows : p.columns);
+  const int tall_bytes = p.stages * (s.int4() ? 64 : p.depth_bytes) * (p.swapped ? p.columns : p.rows);
+  if (p.splits > 1 && p.rows * (p.columns + 4) * static_cast<int>(sizeof(float)) > wide_bytes + tall_bytes)
     return illegal_policy("blocks that share K merge their sums in the ring, which must hold a tile of them in f32");
   return {};
 }
 
+/// The laws of GemmTensorKernel on sm90.
 constexpr Status gemm_tensor_policy(const GemmSpec& s, const GemmPolicy& p) {
   if (p.waves_k != 1) return illegal_policy("waves_k is for int4 weights that come straight to registers");
   for (const auto law : {gemm_tensor_tile, gemm_tensor_boxes, gemm_tensor_product, gemm_tensor_output}) {
@@ -160,7 +178,7 @@ constexpr Status gemm_tensor_policy(const GemmSpec& s, const GemmPolicy& p) {
   return {};
 }
 
-/// Few rows of int4 weights on sm90: GemmFewRowsKernel.
+/// The laws of GemmFewRowsKernel: few rows of A by int4 weights on sm90.
 constexpr Status gemm_few_rows_policy(const GemmSpec& s, const GemmPolicy& p) {
   if (!s.int4()) return illegal_policy("only int4 weights come straight to registers on this architecture");
   if (s.scale_k != 128 || s.groups != GemmGroups::one || s.gated)
@@ -181,7 +199,7 @@ constexpr Status gemm_few_rows_policy(const GemmSpec& s, const GemmPolicy& p) {
   return {};
 }
 
-/// A wave's part of a tile on CDNA: GemmWaveTile.
+/// The laws of GemmWaveTile: a wave's part of a tile on CDNA.
 constexpr Status gemm_wave_tile_policy(const ArchFacts& facts, const GemmSpec& s, const GemmPolicy& p) {
   if (p.cluster != 1 || p.swapped || p.stream)
     return illegal_policy("this architecture has no clusters, no swapped products and no stream-K");
@@ -203,24 +221,25 @@ constexpr Status gemm_wave_tile_policy(const ArchFacts& facts, const GemmSpec& s
   const int depth = s.int4() ? 128 * size_of(s.a) : s.mx() ? bytes_of(s.a, 128) : 128;
   if (p.depth_bytes != depth)
     return illegal_policy("a step is 128 bytes of A's k; with mx scales or int4 weights it is 128 values of k");
-  if (s.scale == GemmScale::block && (gemm_scale_block % wave_columns != 0 || p.columns % gemm_scale_block != 0))
+  if (s.scale == Scaling::per_block && (gemm_scale_block % wave_columns != 0 || p.columns % gemm_scale_block != 0))
     return illegal_policy("block scales: a wave's columns lie in one block of 128, and a tile has whole blocks");
-  const bool per_group = s.out_scale == ScaleMode::per_group;
+  const bool per_group = s.out_scale == Scaling::per_group;
   if (per_group && (gemm_tile_columns(s, p) % scale_group != 0 || scale_group % (wave_columns / halves) != 0))
     return illegal_policy("per_group: a tile has whole groups of 128 columns of C, and a wave's lie in one group");
   return {};
 }
 
-/// Pieces of 16-byte units in which a lane reads its row of a step from LDS; 0 where they do not come out even.
-constexpr int gemm_lds_pieces(ArchId arch, DType type, int step_k, int side) {
+/// Returns how many k slices a step has in LDS. Returns 0 if a lane's 16-byte units of a row are no whole number of
+/// them.
+constexpr int gemm_lds_k_slices(ArchId arch, DType type, int step_k, int side) {
   const int row_units = bytes_of(type, step_k) / 16, units = 64 / side;
   if (row_units % units != 0) return 0;
   if (is_fp6(type)) return row_units / units == 3 ? 2 : 0;
-  const int chunks = per_arch(arch, false, is_fp8(type), false) ? 2 : 1;  // of a product
+  const int chunks = facts_of(arch).mx && is_fp8(type) ? 2 : 1;  // 16-byte units of a product
   return row_units / units % chunks == 0 ? row_units / units / chunks : 0;
 }
 
-/// Operands whose rows are columns in memory, on their way into LDS: GemmTurnedRows, GemmTurnedLines.
+/// The laws of GemmTransposedRows and GemmTransposedLines: operands whose rows are columns in memory.
 constexpr Status gemm_transposed_policy(const GemmPolicy& p, int rows, int side) {
   if (p.path == GemmPath::staged) {
     if (rows != 32 * p.waves())
@@ -234,11 +253,11 @@ constexpr Status gemm_transposed_policy(const GemmPolicy& p, int rows, int side)
   return {};
 }
 
-/// Through LDS on CDNA: GemmLdsKernel.
+/// The laws of GemmLdsKernel: operands through LDS on CDNA.
 constexpr Status gemm_lds_policy(const ArchFacts& facts, const GemmSpec& s, const GemmPolicy& p) {
   const bool direct = p.path == GemmPath::direct;
   if (s.int4()) return illegal_policy("int4 weights come straight to registers");
-  if (direct && !per_arch(facts.id, false, true, false))
+  if (direct && !facts.direct_copies)
     return illegal_policy("path direct needs copies of 16 bytes a lane into LDS, which gfx950 has");
   if (direct ? p.stages < 2 : p.stages > 2)
     return illegal_policy(direct ? "direct: a step is copied while another is read: at least 2 stages"
@@ -247,8 +266,8 @@ constexpr Status gemm_lds_policy(const ArchFacts& facts, const GemmSpec& s, cons
   if (waves % facts.simds_per_cu != 0) return illegal_policy("waves are a multiple of 4, as many for each SIMD");
   const int side = wave_rows % 32 == 0 && wave_columns % 32 == 0 ? 32 : 16;
   const int step_k = p.depth_bytes * packing_of(s.a) / size_of(s.a);
-  const int pieces = gemm_lds_pieces(facts.id, s.a, step_k, side);
-  if (pieces == 0 || pieces % 2 != 0 || pieces != gemm_lds_pieces(facts.id, s.b, step_k, side))
+  const int k_slices = gemm_lds_k_slices(facts.id, s.a, step_k, side);
+  if (k_slices == 0 || k_slices % 2 != 0 || k_slices != gemm_lds_k_slices(facts.id, s.b, step_k, side))
     return illegal_policy(
         "a step is an even number of products, alike of A and B: parts of waves are multiples of 32 x 32 here");
   const int a_row = bytes_of(s.a, step_k), b_row = bytes_of(s.b, step_k), lanes = waves * facts.wave_lanes;
@@ -256,7 +275,7 @@ constexpr Status gemm_lds_policy(const ArchFacts& facts, const GemmSpec& s, cons
   if (p.columns * b_row / 16 % lanes != 0) return illegal_policy("all lanes copy equally many 16 bytes of B's rows");
   const int b_copies = p.columns * b_row / 16 / lanes;
   if (s.weights == GemmWeights::preshuffled && !s.gated && b_copies != 1 &&
-      b_copies * facts.wave_lanes % b_row != 0)  // b_row: also the units of sixteen rows
+      b_copies * facts.wave_lanes % b_row != 0)  // A strip of sixteen rows has b_row units.
     return illegal_policy("preshuffled: a wave copies whole strips of 16 rows, or once only");
   if (transposed_a(s.layout)) {
     if (const Status status = gemm_transposed_policy(p, p.rows, side); !status.ok()) return status;
@@ -264,7 +283,7 @@ constexpr Status gemm_lds_policy(const ArchFacts& facts, const GemmSpec& s, cons
   if (transposed_b(s.layout)) {
     if (const Status status = gemm_transposed_policy(p, p.columns, side); !status.ok()) return status;
   }
-  const bool block = s.scale == GemmScale::block;
+  const bool block = s.scale == Scaling::per_block;
   if (direct && block && wave_rows != facts.wave_lanes)
     return illegal_policy("direct, block scales: a wave has 64 rows, whose scales its lanes copy");
   if (direct && s.mx() && (p.rows != 32 * waves || p.columns > p.rows))
@@ -277,7 +296,7 @@ constexpr Status gemm_lds_policy(const ArchFacts& facts, const GemmSpec& s, cons
   return {};
 }
 
-/// Straight to registers on CDNA: GemmRegisterKernel, GemmInt4Kernel.
+/// The laws of GemmRegisterKernel and GemmInt4Kernel: operands straight to registers on CDNA.
 constexpr Status gemm_register_policy(const ArchFacts& facts, const GemmSpec& s, const GemmPolicy& p) {
   if (s.layout != GemmLayout::nt)
     return illegal_policy("operands come straight to registers where k lies side by side");
@@ -288,15 +307,14 @@ constexpr Status gemm_register_policy(const ArchFacts& facts, const GemmSpec& s,
 
 }  // namespace detail
 
-/// Whether kernels of an architecture can be built for a policy of a spec, and if not, which law it breaks. Kernels
-/// assert it, tests hold all lists against it, and tuners ask it about candidates. Registers count by the sums alone: a
-/// policy that spills is legal, and slow.
-/// Errors: those of gemm_check_spec; bad_value with the reason.
+/// Checks whether kernels of an architecture can be built for a policy of a spec. Kernels assert it, tests hold all
+/// lists against it, and tuners ask it about candidates. Of registers it counts the sums alone: a policy that spills is
+/// legal, and slow. Errors: those of gemm_check_spec; bad_value with the law that is broken.
 constexpr Status gemm_policy_status(ArchId arch, const GemmSpec& s, const GemmPolicy& p) {
   const ArchFacts& facts = facts_of(arch);
   if (const Status status = gemm_check_spec(s, facts); !status.ok()) return status;
   if (const Status status = detail::gemm_policy_numbers(p); !status.ok()) return status;
-  const bool tensors = per_arch(arch, false, false, true), registers = p.path == GemmPath::weights_in_registers;
+  const bool tensors = facts.tensor_copies, registers = p.path == GemmPath::weights_in_registers;
   if (tensors && registers) return detail::gemm_few_rows_policy(s, p);
   if (tensors) {
     if (p.path == GemmPath::tensor) return detail::gemm_tensor_policy(s, p);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One call of a GEMM: raw pointers, extents, int64 strides in elements.
+// One call of a GEMM: raw pointers, extents, and 64-bit strides in elements.
 #pragma once
 
 #include <cstddef>
@@ -11,79 +11,83 @@
 
 namespace tilewave {
 
-/// Rows of A and B are whole 16 bytes: they and their strides are aligned to that, and what lies between K and there is
-/// read, the last row's too, but does not matter; where the layout has [K, M] or [K, N], these are the rows, and M or N
-/// is K's part. The other dimension is contiguous. No tensor may overlap the output or
-/// the workspace, but residual may be out itself, with the same strides; a stride of 0 is one that was forgotten. Rows
-/// and columns beyond M and N are neither read nor written.
+/// Rows of A and B are whole 16 bytes: their addresses and strides are multiples of that. The bytes between K and the
+/// end of the last 16 are read, also in the last row, but their values do not matter. Where the layout has [K, M] or
+/// [K, N], a row is one k, and M or N takes the part of K. The other dimension is contiguous. No tensor may overlap the
+/// output or the workspace, but residual may be out itself, with the same strides. A stride of 0 counts as forgotten.
+/// Rows beyond M and columns beyond N are neither read nor written. In the shapes below, layers are batches or groups.
 struct GemmProblem {
   GemmSpec spec{};
 
   const void* a = nullptr;  // [batch][M, K]; contiguous groups: [M, K] of all groups; masked: [groups][M, K]
-  const void* b = nullptr;  // [batch or groups][N, K], or preshuffled
+  const void* b = nullptr;  // [layers][N, K], or preshuffled
   void* out = nullptr;      // [batch][M, N], contiguous [M, N], masked [groups][M, N]; gated: N / 2 columns
 
-  const float* a_scale =
-      nullptr;  // tensor [1]; row, and group with fp8 [batch or groups][M]; block [..][M, ceil(K / 128)] by its strides
-  const float* b_scale = nullptr;  // tensor [1]; row [batch or groups][N]; block [..][ceil(N / 128), ceil(K / 128)]
-  const void* b_group_scale = nullptr;  // group [batch or groups][K / group, N] of spec.group_scale(), 8-byte aligned
-  // mx: [batch or groups] e8m0 codes as shuffled_scale has them, rows padded to 32 and groups of 32 k to 8, what is
-  // padding may be anything; 16-byte aligned.
+  /// per_tensor: [1]. per_row, and per_group with fp8: [layers][M]. per_block: [layers][M, ceil(K / 128)] by its
+  /// strides.
+  const float* a_scale = nullptr;
+  /// per_tensor: [1]. per_row: [layers][N]. per_block: [layers][ceil(N / 128), ceil(K / 128)] by its strides.
+  const float* b_scale = nullptr;
+  const void* b_group_scale = nullptr;  // per_group: [layers][K / scale_k, N] of spec.group_scale(), 8-byte aligned
+  /// mx: [layers] e8m0 codes in the order of shuffled_scale, 16-byte aligned. Rows are padded to 32 and scales
+  /// of a row to 8; the padding may hold anything.
   const std::uint8_t *a_mx_scale = nullptr, *b_mx_scale = nullptr;
-  const void* bias = nullptr;      // optional [batch or groups][N], of out's type; bf16 where that is quantised
-  const void* residual = nullptr;  // optional, as out; bf16 where that is quantised
-  float* out_scale =
-      nullptr;  // of a quantised out; per_tensor: [1], read; per_group: [..][M, ceil(columns / 128)], written
+  const void* bias = nullptr;      // optional: [layers][N], of out's type, or bf16 where out is quantised
+  const void* residual = nullptr;  // optional: as out, of out's type, or bf16 where out is quantised
+  /// Quantised outputs alone. per_tensor: [1], read. per_group: [layers][M, ceil(columns / 128)], written.
+  float* out_scale = nullptr;
 
-  // On the device, so not checked: what says more than M counts as M, what says less than nothing as nothing, and an
-  // offset below the one before it as that one.
+  // The tables are on the device, so they are not checked. A value above M counts as M and a negative one as 0. An
+  // offset below the one before it counts as that one.
   const std::int32_t* group_offsets = nullptr;  // contiguous: [groups + 1], ascending from 0 to at most M
   const std::int32_t* group_rows = nullptr;     // masked: [groups], each in [0, M]
 
   float alpha = 1.0f;
-  // Of a gated spec.
-  bool interleaved = false;  // rows of B (their scales, bias): gate, up, gate, up; else all gates, then all ups
-  float swiglu_alpha = 1.702f, swiglu_limit = 7.0f;  // of swigluoai; the limit may be infinite
+  /// Gated specs alone. Rows of B, with their scales and bias, are gate, up, gate, up. Otherwise all gates come first.
+  bool interleaved = false;
+  float swiglu_alpha = 1.702f, swiglu_limit = 7.0f;  // for swigluoai; the limit may be infinite
 
   std::int32_t m = 0, n = 0, k = 0;
-  std::int32_t batch = 1;                // products of one shape, strides apart; 1 with groups
+  std::int32_t batch = 1;                // products of one shape, a stride apart; 1 with groups
   std::int32_t groups = 0;               // 0 without groups
-  std::int32_t expected_group_rows = 0;  // masked: a guess for the choice of an entry; 0: all there is room for
+  std::int32_t expected_group_rows = 0;  // masked: a guess of the usual rows, for the choice of an entry; 0: M
 
-  // From a row (with [K, M] or [K, N] from one k) to the next, and from a batch or group to the next, in elements: one
-  // of fp4 is two values, one of fp6 is four, in three bytes.
-  std::int64_t a_stride = 0, b_stride = 0, out_stride = 0, residual_stride = 0;  // b_stride: 0 when preshuffled
+  // Strides are in elements, from a row to the next and from a layer to the next. A row of [K, M] or [K, N] is one k.
+  // An element of fp4 is two values, and one of fp6 is four values in three bytes. Preshuffled weights have a b_stride
+  // of 0.
+  std::int64_t a_stride = 0, b_stride = 0, out_stride = 0, residual_stride = 0;
   std::int64_t a_batch_stride = 0, b_batch_stride = 0, out_batch_stride = 0, residual_batch_stride = 0;
   std::int64_t bias_batch_stride = 0;
-  // Of block scales: from a row (A) or 128 columns (B) to the next, and from 128 k to the next; A's may be [K / 128,
-  // M].
+  // Block scales: from a row of A, or 128 columns of B, to the next, and from 128 k to the next. A's scales may also
+  // lie as [K / 128, M].
   std::int64_t a_scale_stride = 0, a_scale_k_stride = 0, b_scale_stride = 0;
-  std::int64_t b_scale_k_stride = 0;  // of scales of groups, too: from one group to the next, a multiple of 4
-  std::int64_t a_scale_batch_stride = 0, b_scale_batch_stride = 0;  // of row, block, group and mx scales
-  std::int64_t out_scale_stride = 0, out_scale_batch_stride = 0;    // per_group: from a row to the next, and of out's
+  std::int64_t b_scale_k_stride = 0;  // also for int4 weights: from scale_k values of K to the next, a multiple of 4
+  std::int64_t a_scale_batch_stride = 0, b_scale_batch_stride = 0;  // scales of rows, blocks, int4 weights and MX
+  std::int64_t out_scale_stride = 0, out_scale_batch_stride = 0;  // per_group: from a row and from a layer to the next
 
-  bool batch_invariant = false;  // a row's bits do not depend on M: K is never split, tiles are chosen by N and K alone
+  /// A row's bits do not depend on M: K is never shared by blocks, and tiles are chosen by N and K alone.
+  bool batch_invariant = false;
 
-  void* workspace = nullptr;  // see gemm_workspace_size; 16-byte aligned
+  void* workspace = nullptr;  // plan.workspace_bytes(problem) bytes, aligned to 16
   std::size_t workspace_bytes = 0;
 
-  /// The problem of tensors without gaps, with every stride filled in, also those from a batch or group to the next:
-  /// only `batch` or `groups` is left to set for more than one product. Block scales lie as [M, ceil(K / 128)] and
-  /// [ceil(N / 128), ceil(K / 128)], those of int4 weights as [K / group, N], scales of out as [M, ceil(columns /
-  /// 128)]. Scales and tables that the spec asks for are the caller's to set; with_bias and with_residual add those.
-  /// The contiguous dimension of A and B is whole 16 bytes, or gemm_check refuses the strides.
+  /// Returns the problem of tensors without gaps, with every stride filled in, also those between batches or groups.
+  /// For more than one product only `batch` or `groups` is left to set. Block scales lie as [M, ceil(K / 128)] and
+  /// [ceil(N / 128), ceil(K / 128)], those of int4 weights as [K / scale_k, N], and scales of out as [M, ceil(columns /
+  /// 128)]. The caller sets the scales and tables that the spec asks for, and adds the tensors of with_bias and
+  /// with_residual. The contiguous dimension of A and B is whole 16 bytes, or gemm_check refuses the strides.
   static constexpr GemmProblem packed(const GemmSpec& spec, const void* a, const void* b, void* out, std::int32_t m,
                                       std::int32_t n, std::int32_t k);
-  /// The same with a bias [batch or groups][N], or a residual of out's shape, both without gaps.
+  /// Returns the same problem with a bias [layers][N], or a residual of out's shape, both without gaps.
   constexpr GemmProblem with_bias(const void* values) const;
   constexpr GemmProblem with_residual(const void* values) const;
 };
 
-/// Elements of sixteen rows of preshuffled weights, as strides count them.
+/// Returns the elements of a strip of sixteen rows of preshuffled weights, as strides count them.
 constexpr std::int64_t gemm_strip_elements(const GemmProblem& p) {
   return std::int64_t{p.k} * 16 / packing_of(p.spec.b);
 }
-/// Columns of out.
+/// Returns the columns of out.
 constexpr std::int32_t gemm_out_columns(const GemmProblem& p) { return p.spec.gated ? p.n / 2 : p.n; }
 constexpr GemmProblem GemmProblem::packed(const GemmSpec& spec, const void* a, const void* b, void* out, std::int32_t m,
                                           std::int32_t n, std::int32_t k) {
@@ -101,25 +105,27 @@ constexpr GemmProblem GemmProblem::packed(const GemmSpec& spec, const void* a, c
   p.b_batch_stride = wide_n * k / packing_of(spec.b);
   p.out_batch_stride = wide_m * columns;
   switch (spec.scale) {
-    case GemmScale::none:
-    case GemmScale::tensor: break;
-    case GemmScale::row: p.a_scale_batch_stride = m, p.b_scale_batch_stride = n; break;
-    case GemmScale::block:
+    case Scaling::none:
+    case Scaling::per_tensor:
+    case Scaling::per_token:        // Operands do not take per_token,
+    case Scaling::per_head: break;  // nor per_head.
+    case Scaling::per_row: p.a_scale_batch_stride = m, p.b_scale_batch_stride = n; break;
+    case Scaling::per_block:
       p.a_scale_stride = k_blocks, p.a_scale_k_stride = 1, p.a_scale_batch_stride = wide_m * k_blocks;
       p.b_scale_stride = k_blocks, p.b_scale_k_stride = 1, p.b_scale_batch_stride = n_blocks * k_blocks;
       break;
-    case GemmScale::group:
+    case Scaling::per_group:
       p.a_scale_batch_stride = is_fp8(spec.a) ? m : 0;
       p.b_scale_k_stride = n, p.b_scale_batch_stride = spec.scale_k > 0 ? wide_n * (k / spec.scale_k) : 0;
       break;
-    case GemmScale::mx: {
-      const std::int64_t k_groups = align_up(ceil_div(k, 32), 8);
-      p.a_scale_batch_stride = align_up(wide_m, std::int64_t{32}) * k_groups;
-      p.b_scale_batch_stride = align_up(wide_n, std::int64_t{32}) * k_groups;
+    case Scaling::mx: {
+      const std::int64_t row_scales = align_up(ceil_div(k, 32), 8);
+      p.a_scale_batch_stride = align_up(wide_m, std::int64_t{32}) * row_scales;
+      p.b_scale_batch_stride = align_up(wide_n, std::int64_t{32}) * row_scales;
       break;
     }
   }
-  if (spec.out_scale == ScaleMode::per_group) {
+  if (spec.out_scale == Scaling::per_group) {
     p.out_scale_stride = ceil_div<std::int64_t>(columns, 128);
     p.out_scale_batch_stride = wide_m * p.out_scale_stride;
   }
@@ -138,10 +144,11 @@ constexpr GemmProblem GemmProblem::with_residual(const void* values) const {
   return p;
 }
 
-/// Products of a call, each with its B; and how many matrices A, out and residual are.
+/// Returns the products of a call, each with a B of its own: batches or groups.
 constexpr std::int32_t gemm_layers(const GemmProblem& p) {
   return p.spec.groups == GemmGroups::one ? p.batch : p.groups;
 }
+/// Returns the matrices that A, out and residual are. Contiguous groups have one in common.
 constexpr std::int32_t gemm_a_layers(const GemmProblem& p) {
   return p.spec.groups == GemmGroups::contiguous ? 1 : gemm_layers(p);
 }

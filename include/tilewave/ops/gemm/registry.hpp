@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+// The list of specs and policies of each architecture. It feeds dispatch, tests, benchmarks, the tuner and the ISA
+// gate.
 #pragma once
 
 #include <array>
@@ -10,13 +11,14 @@
 #include "tilewave/ops/gemm/choice/cost_int4.hpp"
 #include "tilewave/ops/gemm/choice/cost_sm90.hpp"
 #include "tilewave/ops/gemm/choice/policies_cdna.hpp"
+#include "tilewave/ops/gemm/choice/policies_sm90.hpp"
 #include "tilewave/ops/gemm/launch.hpp"
 #include "tilewave/ops/gemm/tuned/tables.hpp"
 #include "tilewave/tile/plan.hpp"
 
 namespace tilewave {
 
-/// A compiled kernel: what it computes, how, and how to start it.
+/// A compiled kernel: its spec, its policy and its launch.
 struct GemmEntry {
   ArchId arch;
   bool emulated;
@@ -26,154 +28,27 @@ struct GemmEntry {
   int lds_bytes;
 };
 
-/// The specs every architecture serves; those of groups are in grouped_specs.hpp.
+/// Returns the specs that every architecture serves. The folder specs has further lists, such as those with groups.
 constexpr std::array<GemmSpec, 6> gemm_specs(ArchId arch) {
   const DType fp8 = facts_of(arch).fp8;
   return {{{},
            {.a = DType::f16, .b = DType::f16, .out = DType::f16},
-           {.a = fp8, .b = fp8, .scale = GemmScale::row},
-           {.a = fp8, .b = fp8, .scale = GemmScale::tensor},
-           {.a = fp8, .b = fp8, .scale = GemmScale::block},
-           {.a = DType::i8, .b = DType::i8, .scale = GemmScale::row}}};
+           {.a = fp8, .b = fp8, .scale = Scaling::per_row},
+           {.a = fp8, .b = fp8, .scale = Scaling::per_tensor},
+           {.a = fp8, .b = fp8, .scale = Scaling::per_block},
+           {.a = DType::i8, .b = DType::i8, .scale = Scaling::per_row}}};
 }
-
-namespace detail {
-
-/// As many as shared memory holds beside boxes of output, scales and barriers, but of narrow tiles that stream weights
-/// no more than serve: 16 in place of 10 took up to 4 % longer (docs/notebook/2026-11-22-gemm-dense.md).
-constexpr int gemm_stages(const GemmSpec& s, const GemmPolicy& p) {
-  const int out = p.swapped ? p.waves() * p.rows * 128
-                            : p.rows * align_up(gemm_tile_columns(s, p) * min_of(size_of(s.out), 2), 128);
-  const bool block = s.scale == GemmScale::block;
-  const int b_bytes = s.int4() ? 64 + 4 * (128 / s.scale_k) : p.depth_bytes;  // of a row of B
-  const int stage = p.rows * p.depth_bytes + p.columns * b_bytes + (block ? 4 * p.rows + p.columns / 16 : 0) + 24;
-  const int most = p.swapped && p.waves() == 1 && !s.int4() ? 10 : 16;
-  return min_of(most, (sm90_facts.lds_bytes - out - (s.scale == GemmScale::row || s.int4() ? 2048 : 0)) / stage);
-}
-constexpr GemmPolicy tensor_policy(const GemmSpec& s, GemmPolicy p) {
-  p.stages = gemm_stages(s, p);
-  return p;
-}
-
-}  // namespace detail
 
 /// The policies that entries of a spec are built for.
 constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
-  GemmPolicies all;
-  if (s.int4() && facts_of(arch).matrix == Matrix::mfma) return gemm_int4_cdna_policies(s);
-  if (s.int4()) {  // codes as the tall side, in steps of 128 k
-    const int splits = s.groups == GemmGroups::one ? 8 : 1;
-    const auto codes = [&](int rows, int columns, int wave_groups, int most_splits) {
-      GemmPolicy p{.rows = rows, .columns = columns, .depth_bytes = 128 * size_of(s.a), .waves_rows = wave_groups};
-      p.swapped = true, p.splits = most_splits;
-      p.waves_per_simd = wave_groups == 1 ? 2 : 1;  // blocks an SM
-      p.stages = min_of(16, detail::gemm_stages(s, p) / p.waves_per_simd);
-      all.add(p);
-    };
-    if (s.gated) {
-      codes(16, 256, 2, splits);
-      codes(64, 256, 2, splits);
-      return all;
-    }
-    codes(16, 64, 1, splits);
-    codes(64, 128, 2, splits);
-    if (s.groups != GemmGroups::one) return all;
-    codes(16, 256, 4, 4);
-    codes(32, 128, 2, splits);
-    codes(64, 192, 3, splits);
-    codes(128, 128, 2, splits);
-    if (s.scale_k != 128) return all;
-    const auto few_rows = [&](int rows, int strips, int waves) {
-      all.add({.rows = rows,
-               .columns = 16 * strips,
-               .depth_bytes = 128 * size_of(s.a),
-               .stages = 2,
-               .waves_rows = 1,
-               .path = GemmPath::weights_in_registers,
-               .waves_k = waves});
-    };
-    few_rows(8, 2, 16);
-    few_rows(8, 4, 16);
-    few_rows(16, 4, 12);
-    return all;
-  }
-  if (s.mx()) return facts_of(arch).mx ? gemm_scaled_policies(facts_of(arch), s) : all;
-  if (facts_of(arch).matrix == Matrix::mfma) return gemm_cdna_policies(arch, s);
-  const auto add = [&](GemmPolicy p) { all.add(detail::tensor_policy(s, p)); };
-  const bool block = s.scale == GemmScale::block, shuffled = s.weights == GemmWeights::preshuffled;
-  if (s.layout != GemmLayout::nt) {  // in boxes of 64 rows or columns
-    if (s.out_scale == ScaleMode::per_group) {
-      add({.rows = 128, .columns = 128});
-      return all;
-    }
-    add({.rows = 128, .columns = 256});
-    add({.rows = 64, .columns = 128, .swapped = true, .splits = s.groups == GemmGroups::one ? 8 : 1});
-    return all;
-  }
-  if (s.out_scale == ScaleMode::per_group) {  // 128 columns of C in a lane's quarter
-    const int columns = s.gated ? 256 : 128, splits = s.groups == GemmGroups::one ? 8 : 1;
-    if (shuffled && s.gated) return all;
-    if (!s.gated && s.a != DType::i8) add({.rows = 128, .columns = 256});
-    add({.rows = 128, .columns = columns});
-    add({.rows = 64, .columns = columns, .waves_rows = 1, .splits = splits});
-    return all;
-  }
-  if (s.gated) {  // a group has the gates and the ups of its columns
-    const int splits = s.groups == GemmGroups::one ? 8 : 1;
-    if (!shuffled) {
-      add({.rows = 128, .columns = 256});
-      add({.rows = 128, .columns = 128, .splits = min_of(splits, 4)});
-    }
-    for (const int rows : {16, 64}) {
-      add({.rows = rows, .columns = 128, .waves_rows = 1, .swapped = true, .splits = splits});
-    }
-    return all;
-  }
-  if (s.groups != GemmGroups::one) {
-    add({.rows = 128, .columns = 256});
-    add({.rows = 128, .columns = 128});
-    add({.rows = 64, .columns = 128, .swapped = true});
-    if (s.a != DType::i8) add({.rows = 32, .columns = 128, .swapped = true});
-    return all;
-  }
-  // Two blocks an SM, so that one streams while the other begins or ends a tile.
-  const auto add_pairs = [&] {
-    GemmPolicy p{.rows = 16, .columns = 64, .waves_rows = 1, .swapped = true};
-    p.stages = 8, p.waves_per_simd = 2;
-    all.add(p);
-  };
-  if (s.a == DType::i8 || shuffled) {  // of i8 widths that sm90 multiplies; straight boxes are not shared by clusters
-    add({.rows = 128, .columns = 256});
-    add({.rows = 128, .columns = 128, .splits = 4});
-    add({.rows = 16, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
-    add({.rows = 64, .columns = 128, .swapped = true, .splits = 8});
-    if (shuffled && s.a != DType::i8) add_pairs();
-    return all;
-  }
-  add({.rows = 128, .columns = 256});
-  const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
-  if (!block && s.a != DType::f16) add({.rows = 128, .columns = 256, .cluster = 2});
-  if (!block && !promoted && s.a != DType::f16) {  // halves of which are no widths of a product
-    add({.rows = 128, .columns = 240});
-    add({.rows = 128, .columns = 176});
-  }
-  if (block || promoted) add({.rows = 192, .columns = 128, .waves_rows = 3});
-  add({.rows = 128, .columns = 128, .splits = 4});
-  for (const int rows : {16, 32, 64}) {
-    add({.rows = rows, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
-  }
-  add({.rows = 64, .columns = 128, .swapped = true, .splits = 8});
-  if (!block) add({.rows = 128, .columns = 128, .swapped = true, .splits = 8});
-  if (s.a == DType::bf16 || s.scale == GemmScale::row) {
-    add({.rows = 128, .columns = 256, .stream = true});
-    add({.rows = 128, .columns = 128, .stream = true});
-    add({.rows = 16, .columns = 256, .swapped = true});
-    add_pairs();
-  }
-  return all;
+  const ArchFacts& facts = facts_of(arch);
+  if (facts.matrix != Matrix::mfma) return s.mx() ? GemmPolicies{} : gemm_sm90_policies(s);
+  if (s.int4()) return gemm_int4_cdna_policies(s);
+  if (s.mx()) return facts.mx ? gemm_scaled_policies(facts, s) : GemmPolicies{};
+  return gemm_cdna_policies(arch, s);
 }
 
-/// The entries of a spec for a list of policies, which policies_of(arch, spec) gives.
+/// Returns the entries of a spec for the policies that policies_of(arch, spec) lists.
 template <class B, GemmSpec S, GemmPolicies (*policies_of)(ArchId, const GemmSpec&)>
 constexpr auto gemm_entries_of() {
   return []<std::size_t... i>(std::index_sequence<i...>) {
@@ -189,7 +64,7 @@ constexpr auto gemm_entries_of() {
 template <class B, GemmSpec S>
 inline constexpr auto gemm_entries = gemm_entries_of<B, S, gemm_policies>();
 
-/// What a plan asks about its entries, see tile/plan.hpp.
+/// The functions by which a plan knows its entries; see tile/plan.hpp.
 struct GemmRegistry {
   using Spec = GemmSpec;
   using Problem = GemmProblem;
@@ -207,11 +82,11 @@ struct GemmRegistry {
     if (p.batch_invariant && e.policy.stream) return {none, "a batch-invariant product is not cut by stream-K"};
     return {};
   }
-  /// `t16x64x128.w1x1.s12.tensor.swap.k8.by4`: by how many blocks K is shared, where that may be several.
+  /// Returns a name such as `t16x64x128.w1x1.s12.tensor.swap.k8.by4`. Where blocks may share K, `by4` says how many do.
   static std::string name(const GemmEntry& e, int splits) {
     return name_of(e.policy) + (e.policy.splits > 1 ? ".by" + std::to_string(splits) : "");
   }
-  /// The modelled time, in microseconds, by which entries are ranked: an order, not a promise.
+  /// Returns the modelled time in microseconds, by which entries are ranked. It is an order, not a promise.
   static double cost_us(const GemmProblem& p, const GemmEntry& e, int splits) {
     const ArchFacts& facts = facts_of(e.arch);
     if (e.policy.path == GemmPath::tensor || (p.spec.int4() && facts.matrix == Matrix::mma)) {
@@ -222,12 +97,13 @@ struct GemmRegistry {
   }
 };
 
-/// Which entry, and how many blocks share the K of a tile: plan.launch(problem, stream). See tile/plan.hpp.
+/// The entry for a problem, and how many blocks share the K of a tile. plan.launch(problem, stream) queues it; see
+/// tile/plan.hpp.
 using GemmPlan = OpPlan<GemmRegistry>;
 
-/// The plan that is expected to be fastest among entries of the problem's spec. It depends on extents only, and with
-/// batch_invariant on N and K alone. A row of `tuned` that serves the problem decides instead, if its entry is a
-/// candidate. Without `tuned`: the library's own tables (tuned_tables.hpp).
+/// Sets the plan to the entry and splits that are expected to be fastest for the problem's spec. The choice depends on
+/// extents only, and with batch_invariant on N and K alone. If a row of `tuned` serves the problem and its entry is a
+/// candidate, that row decides. The overload without `tuned` takes the library's own tables (tuned/tables.hpp).
 /// Errors, with a null entry: those of gemm_check, or no_matching_entry.
 inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const> candidates, const ArchFacts& facts,
                           GemmPlan& plan, std::span<const TunedGemm> tuned) {
@@ -242,15 +118,16 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
       return {};
     }
   }
-  // A row's bits do not depend on what is beside it: neither may the choice.
-  GemmProblem q = p;
-  if (p.batch_invariant) q.m = 128, q.batch = 1, q.groups = min_of(p.groups, 1), q.expected_group_rows = 0;
+  // With batch_invariant a row's bits do not depend on the rows beside it, so the choice may not either.
+  GemmProblem ranked = p;
+  if (p.batch_invariant)
+    ranked.m = 128, ranked.batch = 1, ranked.groups = min_of(p.groups, 1), ranked.expected_group_rows = 0;
   double best = 0;
   for (const GemmEntry* e : candidates) {
     if (!GemmRegistry::considers(p, *e, facts).ok()) continue;
     for (int splits = 1; splits <= (p.batch_invariant ? 1 : e->policy.splits); ++splits) {
       if (splits > 1 && ceil_div(bytes_of(p.spec.a, p.k), e->policy.depth_bytes) < 2 * splits) break;
-      const double cost = GemmRegistry::cost_us(q, *e, splits);
+      const double cost = GemmRegistry::cost_us(ranked, *e, splits);
       if (plan.entry != nullptr && cost >= best) continue;
       plan.entry = e, plan.splits = splits;
       best = cost;
@@ -267,13 +144,13 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
   return gemm_select(p, candidates, facts, plan, tuned_gemm(facts.id));
 }
 
-/// Pointers to the entries of one spec on one backend: what a plan is chosen among.
+/// Pointers to the entries of one spec on one backend, among which a plan is chosen.
 template <class B, GemmSpec S>
 inline constexpr auto gemm_candidates = candidates_of(gemm_entries<B, S>);
 
-/// The plan on backend B for the one spec S that the caller compiles in. Errors: no_matching_entry for a problem of
-/// another spec; those of gemm_select. A spec that the backend's chip does not serve compiles, too: its status, see
-/// gemm_check_spec, is the answer to every problem.
+/// Sets the plan on backend B for the one spec S that the caller compiles in. A spec that the backend's chip does not
+/// serve compiles as well: the status of gemm_check_spec is then the answer to every problem. Errors: no_matching_entry
+/// for a problem of another spec; those of gemm_select.
 template <class B, GemmSpec S>
 Status gemm_plan(const GemmProblem& p, GemmPlan& plan, std::span<const TunedGemm> tuned = tuned_gemm(B::facts.id)) {
   plan = {};

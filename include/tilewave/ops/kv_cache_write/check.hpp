@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every rule a cache write must satisfy, whatever entry takes it; checked before any work is done.
+// Every rule that a cache write must satisfy, whichever entry takes it. All are checked before any work is done.
 #pragma once
 
 #include <cmath>
@@ -17,13 +17,13 @@ inline Status check_cache_spec(const KvCacheWriteSpec& s, const ArchFacts& facts
   if (is_fp8(s.kv)) {
     if (s.kv != facts.fp8)
       return {StatusCode::unsupported_dtype, "fp8 flavour of the caches is not this architecture's"};
-    if (s.quant != QuantMode::per_tensor && s.quant != QuantMode::per_head && s.quant != QuantMode::per_token) {
-      return {StatusCode::unsupported_quant_mode, "fp8 caches need per_tensor, per_head or per_token"};
+    if (!is_cache_scaling(s.quant)) {
+      return {StatusCode::unsupported_scaling, "fp8 caches need per_tensor, per_head or per_token"};
     }
   } else if (s.kv != s.x) {
     return {StatusCode::unsupported_dtype, "caches must be of x's type or fp8"};
-  } else if (s.quant != QuantMode::none) {
-    return {StatusCode::unsupported_quant_mode, "16-bit caches take quant mode none"};
+  } else if (s.quant != Scaling::none) {
+    return {StatusCode::unsupported_scaling, "16-bit caches take scaling none"};
   }
   if (s.fused && s.q_out != s.x && s.q_out != facts.fp8) {
     return {StatusCode::unsupported_dtype, "q_out must be of x's type or this architecture's fp8"};
@@ -33,14 +33,14 @@ inline Status check_cache_spec(const KvCacheWriteSpec& s, const ArchFacts& facts
   if (!s.fused && (s.q_out != plain.q_out || s.pairs != plain.pairs || s.table != plain.table)) {
     return {StatusCode::bad_value, "q_out, pairs and table are for fused specs"};
   }
-  if (s.group == 0 && s.e8m0) return {StatusCode::unsupported_quant_mode, "e8m0 scales are those of groups"};
+  if (s.group == 0 && s.e8m0) return {StatusCode::unsupported_scaling, "e8m0 scales are those of groups"};
   if (s.group == 0) return {};
   if (s.group < 32 || s.group > 512 || (s.group & (s.group - 1)) != 0) {
-    return {StatusCode::unsupported_quant_mode, "a group must be 32, 64, 128, 256 or 512 dimensions"};
+    return {StatusCode::unsupported_scaling, "a group must be 32, 64, 128, 256 or 512 dimensions"};
   }
   if (!s.fused || !s.norm || s.pairs != RopePairs::neighbours || !is_fp8(s.kv) || s.q_out != s.kv ||
-      s.quant != QuantMode::per_token) {
-    return {StatusCode::unsupported_quant_mode, "scales of groups are for fused norms, neighbours and fp8 per_token"};
+      s.quant != Scaling::per_token) {
+    return {StatusCode::unsupported_scaling, "scales of groups are for fused norms, neighbours and fp8 per_token"};
   }
   return {};
 }
@@ -80,7 +80,7 @@ inline Status check_cache_extents(const KvCacheWriteProblem& p) {
     return {StatusCode::bad_extent, "rotary_first must be a multiple of 16, with rotary dimensions behind it"};
   }
   if (p.rotary_first > 0 && p.spec.pairs == RopePairs::halves) {
-    return {StatusCode::unsupported_layout, "halves turn from dimension 0 on"};
+    return {StatusCode::unsupported_layout, "pairs of halves are rotated from dimension 0 on: rotary_first is 0"};
   }
   if (p.spec.group > 0 && p.head_size % p.spec.group != 0) {
     return {StatusCode::unsupported_head_size, "head_size must be whole groups"};
@@ -89,10 +89,10 @@ inline Status check_cache_extents(const KvCacheWriteProblem& p) {
   return {};
 }
 
-/// What a spec has no use for.
+/// Refuses what is given although the spec has no use for it.
 inline Status check_cache_uses(const KvCacheWriteProblem& p) {
   const KvCacheWriteSpec& s = p.spec;
-  if (s.quant == QuantMode::none && (p.k_scale != nullptr || p.v_scale != nullptr)) {
+  if (s.quant == Scaling::none && (p.k_scale != nullptr || p.v_scale != nullptr)) {
     return {StatusCode::bad_value, "scales are given, but the caches have none"};
   }
   if (s.group > 0 && (p.v != nullptr || p.v_cache != nullptr)) {
@@ -119,7 +119,7 @@ inline Status check_cache_uses(const KvCacheWriteProblem& p) {
     }
   }
   if (!s.norm && p.eps != KvCacheWriteProblem{}.eps) return {StatusCode::bad_value, "eps is for a spec with a norm"};
-  if (s.quant == QuantMode::none && (p.scale_page_stride != 0 || p.scale_head_stride != 0)) {
+  if (s.quant == Scaling::none && (p.scale_page_stride != 0 || p.scale_head_stride != 0)) {
     return {StatusCode::bad_value, "strides of scales are given, but the caches have none"};
   }
   if ((!s.fused || !s.norm) && (p.q_norm != nullptr || p.k_norm != nullptr)) {
@@ -131,14 +131,14 @@ inline Status check_cache_uses(const KvCacheWriteProblem& p) {
   return {};
 }
 
-/// The rows of x's type start on multiples of 16 bytes, and all tensors are there.
+/// Returns whether all tensors are given and aligned. Rows of x's type start on multiples of 16 bytes.
 inline Status check_cache_tensors(const KvCacheWriteProblem& p) {
   const KvCacheWriteSpec& s = p.spec;
   if (p.k == nullptr || p.k_cache == nullptr) return {StatusCode::null_pointer, "k or k_cache is null"};
   const bool v = p.v != nullptr;
   if (v != (p.v_cache != nullptr)) return {StatusCode::null_pointer, "v or v_cache is null"};
   if (p.slots == nullptr) return {StatusCode::null_pointer, "slots is null"};
-  if (s.quant != QuantMode::none && (p.k_scale == nullptr || (v && p.v_scale == nullptr))) {
+  if (s.quant != Scaling::none && (p.k_scale == nullptr || (v && p.v_scale == nullptr))) {
     return {StatusCode::null_pointer, "fp8 caches need k_scale and v_scale"};
   }
   if (!heads_aligned(p.k, s.x, p.kv_heads, p.k_strides) || (v && !heads_aligned(p.v, s.x, p.kv_heads, p.v_strides))) {
@@ -182,7 +182,7 @@ inline Status check_cache_tensors(const KvCacheWriteProblem& p) {
   return {};
 }
 
-/// The caches as paged attention sees them.
+/// The memory of the caches, as paged attention reads it.
 inline PagedAttentionRegions cache_regions(const KvCacheWriteProblem& p) {
   PagedAttentionProblem cache;
   cache.spec = {.kv = p.spec.kv, .quant = p.spec.quant, .head_size = p.head_size, .values = p.values};
@@ -199,7 +199,7 @@ inline PagedAttentionRegions cache_regions(const KvCacheWriteProblem& p) {
   cache.scale_page_stride = p.scale_page_stride;
   cache.scale_head_stride = p.scale_head_stride;
   PagedAttentionRegions regions(cache);
-  if (const int group = p.spec.group; group > 0) {  // blocks of a head's groups
+  if (const int group = p.spec.group; group > 0) {  // a block has the scales of a head's groups
     const int block = p.head_size / group * size_of(p.spec.e8m0 ? DType::i8 : DType::f32);
     regions.k_scale = Region(p.k_scale, block, p.block_size,
                              {{p.num_pages, p.scale_page_stride, "scale_page_stride is 0"},
@@ -242,7 +242,7 @@ inline Status check_cache_regions(const KvCacheWriteProblem& p) {
   const auto clear = [&](const Region& written) {
     return clear_of(written, {k, v, slots, positions, cos, sin, q_norm, k_norm, q_scale});
   };
-  const bool found = s.quant == QuantMode::per_token;
+  const bool found = s.quant == Scaling::per_token;
   if (!clear(cache.k) || !clear_of(cache.k, {q, q_out, k_out, cache.v, cache.k_scale, cache.v_scale})) {
     return {StatusCode::bad_value, "k_cache overlaps another tensor"};
   }
@@ -272,7 +272,7 @@ inline Status check_cache_regions(const KvCacheWriteProblem& p) {
 
 }  // namespace detail
 
-/// Every rule a problem must satisfy on an architecture. Slots and positions live on the device and are not read.
+/// Every rule that a problem must satisfy on an architecture. Slots and positions are on the device and are not read.
 inline Status kv_cache_write_check(const KvCacheWriteProblem& p, const ArchFacts& facts) {
   if (Status s = detail::check_cache_spec(p.spec, facts); !s.ok()) return s;
   if (Status s = detail::check_cache_extents(p); !s.ok()) return s;

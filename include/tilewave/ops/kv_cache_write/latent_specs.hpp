@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Latent heads with the other groups that are served, each kind of scale; tests labelled full run them.
+// Latent heads with the other sizes of groups that are served, and each kind of scale. Tests labelled full run them.
 #pragma once
 
 #include "tilewave/ops/kv_cache_write/registry.hpp"
@@ -12,7 +12,7 @@ constexpr auto kv_cache_write_latent_specs(ArchId arch) {
        kv_cache_write_latent_spec(arch, 256, true), kv_cache_write_latent_spec(arch, 512, false)});
 }
 
-/// The entries of a spec under the name that the list of these is found by.
+/// The entries of a spec, under the name that the generated list of these specs looks for.
 template <class B, KvCacheWriteSpec S>
 inline constexpr auto& kv_cache_write_latent_entries = kv_cache_write_entries<B, S>;
 

@@ -7,10 +7,11 @@
 
 namespace tilewave {
 
-/// Whether the kernels with 16-byte accesses can take the problem: others are refused by the check.
+/// Returns whether the kernels with 16-byte accesses can take the problem. They always can, since the check refuses
+/// others.
 inline bool kv_cache_write_aligned(const KvCacheWriteProblem&) { return true; }
 
-/// What the kernels take.
+/// The arguments of the kernels.
 inline KvCacheWriteArgs kv_cache_write_args(const KvCacheWriteProblem& p, const KvCacheWritePolicy& policy) {
   const bool dim_major = p.values == ValueLayout::dim_major;
   const std::int32_t heads = p.q_heads + p.kv_heads, head_rows = p.tokens * heads;
@@ -37,7 +38,7 @@ inline KvCacheWriteArgs kv_cache_write_args(const KvCacheWriteProblem& p, const 
           .k_scale = p.k_scale,
           .v_scale = p.v_scale,
           .scale_page_stride = p.scale_page_stride,
-          .scale_head_stride = p.spec.quant == QuantMode::per_tensor ? 0 : p.scale_head_stride,
+          .scale_head_stride = p.spec.quant == Scaling::per_tensor ? 0 : p.scale_head_stride,
           .table_stride = p.table_stride,
           .cos = p.cos,
           .sin = p.sin,
@@ -60,7 +61,7 @@ inline KvCacheWriteArgs kv_cache_write_args(const KvCacheWriteProblem& p, const 
           .k_out_strides = p.k_out_strides};
 }
 
-/// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
+/// Queues the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
 /// kv_cache_write_check; no_matching_entry if the entry is of another spec or its policy does not take the heads;
 /// launch_failed with the runtime's reason.
 template <class B, KvCacheWriteSpec S, KvCacheWritePolicy P>

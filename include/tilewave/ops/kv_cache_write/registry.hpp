@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+// One list of specs and policies for each architecture. It feeds dispatch, tests, benchmarks, the tuner and the ISA
+// gate.
 #pragma once
 
 #include "tilewave/ops/kv_cache_write/launch.hpp"
@@ -8,11 +9,11 @@
 
 namespace tilewave {
 
-/// A latent head of DeepSeek-V4, of which groups of dimensions have a scale.
+/// The spec of a latent head of DeepSeek-V4, whose dimensions have a scale for each group.
 constexpr KvCacheWriteSpec kv_cache_write_latent_spec(ArchId arch, int group, bool e8m0) {
   const DType fp8 = facts_of(arch).fp8;
   return {.kv = fp8,
-          .quant = QuantMode::per_token,
+          .quant = Scaling::per_token,
           .fused = true,
           .norm = true,
           .q_out = fp8,
@@ -22,11 +23,12 @@ constexpr KvCacheWriteSpec kv_cache_write_latent_spec(ArchId arch, int group, bo
           .e8m0 = e8m0};
 }
 
-/// The specs every architecture serves: 16-bit caches of both types, fp8 ones of bf16 with each kind of scale; then
-/// fused ones, the last two for latent heads. Others are compiled in by naming them.
+/// The specs that every architecture serves. First come 16-bit caches of both types, then fp8 ones of bf16 with each
+/// kind of scale, then fused specs, of which the last two are for latent heads. A caller compiles in other specs by
+/// naming them.
 constexpr auto kv_cache_write_specs(ArchId arch) {
   const DType bf16 = DType::bf16, f16 = DType::f16, fp8 = facts_of(arch).fp8;
-  using enum QuantMode;
+  using enum Scaling;
   return std::to_array<KvCacheWriteSpec>({{},
                                           {.x = f16, .kv = f16},
                                           {.kv = fp8, .quant = per_tensor},
@@ -50,16 +52,12 @@ struct KvCacheWriteRegistry : RowRegistry<KvCacheWriteSpec, KvCacheWriteProblem,
   static constexpr auto launch() {
     return &kv_cache_write_launch<B, S, P>;
   }
-  template <class B, KvCacheWriteSpec S, RowPolicy P>
-  static constexpr int lds_bytes() {
-    return 0;
-  }
 };
 
 using KvCacheWriteEntry = OpEntry<KvCacheWriteRegistry>;
 using KvCacheWritePlan = OpPlan<KvCacheWriteRegistry>;
 
-/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
+/// All entries of one spec on one backend, the choice among entries, and the plan for one spec. See tile/registry.hpp.
 template <class B, KvCacheWriteSpec S>
 inline constexpr auto& kv_cache_write_entries = op_entries<KvCacheWriteRegistry, B, S>;
 inline constexpr auto kv_cache_write_select = select_entry<KvCacheWriteRegistry>;

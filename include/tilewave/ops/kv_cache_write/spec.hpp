@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is written into a paged KV cache, and what becomes of it before: changing a field changes the answer.
+// What is written into a paged KV cache, and what is done to it before. Changing a field changes the answer.
 #pragma once
 
 #include <string>
@@ -9,24 +9,30 @@
 
 namespace tilewave {
 
-/// K and V of new tokens go where paged attention of the same kv and quant reads them. per_tensor and per_head
-/// divide by the caches' scales, which are read; per_token finds the scale of each head of a token, its largest
-/// magnitude over the largest code (1 where that is below smallest_amax), and writes it beside. fused: heads of q
-/// and k are turned before, as rope does it; with `norm` an rmsnorm comes first; and q goes to q_out. All in f32,
-/// rounded once. With `group` q_out and K have scales of groups of a head's dimensions, found before they turn: sqrt(2)
-/// times the group's largest magnitude over the largest code, or e8m0, to a power of two that leaves codes below 2^7.6.
-/// There is no V then.
+/// K and V of new tokens go where paged attention of the same kv and quant reads them. All is computed in f32 and
+/// rounded once.
+///
+/// per_tensor and per_head divide by the scales of the caches, which are read. per_token finds a scale for each head of
+/// a token and writes it beside: its largest magnitude over the largest code, or 1 if that magnitude is below
+/// smallest_amax.
+///
+/// fused: heads of q and k are rotated first, as rope does it, and q goes to q_out. With `norm` an rmsnorm comes
+/// before.
+///
+/// group: q_out and K have a scale for each group of a head's dimensions, found before they are rotated. It is sqrt(2)
+/// times the group's largest magnitude over the largest code. An e8m0 scale is the power of two that leaves codes below
+/// 2^7.6. There is no V then.
 struct KvCacheWriteSpec {
   DType x = DType::bf16;   // of q, k and v: bf16 or f16
   DType kv = DType::bf16;  // of the caches: x, or the architecture's fp8
-  QuantMode quant = QuantMode::none;
+  Scaling quant = Scaling::none;
   bool fused = false;
-  // of fused alone
+  // for fused specs only
   bool norm = false;
-  DType q_out = DType::bf16;  // x, or the architecture's fp8 with a scale for the tensor
+  DType q_out = DType::bf16;  // x, or the architecture's fp8 with one scale for the tensor
   RopePairs pairs = RopePairs::halves;
   DType table = DType::f32;  // of cos and sin: x or f32
-  int group = 0;             // 0, or dimensions with a scale: 32, 64, 128, 256, 512
+  int group = 0;             // 0, or dimensions that share a scale: 32, 64, 128, 256, 512
   bool e8m0 = false;         // scales of groups are e8m0, else f32
 
   friend constexpr bool operator==(const KvCacheWriteSpec&, const KvCacheWriteSpec&) = default;
@@ -36,9 +42,9 @@ struct KvCacheWriteSpec {
   TILEWAVE_HOST_DEVICE constexpr int unit() const { return 16 / size_of(kv); }
 };
 
-/// The spec whose kernel computes this one: scales of heads are those of tensors with a stride.
+/// The spec whose kernel computes this one. Scales of heads are scales of tensors with a stride.
 constexpr KvCacheWriteSpec kernel_spec(KvCacheWriteSpec s) {
-  if (s.quant == QuantMode::per_head) s.quant = QuantMode::per_tensor;
+  if (s.quant == Scaling::per_head) s.quant = Scaling::per_tensor;
   return s;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a Problem to a queued kernel: every rule a problem must satisfy, checked before any work is done.
+// Launches the kernel for a Problem. Every rule that a problem must satisfy is checked before any work is done.
 #pragma once
 
 #include "tilewave/ops/moe_reduce/kernel.hpp"
@@ -54,7 +54,7 @@ inline Status check_moe_reduce_regions(const MoeReduceProblem& p) {
 
 }  // namespace detail
 
-/// Every rule a problem must satisfy. Tables live on the device and are not read.
+/// Checks every rule that a problem must satisfy. Tables live on the device and are not read.
 inline Status moe_reduce_check(const MoeReduceProblem& p, const ArchFacts&) {
   const DType type = p.spec.x;
   if (!is_row_type(type)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
@@ -70,14 +70,14 @@ inline Status moe_reduce_check(const MoeReduceProblem& p, const ArchFacts&) {
   return detail::check_moe_reduce_regions(p);
 }
 
-/// Whether the kernels with 16-byte accesses can take the problem, if its columns are whole accesses.
+/// True if the kernels with 16-byte accesses can take the problem, if its columns are whole accesses.
 inline bool moe_reduce_aligned(const MoeReduceProblem& p) {
   const DType type = p.spec.x;
   return rows_aligned(p.x, {p.x_stride, p.x_slot_stride}, p.topk, type) &&
          rows_aligned(p.residual, {p.residual_stride, 0}, 1, type) && rows_aligned(p.out, {p.out_stride, 0}, 1, type);
 }
 
-/// What the kernels of a policy take.
+/// Returns the arguments of the kernels of a policy.
 inline MoeReduceArgs moe_reduce_args(const MoeReduceProblem& p, const MoeReducePolicy& policy) {
   return {.x = p.x,
           .slots = p.slots,
@@ -96,7 +96,7 @@ inline MoeReduceArgs moe_reduce_args(const MoeReduceProblem& p, const MoeReduceP
           .experts = p.experts};
 }
 
-/// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
+/// Queues the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
 /// moe_reduce_check; no_matching_entry if the entry is of another spec or its policy does not take the rows;
 /// launch_failed with the runtime's reason.
 template <class B, MoeReduceSpec S, MoeReducePolicy P>

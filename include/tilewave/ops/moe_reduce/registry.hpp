@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+// Each architecture has one list of specs and policies, which feeds dispatch, tests, benchmarks, the tuner and the ISA
+// gate.
 #pragma once
 
 #include "tilewave/ops/moe_reduce/launch.hpp"
@@ -8,7 +9,7 @@
 
 namespace tilewave {
 
-/// The specs every architecture serves.
+/// Returns the specs that every architecture serves.
 constexpr auto moe_reduce_specs(ArchId) {
   return std::to_array<MoeReduceSpec>({{DType::bf16}, {DType::f16}, {DType::f32}});
 }
@@ -16,8 +17,9 @@ constexpr auto moe_reduce_specs(ArchId) {
 struct MoeReduceRegistry : TileRegistry<MoeReduceSpec, MoeReduceProblem, moe_reduce_aligned> {
   static constexpr auto check = moe_reduce_check;
   static constexpr auto policies = moe_reduce_policies;
-  /// The most accesses a slot with which all slots of a token are one batch and tiles fill the chip, or, by a table,
-  /// whose latency is shared by a lane's columns, with which tiles fill it for as many rounds; then as for all tiles.
+  /// Prefers the most accesses a slot with which all slots of a token are one batch and tiles fill the chip. With a
+  /// table, whose latency is shared by a lane's columns, tiles must fill it for as many rounds. Other cases go as for
+  /// all tiles.
   static bool better(const RowPolicy& a, const RowPolicy& b, const MoeReduceProblem& p, const ArchFacts& facts) {
     if (a.vec != b.vec || a.chunks == b.chunks) return better_tile(a, b, p.spec.x, p.rows, p.columns, facts);
     const std::int64_t slots = std::int64_t{facts.compute_units} * facts.simds_per_cu * facts.wave_lanes;
@@ -34,16 +36,13 @@ struct MoeReduceRegistry : TileRegistry<MoeReduceSpec, MoeReduceProblem, moe_red
   static constexpr auto launch() {
     return &moe_reduce_launch<B, S, P>;
   }
-  template <class B, MoeReduceSpec S, RowPolicy P>
-  static constexpr int lds_bytes() {
-    return 0;
-  }
 };
 
 using MoeReduceEntry = OpEntry<MoeReduceRegistry>;
 using MoeReducePlan = OpPlan<MoeReduceRegistry>;
 
-/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
+/// These are all entries of one spec on one backend, the choice among entries, and the plan of one spec
+/// (tile/registry.hpp).
 template <class B, MoeReduceSpec S>
 inline constexpr auto& moe_reduce_entries = op_entries<MoeReduceRegistry, B, S>;
 inline constexpr auto moe_reduce_select = select_entry<MoeReduceRegistry>;

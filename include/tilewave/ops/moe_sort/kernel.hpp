@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
-// Sort the choices of tokens by expert: a counting sort that keeps their order. A block places a run of choices. It
-// must know how many choices each expert has, and how many of them come before its own. Then a tile at a time every
-// wave finds, among its lanes, who chose the same expert, and counts experts for itself in shared memory; counts of
-// waves before become places. Only numbers of choices are added up by atomics, so every place is the same each time.
+// Sorts the choices of tokens by expert with a counting sort that keeps their order. A block places a run of choices.
+// It must know how many choices each expert has, and how many of them come before its own. Then, one tile at a time,
+// every wave finds which of its lanes chose the same expert and counts experts for itself in shared memory. The counts
+// of the waves before give the positions. Atomics add only numbers of choices, so every position is the same each time.
 //
-// Few choices are counted by every block for itself. On Hopper some ten thousand are by a cluster, whose blocks tell
-// each other, and by each of several clusters: to read again costs less than to tell through memory. Of more choices
-// MoeSortCount leaves the counts of every block in the workspace, and each block of MoeSort sums those of the blocks
-// before it and of all. Bound: latency of a launch and a read of memory, then memory.
+// Few choices are counted by every block for itself. On Hopper some ten thousand are counted by a cluster, whose blocks
+// exchange their counts; each of several clusters does so, because reading again costs less than an exchange through
+// memory. For more choices MoeSortCount leaves the counts of every block in the workspace, and each block of MoeSort
+// sums those of the blocks before it and of all. Bound: the latency of a launch and a read of memory, then memory.
 #pragma once
 
 #include "tilewave/ops/moe_sort/tile.hpp"
 
 namespace tilewave {
 
-/// The counts of every block.
+/// Counts the choices of every block.
 template <class B, MoeSortSpec S, MoeSortPolicy P>
 struct MoeSortCount {
   using Room = B;
@@ -49,28 +49,30 @@ struct MoeSort {
   using Args = MoeSortArgs;
   static constexpr bool clustered = from == MoeSortCounts::cluster, counted = from == MoeSortCounts::workspace;
   static constexpr int block_threads = P.threads_of(from);
-  static constexpr int waves_per_simd = counted ? min_of(P.waves_per_simd, 4) : P.waves_per_simd;  // 32 reads under way
+  // a lane has 32 reads in flight
+  static constexpr int waves_per_simd = counted ? min_of(P.waves_per_simd, 4) : P.waves_per_simd;
   static constexpr int cluster = clustered ? P.cluster : 1;
   using Choices = MoeSortChoices<B, P, block_threads>;
-  using Tile = MoeSortTile<B, P, block_threads, counted ? P.turns : 1>;
+  using Tile = MoeSortTile<B, P, block_threads, counted ? P.lane_choices : 1>;
   static constexpr int wave_lanes = Choices::wave_lanes;
   struct Shared {
-    typename Tile::Counts counts;               // then places
-    typename Choices::Histogram next;           // choices before this block's, then the row of an expert's next
+    typename Tile::Counts counts;               // counts of waves, then positions
+    typename Choices::Histogram next;           // choices before this block's, then the row of an expert's next choice
     typename Choices::Histogram others;         // other choices that this block counts, then all that it counts
     std::int32_t pads_at[most_sorted_experts];  // row of an expert's first pad
-    std::int32_t local[most_sorted_experts];    // whether it is; then which local expert, above 16 bits its pads
+    // 1 for a local expert; then its local index, and above 16 bits its number of pads
+    std::int32_t local[most_sorted_experts];
     Vec<std::int32_t, 2> wave_sums[Tile::waves];
     Mailbox box;
-    // What blocks of the cluster count, as bits.
+    // The counts of the cluster's blocks, as bits.
     Vec<float, 4> published[cluster][clustered ? most_sorted_experts / 4 : 1];
   };
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const int rank = clustered ? B::cluster_rank() : 0, share = B::block_id() / cluster;
+    const int rank = clustered ? B::cluster_rank() : 0, chunk = B::block_id() / cluster;
     const std::int32_t segment = counted ? 0 : rank * a.segment,
                        segment_end = counted ? a.choices : min_of(segment + a.segment, a.choices);
-    const std::int32_t first = min_of(segment + share * a.block_choices, segment_end),
+    const std::int32_t first = min_of(segment + chunk * a.block_choices, segment_end),
                        end = min_of(first + a.block_choices, segment_end);
     if constexpr (clustered) B::template open<1>(&shared.box);
     Tile tile;
@@ -84,7 +86,7 @@ struct MoeSort {
       B::barrier();
       tile.rank(shared.counts);
     };
-    if constexpr (counted) {  // inputs alone, while MoeSortCount still works
+    if constexpr (counted) {  // only inputs are read, while MoeSortCount still works
       rank_first();
       B::barrier();
       sum_up(a, shared, false);
@@ -97,8 +99,8 @@ struct MoeSort {
       if constexpr (clustered) B::collect(shared.box, cluster * 4 * ceil_div(a.experts, 4), 0);
     }
     const std::int32_t rows = lay_out(a, shared, rank);
-    if constexpr (!counted) {  // of one tile
-      place(a, shared, first, end, tile);
+    if constexpr (!counted) {  // there is one tile
+      scatter(a, shared, first, end, tile);
     } else {
       TILEWAVE_ROLL
       for (std::int32_t at = first; at < end; at += Tile::choices) {
@@ -111,7 +113,7 @@ struct MoeSort {
         }
         Tile next;
         next.read(a, at + Tile::choices, end);
-        place(a, shared, at, end, tile);
+        scatter(a, shared, at, end, tile);
         tile = next;
       }
     }
@@ -121,16 +123,16 @@ struct MoeSort {
  private:
   template <class Visit>
   TILEWAVE_DEVICE static void each_expert_of_lane(const Args& a, const Visit& visit) {
-    const std::int32_t of_lane = ceil_div(a.experts, block_threads);  // neighbours
+    const std::int32_t of_lane = ceil_div(a.experts, block_threads);  // neighbouring experts
     const std::int32_t first = B::block_lane_id() * of_lane, end = min_of(first + of_lane, a.experts);
     TILEWAVE_ROLL
     for (std::int32_t e = first; e < end; ++e) visit(e);
   }
 
-  /// What this block counted, to all blocks of the cluster.
+  /// Sends the counts of this block to all blocks of the cluster.
   TILEWAVE_DEVICE static void publish(const Args& a, Shared& shared, int rank) {
     B::cluster_wait();
-    // A wave posts to one block at a time, neighbours to neighbours.
+    // A wave posts to one block at a time, from neighbouring lanes to neighbouring words.
     TILEWAVE_ROLL
     for (int i = B::wave_id(); i < cluster; i += Tile::waves) {
       const int to = (rank + i) % cluster;
@@ -147,7 +149,7 @@ struct MoeSort {
     }
   }
 
-  /// Sums over what lanes with lower numbers have, and over all of the block. One barrier.
+  /// Returns the sums over the lanes with lower numbers, and over all lanes of the block. It takes one barrier.
   struct Scan {
     Vec<std::int32_t, 2> before, all;
   };
@@ -156,7 +158,7 @@ struct MoeSort {
     const Vec<std::int32_t, 2> sum{{B::sum_up_to(x[0]), B::sum_up_to(x[1])}};
     if (B::lane_id() == wave_lanes - 1) shared.wave_sums[wave] = sum;
     B::barrier();
-    // Lanes add up waves, as many as there are.
+    // Lanes add up the sums of as many waves as there are.
     const int lane = B::lane_id();
     Vec<std::int32_t, 2> of_wave{};
     if (lane < Tile::waves) of_wave = shared.wave_sums[lane];
@@ -170,13 +172,13 @@ struct MoeSort {
     return found;
   }
 
-  using Counted = typename B::template Window<true>;  // what MoeSortCount left
-  /// The choices of an expert, and those of them before this block's.
+  using Counted = typename B::template Window<true>;  // counts that MoeSortCount left
+  /// Returns the choices of an expert, and how many of them come before this block's.
   TILEWAVE_DEVICE static Vec<std::int32_t, 2> counts_of(const Args& a, Shared& shared, const Counted& counts,
                                                         std::int32_t expert, int rank) {
     Vec<std::int32_t, 2> sum{};
     if constexpr (counted) {
-      constexpr int batch = 32;  // reads under way; of blocks that are not there 0
+      constexpr int batch = 32;  // reads in flight; blocks that do not exist count 0
       std::uint32_t at = static_cast<std::uint32_t>(4 * expert);
       TILEWAVE_ROLL
       for (std::int32_t first = 0; first < a.blocks; first += batch) {
@@ -184,9 +186,10 @@ struct MoeSort {
         TILEWAVE_UNROLL
         for (int i = 0; i < batch; ++i) {
           count[i] = counts.template load<std::int32_t>(at);
-          at = B::opaque(at + static_cast<std::uint32_t>(4 * a.experts));  // not 32 products in scalar registers
+          at = B::opaque(at + static_cast<std::uint32_t>(4 * a.experts));  // keeps 32 products out of scalar registers
         }
-        const std::int32_t before = B::opaque(B::block_id() - first);  // in a vector register: masks fill the others
+        // in a vector register, because masks fill the scalar ones
+        const std::int32_t before = B::opaque(B::block_id() - first);
         TILEWAVE_UNROLL
         for (int i = 0; i < batch; ++i) {
           sum[0] += count[i];
@@ -210,17 +213,18 @@ struct MoeSort {
     return sum;
   }
 
-  /// Where each expert's rows are, and this block's among them; block 0 tells. Returns the rows of all.
+  /// Computes the rows of each expert, and this block's rows among them; block 0 stores them. Returns the rows of all
+  /// experts.
   TILEWAVE_DEVICE static std::int32_t lay_out(const Args& a, Shared& shared, int rank) {
-    constexpr std::int32_t no_row = -(1 << 30);  // far enough that no place of a choice is one
+    constexpr std::int32_t no_row = -(1 << 30);  // so low that no position of a choice makes it valid
     const Counted counts{a.counts, static_cast<std::uint32_t>(4 * a.blocks * a.experts)};
-    Vec<std::int32_t, 2> mine{};  // rows, local experts
+    Vec<std::int32_t, 2> mine{};  // rows and local experts of this lane
     each_expert_of_lane(a, [&](std::int32_t e) {
       const Vec<std::int32_t, 2> count = counts_of(a, shared, counts, e, rank);
       const std::int32_t local = shared.local[e], choices = local != 0 ? count[0] : 0;
       const std::int32_t rows = a.unit.quotient(choices + a.unit.divisor - 1) * a.unit.divisor;
       shared.next[e] = static_cast<std::uint32_t>(local != 0 ? count[1] : no_row);
-      shared.pads_at[e] = choices;  // until the first rows are known
+      shared.pads_at[e] = choices;  // kept here until the first rows are known
       shared.local[e] = local | (rows - choices) << 16;
       mine[0] += rows;
       mine[1] += local;
@@ -233,7 +237,7 @@ struct MoeSort {
       shared.next[e] += static_cast<std::uint32_t>(local != 0 ? row : 0);
       shared.pads_at[e] = row + count;
       shared.local[e] = index | pads << 16;
-      if (B::block_id() == 0) {  // what is not local stands behind
+      if (B::block_id() == 0) {  // experts that are not local stand behind the others
         const std::int32_t at = local != 0 ? index : locals + e - index;
         if (a.group_offsets != nullptr) B::store(a.group_offsets + at, local != 0 ? row : rows);
         if (a.group_counts != nullptr) B::store(a.group_counts + at, count);
@@ -250,8 +254,8 @@ struct MoeSort {
     return rows;
   }
 
-  /// Counts of waves become those of waves before, by the whole block between barriers. Of a `further` tile: choices of
-  /// the tile before are placed.
+  /// Turns counts of waves into those of the waves before. The whole block calls it, between barriers. For a `further`
+  /// tile the choices of the tile before are placed.
   TILEWAVE_DEVICE static void sum_up(const Args& a, Shared& shared, bool further) {
     auto& counts = shared.counts.of;
     TILEWAVE_ROLL
@@ -267,12 +271,12 @@ struct MoeSort {
       counts[Tile::waves][e] = sum;
     }
   }
-  /// The choices of one tile. The first choice of a unit tells its expert.
-  TILEWAVE_DEVICE static void place(const Args& a, const Shared& shared, std::int32_t first, std::int32_t end,
-                                    const Tile& tile) {
-    const int wave = B::wave_id();  // by the whole wave: not where lanes have gone apart
+  /// Places the choices of one tile. The first choice of a unit stores its expert.
+  TILEWAVE_DEVICE static void scatter(const Args& a, const Shared& shared, std::int32_t first, std::int32_t end,
+                                      const Tile& tile) {
+    const int wave = B::wave_id();  // the whole wave calls it, so not where lanes have diverged
     TILEWAVE_UNROLL
-    for (int i = 0; i < Tile::turns; ++i) {
+    for (int i = 0; i < Tile::lane_choices; ++i) {
       const std::int32_t choice = Tile::choice(first, wave, i), expert = tile.experts[i];
       if (choice >= end) continue;
       const std::int32_t token = a.topk.quotient(choice), slot = choice - token * a.topk.divisor;
@@ -290,7 +294,7 @@ struct MoeSort {
       }
       if (a.rows != nullptr) B::store(a.rows + token * a.rows_stride + slot, row);
     }
-    B::wave_barrier();  // of counts a wave clears its own
+    B::wave_barrier();  // a wave clears only counts of its own
   }
 
   TILEWAVE_DEVICE static void write_pad(const Args& a, std::int32_t row) {
@@ -298,7 +302,7 @@ struct MoeSort {
     if (a.sorted_weights != nullptr) B::store(a.sorted_weights + row, 0.0f);
     if (a.row_tokens != nullptr) B::store(a.row_tokens + row, -1);
   }
-  /// Pads of experts, and behind them up to the capacity; every block its share.
+  /// Writes the pads of experts, and those behind them up to the capacity. Every block writes a part.
   TILEWAVE_DEVICE static void write_rest(const Args& a, const Shared& shared, std::int32_t rows) {
     TILEWAVE_ROLL
     for (std::int32_t e = B::wave_id() * a.blocks + B::block_id(); e < a.experts; e += Tile::waves * a.blocks) {

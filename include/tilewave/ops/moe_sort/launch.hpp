@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a Problem to queued kernels: every rule a problem must satisfy, checked before any work is done.
+// Launches the kernels for a Problem. Every rule that a problem must satisfy is checked before any work is done.
 #pragma once
 
 #include "tilewave/core/hip.hpp"
@@ -44,7 +44,7 @@ inline Status check_sort_pointers(const MoeSortProblem& p) {
 
 struct SortRegions {
   Region ids, weights, mask, rows;
-  std::array<Region, 8> written;  // rows among them
+  std::array<Region, 8> written;  // all outputs, `rows` among them
 
   explicit SortRegions(const MoeSortProblem& p) {
     const auto choices = [&](const void* data, std::int64_t stride, const char* zero) {
@@ -59,7 +59,7 @@ struct SortRegions {
                vector(p.row_tokens, p.capacity),  vector(p.group_offsets, std::int64_t{p.experts} + 1),
                vector(p.group_counts, p.experts), rows};
   }
-  /// Whether an output is clear of the inputs and of the first `before` outputs.
+  /// True if an output is clear of the inputs and of the first `before` outputs.
   Status check_clear(const Region& output, std::size_t before) const {
     if (!clear_of(output, {ids, weights, mask})) return {StatusCode::bad_value, "an output overlaps an input"};
     for (std::size_t i = 0; i < before; ++i)
@@ -92,13 +92,13 @@ constexpr std::int32_t moe_sort_tiles(const MoeSortProblem& p, const MoeSortPoli
   return ceil_div(p.tokens * p.topk, policy.tile());
 }
 
-/// Which blocks count and place which choices: `cluster` blocks count all, a segment each, and all of the launch place
-/// `block_choices` each; or a launch of its own counts.
-struct MoeSortShares {
+/// The division of work among blocks. `cluster` blocks count all choices, a segment each, and every block of the launch
+/// places `block_choices`. With MoeSortCounts::workspace a launch of its own counts.
+struct MoeSortWork {
   MoeSortCounts counts;
   std::int32_t blocks, cluster, segment, block_choices;
 };
-constexpr MoeSortShares moe_sort_shares(const MoeSortProblem& p, const MoeSortPolicy& policy) {
+constexpr MoeSortWork moe_sort_work(const MoeSortProblem& p, const MoeSortPolicy& policy) {
   const std::int32_t choices = p.tokens * p.topk, tiles = moe_sort_tiles(p, policy);
   if (tiles > policy.tiles_alone) {
     const std::int32_t tiles_of_block = ceil_div(tiles, most_sort_blocks);
@@ -106,7 +106,7 @@ constexpr MoeSortShares moe_sort_shares(const MoeSortProblem& p, const MoeSortPo
   }
   const bool clustered = policy.cluster > 1 && choices > policy.batch * policy.threads;
   const std::int32_t cluster = clustered ? policy.cluster : 1;
-  constexpr std::int32_t rows_of_block = 32;  // pads among them, which are many more than few choices
+  constexpr std::int32_t rows_of_block = 32;  // most of these rows are pads where choices are few
   const std::int32_t clusters =
       max_of(min_of(ceil_div(p.capacity, rows_of_block * cluster), policy.most_blocks / cluster), 1);
   const std::int32_t segment = ceil_div(choices, cluster);
@@ -114,23 +114,24 @@ constexpr MoeSortShares moe_sort_shares(const MoeSortProblem& p, const MoeSortPo
           ceil_div(segment, clusters)};
 }
 
-/// Bytes of workspace, 0 where one launch does: by tokens, topk and experts alone, and never less for more of them.
+/// Returns the bytes of workspace, which are 0 where one launch is enough. They depend on tokens, topk and experts
+/// alone, and are never less for more of them.
 constexpr std::size_t moe_sort_workspace_size(const MoeSortProblem& p, const MoeSortPolicy& policy) {
   const std::int32_t tiles = moe_sort_tiles(p, policy);
   return tiles <= policy.tiles_alone ? 0 : std::size_t{4} * min_of(tiles, most_sort_blocks) * p.experts;
 }
 
-/// Every rule a problem must satisfy; ids and masks live on the device and are not read. The workspace is looked at
-/// when an entry is launched.
+/// Checks every rule that a problem must satisfy. Ids and masks live on the device and are not read. The workspace is
+/// checked when an entry is launched.
 inline Status moe_sort_check(const MoeSortProblem& p, const ArchFacts&) {
   if (Status s = detail::check_sort_extents(p); !s.ok()) return s;
   if (Status s = detail::check_sort_pointers(p); !s.ok()) return s;
   return detail::check_sort_regions(p);
 }
 
-/// What the kernels take.
+/// Returns the arguments of the kernels.
 inline MoeSortArgs moe_sort_args(const MoeSortProblem& p, const MoeSortPolicy& policy) {
-  const MoeSortShares shares = moe_sort_shares(p, policy);
+  const MoeSortWork work = moe_sort_work(p, policy);
   return {.topk_ids = p.topk_ids,
           .topk_weights = p.topk_weights,
           .expert_mask = p.expert_mask,
@@ -152,14 +153,14 @@ inline MoeSortArgs moe_sort_args(const MoeSortProblem& p, const MoeSortPolicy& p
           .choices = p.tokens * p.topk,
           .experts = p.experts,
           .capacity = p.capacity,
-          .blocks = shares.blocks,
-          .segment = shares.segment,
-          .block_choices = shares.block_choices};
+          .blocks = work.blocks,
+          .segment = work.segment,
+          .block_choices = work.block_choices};
 }
 
-/// Queue one kernel, or two where there is a workspace, on the stream, also for no tokens: outputs say so. Nothing is
-/// allocated, synchronised or read from the device. Errors: those of moe_sort_check; no_matching_entry if the entry is
-/// of another spec; workspace_too_small; launch_failed with the runtime's reason.
+/// Queues one kernel on the stream, or two where there is a workspace. It also runs for no tokens, because outputs say
+/// so. Nothing is allocated, synchronised or read from the device. Errors: those of moe_sort_check; no_matching_entry
+/// if the entry is of another spec; workspace_too_small; launch_failed with the runtime's reason.
 template <class B, MoeSortSpec S, MoeSortPolicy P>
 Status moe_sort_launch(const MoeSortProblem& p, hipStream_t stream) {
   if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
@@ -179,11 +180,11 @@ Status moe_sort_launch(const MoeSortProblem& p, hipStream_t stream) {
     if (!clear) return {StatusCode::bad_value, "workspace overlaps another tensor"};
   }
 
-  // A block that counts places one tile, or the 32 choices that it is there for.
+  // A block that counts also places one tile, or the 32 choices for which it exists.
   static_assert(P.tiles_alone * P.tile() <= P.most_blocks * P.threads_of(MoeSortCounts::cluster),
                 "the lanes of one launch have a choice each of as many as are sorted without a counting launch");
   const MoeSortArgs args = moe_sort_args(p, P);
-  const MoeSortCounts counts = moe_sort_shares(p, P).counts;
+  const MoeSortCounts counts = moe_sort_work(p, P).counts;
   if (counts == MoeSortCounts::block)
     return B::template launch<MoeSort<B, S, P>>({args.blocks, P.threads}, args, stream);
   if constexpr (P.cluster > 1) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+// Each architecture has one list of specs and policies, which feeds dispatch, tests, benchmarks, the tuner and the ISA
+// gate.
 #pragma once
 
 #include "tilewave/ops/moe_sort/launch.hpp"
@@ -8,7 +9,7 @@
 
 namespace tilewave {
 
-/// The specs every architecture serves.
+/// Returns the specs that every architecture serves.
 constexpr std::array<MoeSortSpec, 1> moe_sort_specs(ArchId) { return {}; }
 
 struct MoeSortRegistry {
@@ -27,16 +28,13 @@ struct MoeSortRegistry {
   static constexpr auto launch() {
     return &moe_sort_launch<B, S, P>;
   }
-  template <class B, MoeSortSpec S, MoeSortPolicy P>
-  static constexpr int lds_bytes() {
-    return sizeof(typename MoeSort<B, S, P>::Shared);
-  }
 };
 
 using MoeSortEntry = OpEntry<MoeSortRegistry>;
 using MoeSortPlan = OpPlan<MoeSortRegistry>;
 
-/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
+/// These are all entries of one spec on one backend, the choice among entries, and the plan of one spec
+/// (tile/registry.hpp).
 template <class B, MoeSortSpec S>
 inline constexpr auto& moe_sort_entries = op_entries<MoeSortRegistry, B, S>;
 inline constexpr auto moe_sort_select = select_entry<MoeSortRegistry>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Choices of tokens as blocks of a sort read, count and rank them.
+// The blocks of a sort read, count and rank the choices of tokens with these types.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
@@ -8,7 +8,7 @@
 
 namespace tilewave {
 
-struct MoeSortArgs {  // 176 bytes, which on sm90 come with the launch
+struct MoeSortArgs {  // 176 bytes, which sm90 passes with the launch
   const std::int32_t* topk_ids;
   const float* topk_weights;
   const std::int32_t* expert_mask;
@@ -24,9 +24,9 @@ struct MoeSortArgs {  // 176 bytes, which on sm90 come with the launch
   std::uint32_t* counts;  // [blocks, experts], in the workspace; null: blocks count for themselves
   FastDiv topk, unit;
   std::int32_t tokens, choices, experts, capacity;
-  std::int32_t blocks;         // of the launch
+  std::int32_t blocks;         // blocks of the launch
   std::int32_t segment;        // choices that a block counts
-  std::int32_t block_choices;  // of them those that it places
+  std::int32_t block_choices;  // choices that a block places, among those that it counts
 };
 
 static_assert(sizeof(MoeSortArgs) == 176, "176 bytes of arguments come with a launch, and others from memory");
@@ -42,14 +42,15 @@ struct MoeSortChoices {
     const std::int32_t id = B::load(a.topk_ids + at);
     return static_cast<std::uint32_t>(id) < static_cast<std::uint32_t>(a.experts) ? id : none;
   }
-  /// Where a choice is in a tensor of this stride.
+  /// Returns the offset of a choice in a tensor of this stride.
   TILEWAVE_DEVICE static std::int64_t strided(const MoeSortArgs& a, std::int32_t choice, std::int64_t stride) {
     const std::int32_t token = a.topk.quotient(choice);
     return token * stride + (choice - token * a.topk.divisor);
   }
 
-  /// Adds up the choices of every expert from `first` to `end`, those below `split` in `below`, by the whole block, the
-  /// same whatever the order. `prepare` is called behind the first reads, and has a barrier. None at the end.
+  /// The whole block adds up the choices of every expert from `first` to `end`, those below `split` in `below`. The
+  /// result does not depend on the order. `prepare` is called after the first reads and must have a barrier; there is
+  /// none at the end.
   template <class Prepare>
   TILEWAVE_DEVICE static void count(const MoeSortArgs& a, std::int32_t first, std::int32_t split, std::int32_t end,
                                     Histogram& below, Histogram& others, const Prepare& prepare) {
@@ -57,13 +58,13 @@ struct MoeSortChoices {
     const std::int32_t lane = B::block_lane_id();
     TILEWAVE_ROLL
     for (std::int32_t at = first; at == first || at < end; at += batch * threads) {
-      Vec<std::int32_t, batch> ids;  // looked at behind all reads, or nvcc waits for four before it begins the next
-      const auto read = [&](const auto& place_of) {
+      Vec<std::int32_t, batch> ids;  // used after all reads, or nvcc waits for four before it begins the next
+      const auto read = [&](const auto& offset_of) {
         TILEWAVE_UNROLL
         for (int i = 0; i < batch; ++i) {
           const std::int32_t choice = at + lane + i * threads;
           ids[i] = -1;
-          if (choice < end) ids[i] = B::load(a.topk_ids + place_of(choice));
+          if (choice < end) ids[i] = B::load(a.topk_ids + offset_of(choice));
         }
       };
       if (a.ids_stride == a.topk.divisor) {
@@ -81,28 +82,29 @@ struct MoeSortChoices {
   }
 };
 
-/// Choices that a block ranks at a time: waves, then turns, then lanes follow one another.
-template <class B, MoeSortPolicy P, int threads, int tile_turns>
+/// The choices that a block ranks at a time. They are ordered by wave, then by the lane's choice, then by lane.
+template <class B, MoeSortPolicy P, int threads, int tile_lane_choices>
 struct MoeSortTile {
   using Choices = MoeSortChoices<B, P, threads>;
   static constexpr int none = Choices::none, waves = Choices::waves;
-  static constexpr int turns = tile_turns, choices = threads * turns;
+  static constexpr int lane_choices = tile_lane_choices, choices = threads * lane_choices;
   struct Counts {
-    std::int32_t of[waves + 1][most_sorted_experts];  // nobody writes a wave's but the wave; then those of waves before
+    // only a wave writes its own counts; later these are the counts of the waves before
+    std::int32_t of[waves + 1][most_sorted_experts];
   };
 
-  Vec<std::int32_t, turns> experts, ranks;  // how many choices of the same expert come before in the wave
-  Vec<float, turns> weights;
+  Vec<std::int32_t, lane_choices> experts, ranks;  // rank: choices of the same expert that come before in the wave
+  Vec<float, lane_choices> weights;
 
-  /// Choice `turn` of this lane in the tile that starts at `first`.
-  TILEWAVE_DEVICE static std::int32_t choice(std::int32_t first, int wave, int turn) {
-    return first + (wave * turns + turn) * Choices::wave_lanes + B::lane_id();
+  /// Returns choice `i` of this lane in the tile that starts at `first`.
+  TILEWAVE_DEVICE static std::int32_t choice(std::int32_t first, int wave, int i) {
+    return first + (wave * lane_choices + i) * Choices::wave_lanes + B::lane_id();
   }
-  /// Weights as well: at the end they would be one more wait for memory.
+  /// It also reads weights: at the end they would be one more wait for memory.
   TILEWAVE_DEVICE void read(const MoeSortArgs& a, std::int32_t first, std::int32_t end) {
     const int wave = B::wave_id();
     TILEWAVE_UNROLL
-    for (int i = 0; i < turns; ++i) {
+    for (int i = 0; i < lane_choices; ++i) {
       const std::int32_t at = choice(first, wave, i);
       experts[i] = none;
       if (at >= end) continue;
@@ -115,14 +117,14 @@ struct MoeSortTile {
     TILEWAVE_ROLL
     for (std::int32_t e = B::lane_id(); e < a.experts; e += Choices::wave_lanes) own[e] = 0;
   }
-  /// Fills the clear counts of this wave.
+  /// Ranks the choices, and fills the counts of this wave, which must be clear.
   TILEWAVE_DEVICE void rank(Counts& counts) {
     std::int32_t* const own = counts.of[B::wave_id()];
     TILEWAVE_UNROLL
-    for (int i = 0; i < turns; ++i) {
+    for (int i = 0; i < lane_choices; ++i) {
       const std::int32_t expert = experts[i];
       const Peers same = B::template peers<Choices::expert_bits>(static_cast<std::uint32_t>(expert));
-      B::wave_barrier();  // counts are clear, or those of the turn before
+      B::wave_barrier();  // counts are clear, or those of the choice before
       const std::int32_t before = i > 0 && expert != none ? own[expert] : 0;
       if (i > 0) B::wave_barrier();  // all have read
       if (expert != none && same.before == 0) own[expert] = before + same.count;

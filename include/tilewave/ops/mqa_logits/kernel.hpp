@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Logits of an indexer. Grid: sequences x groups of queries x chunks of columns, chunks fastest. The queries of a block
-// stay with it, and keys stream by: each team of waves takes every so-many-th tile of the chunk's keys straight to
-// registers, `stages` tiles ahead, multiplies them with all heads of the block's queries, and writes a logit of each.
-// Keys that nobody sees are not loaded, only their logits written. LDS plan: queries on sm90; on CDNA, where keys are
-// arranged, a tile of each team, since loads of whole lines cost L1 an eighth of the look-ups; else none. Bound: bytes
-// of keys for up to three queries of 64 heads, products beyond.
+// Logits of an indexer, with keys straight to registers.
+//
+// Grid: sequences x query blocks x chunks of columns, chunks fastest. The queries of a block stay with it, and keys
+// stream by. Each team of waves takes every so-many-th tile of the chunk's keys. It loads them `stages` tiles ahead,
+// multiplies them with all heads of the block's queries, and writes a logit for each. Keys that no query sees are not
+// loaded, and only their logits are written. Shared memory: queries on sm90. On CDNA it is a tile of each team if keys
+// are arranged, since loads of whole lines take an eighth of the L1 look-ups; else there is none. Bound: bytes of keys
+// for up to three queries of 64 heads, then products.
 #pragma once
 
 #include "tilewave/core/static_for.hpp"
@@ -39,48 +41,48 @@ struct MqaLogits {
   static constexpr bool paged = S.keys == MqaKeys::paged, scaled = S.type == DType::fp4_e2m1;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const auto at = MqaLogitsPlace::of<B>(a, P.queries);
-    const Seen seen(a, at);
-    fill(a, at, seen, at.first_column, seen.begin);
-    fill(a, at, seen, seen.begin + seen.tiles * Product::keys, at.end_column);
-    if (seen.tiles > 0) multiply(a, at, seen, shared);
+    const auto item = MqaLogitsWorkItem::of<B>(a, P.queries);
+    const Seen seen(a, item);
+    fill(a, item, seen, item.first_column, seen.begin);
+    fill(a, item, seen, seen.begin + seen.tiles * Product::keys, item.end_column);
+    if (seen.tiles > 0) multiply(a, item, seen, shared);
   }
 
  private:
-  using Scale = std::conditional_t<scaled, Vec<std::uint32_t, units>, float>;  // of units, or of the key
+  using Scale = std::conditional_t<scaled, Vec<std::uint32_t, units>, float>;  // of each unit, or of the key
   struct Tile {
     Chunk key[lane_keys][units];
     Scale scale[lane_keys];
   };
   using Pages = Vec<std::int32_t, lane_keys>;
 
-  /// Columns that no query of the block sees.
-  TILEWAVE_DEVICE static void fill(const Args& a, const MqaLogitsPlace& at, const Seen& seen, std::int32_t from,
+  /// Writes the columns that no query of the block sees.
+  TILEWAVE_DEVICE static void fill(const Args& a, const MqaLogitsWorkItem& item, const Seen& seen, std::int32_t from,
                                    std::int32_t to) {
     TILEWAVE_UNROLL
     for (int i = 0; i < P.queries; ++i) {
-      if (i >= at.queries) return;
-      float* const row = a.logits + at.query(a, i) * a.logits_stride;
+      if (i >= item.queries) return;
+      float* const row = a.logits + item.query(a, i) * a.logits_stride;
       for (std::int32_t c = from + B::block_lane_id(); c < to; c += block_threads) {
-        B::store(row + c, seen.reach[i].other);
+        B::store(row + c, seen.reach[i].unseen_logit);
       }
     }
   }
 
-  TILEWAVE_DEVICE static void multiply(const Args& a, const MqaLogitsPlace& at, const Seen& seen, Shared& shared) {
-    const Product product(a, at, shared);
+  TILEWAVE_DEVICE static void multiply(const Args& a, const MqaLogitsWorkItem& item, const Seen& seen, Shared& shared) {
+    const Product product(a, item, shared);
     const std::int32_t team = Product::team(), count = ceil_div(seen.tiles - team, P.teams);
     const auto first = [&](std::int32_t n)
                            TILEWAVE_INLINE_LAMBDA { return seen.begin + (n * P.teams + team) * Product::keys; };
     const auto column = [&](std::int32_t n, int i) TILEWAVE_INLINE_LAMBDA { return first(n) + Product::key(i); };
-    // Beyond the last key that is seen it is loaded again: there is no branch around a load.
+    // Beyond the last key that is seen, that key is loaded again, so that no branch stands around a load.
     const auto key = [&](std::int32_t n, int i) TILEWAVE_INLINE_LAMBDA { return min_of(column(n, i), seen.end - 1); };
     const auto pages = [&](std::int32_t n) TILEWAVE_INLINE_LAMBDA {
       Pages of{};
       if constexpr (paged) {
         TILEWAVE_UNROLL
         for (int i = 0; i < lane_keys; ++i) {
-          of[i] = B::load(a.block_tables + at.sequence * a.table_stride + a.block_size.quotient(key(n, i)));
+          of[i] = B::load(a.block_tables + item.sequence * a.table_stride + a.block_size.quotient(key(n, i)));
         }
       }
       return of;
@@ -90,7 +92,7 @@ struct MqaLogits {
       for (int i = 0; i < lane_keys; ++i) {
         const std::int32_t k = key(n, i), in_page = paged ? a.block_size.remainder(k) : k;
         const std::byte* const from = a.k + of[i] * a.k_page_stride + in_page * a.k_stride;
-        // Not as a stream: a key's line comes in several accesses, and other blocks read it, too.
+        // Keys are not loaded as a stream: a line takes several accesses, and other blocks read it as well.
         TILEWAVE_UNROLL
         for (int c = 0; c < units; ++c) {
           if constexpr (Product::arranged) {
@@ -115,7 +117,7 @@ struct MqaLogits {
     if (count <= 0) return;
     Tile tile[P.stages];
     Pages next = pages(0);
-    B::sched_fence();  // loads come in the order in which they are waited for, in the loop as before it
+    B::sched_fence();  // loads are issued in the order in which they are waited for, in the loop and before it
     static_for<P.stages>([&](auto s) TILEWAVE_INLINE_LAMBDA {
       const Pages after = pages(s + 1);
       load(tile[s], next, s);
@@ -125,7 +127,7 @@ struct MqaLogits {
     const auto products = [&](const Tile& of, std::int32_t n) TILEWAVE_INLINE_LAMBDA {
       const auto written = [&](int i, const Vec<float, lane_keys>& sums) TILEWAVE_INLINE_LAMBDA {
         write(
-            a, at, seen.reach[i], i, [&](int j) TILEWAVE_INLINE_LAMBDA { return column(n, j); }, sums, of);
+            a, item, seen.reach[i], i, [&](int j) TILEWAVE_INLINE_LAMBDA { return column(n, j); }, sums, of);
       };
       if constexpr (Product::arranged) {
         Chunk key[lane_keys][units];
@@ -139,8 +141,10 @@ struct MqaLogits {
     for (; n + P.stages <= count; n += P.stages) {
       static_for<P.stages>([&](auto s) TILEWAVE_INLINE_LAMBDA {
         products(tile[s], n + s);
-        B::sched_fence();  // else loads get registers of their own, and wait for a copy from there
-        const Pages after = pages(n + s + P.stages + 1);  // before the loads, or waiting for it waited for them
+        B::sched_fence();  // else loads get registers of their own, and copies out of these wait for them
+        const Pages after =
+            pages(n + s + P.stages +
+                  1);  // pages come before the loads: to wait for the pages would wait for earlier loads as well
         load(tile[s], next, n + s + P.stages);
         next = after;
         B::sched_fence();
@@ -152,16 +156,17 @@ struct MqaLogits {
   }
 
   template <class Column>
-  TILEWAVE_DEVICE static void write(const Args& a, const MqaLogitsPlace& at, const MqaLogitsReach& reach, int query,
-                                    const Column& column, const Vec<float, lane_keys>& sums, const Tile& tile) {
-    float* const row = a.logits + at.query(a, query) * a.logits_stride;
+  TILEWAVE_DEVICE static void write(const Args& a, const MqaLogitsWorkItem& item, const MqaLogitsReach& reach,
+                                    int query, const Column& column, const Vec<float, lane_keys>& sums,
+                                    const Tile& tile) {
+    float* const row = a.logits + item.query(a, query) * a.logits_stride;
     TILEWAVE_UNROLL
     for (int j = 0; j < lane_keys; ++j) {
       const std::int32_t c = column(j);
       float logit = sums[j];
       if constexpr (!scaled) logit *= tile.scale[j];
-      if (c < reach.first || c >= reach.end) logit = reach.other;
-      if (Product::writes() && query < at.queries && c < at.end_column) B::store(row + c, logit);
+      if (c < reach.first || c >= reach.end) logit = reach.unseen_logit;
+      if (Product::writes() && query < item.queries && c < item.end_column) B::store(row + c, logit);
     }
   }
 };

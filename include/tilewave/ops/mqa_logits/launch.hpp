@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// From a Problem to a queued kernel: every rule a problem must satisfy, checked before any work is done.
+// From a Problem to a queued kernel. Every rule that a problem must satisfy is checked before any work is done.
 #pragma once
 
 #include "tilewave/core/hip.hpp"
+#include "tilewave/ops/mqa_logits/bulk_kernel.hpp"
 #include "tilewave/ops/mqa_logits/kernel.hpp"
-#include "tilewave/ops/mqa_logits/staged_kernel.hpp"
 #include "tilewave/tile/row_check.hpp"
 
 namespace tilewave {
@@ -112,7 +112,7 @@ inline Status check_mqa_regions(const MqaLogitsProblem& p) {
 
 }  // namespace detail
 
-/// Every rule a problem must satisfy. Lengths, ranges and tables live on the device and are not read: see
+/// Every rule that a problem must satisfy. Lengths, ranges and tables are on the device and are not read, see
 /// MqaLogitsProblem.
 inline Status mqa_logits_check(const MqaLogitsProblem& p, const ArchFacts& facts) {
   if (Status s = detail::check_mqa_extents(p, facts); !s.ok()) return s;
@@ -121,38 +121,41 @@ inline Status mqa_logits_check(const MqaLogitsProblem& p, const ArchFacts& facts
   return detail::check_mqa_regions(p);
 }
 
-/// Whether such an entry takes the problem, which is right.
+/// Returns whether an entry with this policy takes a problem that has passed mqa_logits_check.
 inline Status mqa_logits_takes(const MqaLogitsPolicy& policy, const MqaLogitsProblem& p) {
-  if (!policy.staged || p.sequences == 0 || p.queries == 0 || p.columns == 0) return {};
+  if (!policy.bulk || p.sequences == 0 || p.queries == 0 || p.columns == 0) return {};
   const bool paged = p.spec.keys == MqaKeys::paged;
-  if (paged && p.block_size % 64 != 0) return {StatusCode::unsupported_block_size, "staged entries take whole 64 keys"};
+  if (paged && p.block_size % 64 != 0) return {StatusCode::unsupported_block_size, "bulk entries take whole 64 keys"};
   const bool whole = paged ? p.k_scale_page_stride % 4 == 0 : p.columns % 4 == 0;
   if (!whole || reinterpret_cast<std::uintptr_t>(p.k_scale) % 16 != 0) {
-    return {StatusCode::misaligned, "staged entries copy scales by 16 bytes"};
+    return {StatusCode::misaligned, "bulk entries copy scales by 16 bytes"};
   }
   return {};
 }
 
-/// Columns of a block of so many queries, whole tiles of its teams. As many as leave four blocks to a compute unit,
-/// which hold them at a time, but no more than 4096, so that the last ones end together. Of staged entries eight times
-/// as many blocks as the chip holds, but of 512 columns while that leaves none idle; all as long.
+/// Columns of a chunk, which a block takes: whole tiles of its teams. Chunks give each compute unit four blocks, as
+/// many as it holds at a time. But they have at most 4096 columns, so that the last blocks end together. Bulk entries
+/// make eight times as many blocks as the chip holds, but of at least 512 columns while that leaves no SM idle, all
+/// equally long.
 constexpr std::int32_t mqa_logits_chunk(const MqaLogitsProblem& p, const MqaLogitsPolicy& policy,
                                         const ArchFacts& facts) {
   const std::int32_t unit = policy.teams * (facts.wave_lanes == 64 ? 32 : 64);
   const std::int64_t columns = std::int64_t{p.sequences} * ceil_div(p.queries, policy.queries) * p.columns;
   const std::int64_t resident = std::int64_t{policy.blocks_per_cu()} * facts.compute_units;
-  std::int64_t share = max_of<std::int64_t>(ceil_div(columns, resident), 1);
-  if (policy.staged) {
-    share = min_of<std::int64_t>(
-        share, max_of<std::int64_t>(512 * policy.teams, min_of<std::int64_t>(share / 8, 2048 * policy.teams)));
-    const std::int64_t chunks = ceil_div<std::int64_t>(max_of(p.columns, 1), align_up<std::int64_t>(share, unit));
-    share = ceil_div<std::int64_t>(max_of(p.columns, 1), chunks);
+  std::int64_t columns_per_block = max_of<std::int64_t>(ceil_div(columns, resident), 1);
+  if (policy.bulk) {
+    columns_per_block = min_of<std::int64_t>(
+        columns_per_block,
+        max_of<std::int64_t>(512 * policy.teams, min_of<std::int64_t>(columns_per_block / 8, 2048 * policy.teams)));
+    const std::int64_t chunks =
+        ceil_div<std::int64_t>(max_of(p.columns, 1), align_up<std::int64_t>(columns_per_block, unit));
+    columns_per_block = ceil_div<std::int64_t>(max_of(p.columns, 1), chunks);
   }
   return static_cast<std::int32_t>(
-      align_up<std::int64_t>(policy.staged ? share : min_of<std::int64_t>(share, 4096), unit));
+      align_up<std::int64_t>(policy.bulk ? columns_per_block : min_of<std::int64_t>(columns_per_block, 4096), unit));
 }
 
-/// What the kernels take.
+/// The arguments of the kernels.
 inline MqaLogitsArgs mqa_logits_args(const MqaLogitsProblem& p, const MqaLogitsPolicy& policy, const ArchFacts& facts) {
   const std::int32_t chunk = mqa_logits_chunk(p, policy, facts);
   const int size = size_of(p.spec.type);
@@ -178,7 +181,7 @@ inline MqaLogitsArgs mqa_logits_args(const MqaLogitsProblem& p, const MqaLogitsP
           .logits_stride = p.logits_stride,
           .table_stride = p.table_stride,
           .chunks = FastDiv::by(ceil_div(p.columns, chunk)),
-          .groups = FastDiv::by(ceil_div(p.queries, policy.queries)),
+          .query_blocks = FastDiv::by(ceil_div(p.queries, policy.queries)),
           .block_size = FastDiv::by(max_of(p.block_size, 1)),
           .queries = p.queries,
           .columns = p.columns,
@@ -192,11 +195,11 @@ struct MqaLogitsKernel {
   using type = MqaLogits<B, S, P>;
 };
 template <TensorBackend B, MqaLogitsSpec S, MqaLogitsPolicy P>
-requires(P.staged) struct MqaLogitsKernel<B, S, P> {
-  using type = MqaStagedLogits<B, S, P>;
+requires(P.bulk) struct MqaLogitsKernel<B, S, P> {
+  using type = MqaBulkLogits<B, S, P>;
 };
 
-/// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
+/// Queues the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
 /// mqa_logits_check; no_matching_entry if the entry is of another spec; bad_extent for more blocks than a grid has;
 /// launch_failed with the runtime's reason.
 template <class B, MqaLogitsSpec S, MqaLogitsPolicy P>
@@ -207,14 +210,14 @@ Status mqa_logits_launch(const MqaLogitsProblem& p, hipStream_t stream) {
   if (Status s = mqa_logits_takes(P, p); !s.ok()) return s;
   using Kernel = typename MqaLogitsKernel<B, S, P>::type;
   const MqaLogitsArgs call = mqa_logits_args(p, P, B::facts);
-  const std::int64_t blocks = std::int64_t{call.chunks.divisor} * call.groups.divisor * p.sequences;
-  if constexpr (P.staged) {
+  const std::int64_t blocks = std::int64_t{call.chunks.divisor} * call.query_blocks.divisor * p.sequences;
+  if constexpr (P.bulk) {
     typename Kernel::Args args{.call = call, .keys = {}, .queries = {}};
     const bool paged = S.keys == MqaKeys::paged;
     const std::int64_t pages = paged ? max_of(p.pages, 1) : 1, queries = std::int64_t{p.sequences} * p.queries;
     const auto stride = [](std::int64_t count, std::int64_t of) {
       return count > 1 ? of : 16;
-    };  // of one it may be any
+    };  // the stride of a single one does not matter
     const TensorShape keys{.data = p.k,
                            .type = S.type,
                            .columns = S.head_size,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How an indexer's logits are computed: changes the speed only.
+// How an indexer's logits are computed. A policy changes the speed only.
 #pragma once
 
 #include <array>
@@ -10,25 +10,26 @@
 
 namespace tilewave {
 
-/// A team is what multiplies together: a wave of CDNA, with 32 keys at a time, or a group of four of sm90, with 64.
+/// A team is the waves that multiply together: one wave of CDNA, which takes 32 keys at a time, or a wave group of
+/// sm90, which takes 64.
 struct MqaLogitsPolicy {
-  int queries = 1;  // of a block, each of which meets every key that is loaded
+  int queries = 1;  // of a block; each is multiplied with every key that is loaded
   int teams = 1;    // of a block, each with keys of its own
-  int stages = 2;   // tiles of keys of a team, loaded ahead
+  int stages = 2;   // tiles of keys that a team loads ahead
   int waves_per_simd = 2;
-  bool arranged = false;  // gfx950, keys of ranges: whole lines are loaded, and LDS deals them out to lanes
-  bool staged = false;    // sm90: the copy engine brings tiles of keys into shared memory
+  bool arranged = false;  // gfx950, ranges: lanes load whole lines of keys, and exchange them through LDS
+  bool bulk = false;      // sm90: the copy engine copies tiles of keys to shared memory
 
   friend constexpr bool operator==(const MqaLogitsPolicy&, const MqaLogitsPolicy&) = default;
 
-  constexpr int block_threads() const { return teams * 64; }                   // of CDNA
-  constexpr int blocks_per_cu() const { return staged ? waves_per_simd : 4; }  // at a time, or so
+  constexpr int block_threads() const { return teams * 64; }                 // of CDNA
+  constexpr int blocks_per_cu() const { return bulk ? waves_per_simd : 4; }  // at a time, approximately
 };
 
-/// `t4.q2.s2.lds`: teams, queries, stages, arranged; or `t1.q4.s4.staged`.
+/// `t4.q2.s2.lds`: teams, queries, stages, arranged; or `t1.q4.s4.bulk`.
 inline std::string name_of(const MqaLogitsPolicy& p) {
   return "t" + std::to_string(p.teams) + ".q" + std::to_string(p.queries) + ".s" + std::to_string(p.stages) +
-         (p.arranged ? ".lds" : "") + (p.staged ? ".staged" : "");
+         (p.arranged ? ".lds" : "") + (p.bulk ? ".bulk" : "");
 }
 
 struct MqaLogitsPolicies {
@@ -38,8 +39,9 @@ struct MqaLogitsPolicies {
   constexpr std::size_t size() const { return count; }
 };
 
-/// One query a block where there are no more, to read keys at the speed of memory; else as many as registers hold
-/// (CDNA) or as it takes until products, not L2, are the bound (sm90). What is not staged takes pages of any size.
+/// The policies of a spec. One has one query a block, for calls with no more, which read keys at the speed of memory.
+/// Others have as many queries as registers hold (CDNA), or as make products the bound instead of L2 (sm90). Entries
+/// that are not bulk take pages of any size.
 constexpr MqaLogitsPolicies mqa_logits_policies(ArchId arch, const MqaLogitsSpec& s) {
   if (facts_of(arch).wave_groups) {
     return {

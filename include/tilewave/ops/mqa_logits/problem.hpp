@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One call of an indexer's logits: raw pointers, extents, int64 element strides.
+// One call of an indexer's logits: raw pointers, extents, and strides in elements.
 #pragma once
 
 #include <cstdint>
@@ -9,28 +9,30 @@
 
 namespace tilewave {
 
-/// Paged: query n of sequence b is number b * queries + n and sees keys t <= context_lengths[b] - queries + n: its last
-/// one is its own key. Ranges: there is one sequence, and query n sees keys starts[n] <= t < ends[n].
+/// Paged: query n of sequence b is number b * queries + n, and sees keys t <= context_lengths[b] - queries + n, of
+/// which the last is its own. Ranges: there is one sequence, and query n sees keys starts[n] <= t < ends[n].
 ///
-/// Every logit is written: those of keys that a query does not see are -infinity. Lengths and ranges live on the
-/// device; a length outside [0, columns] or beyond the block table, or a range that is not empty and leaves
-/// [0, columns), makes all logits of its queries NaN. Of tables no entry is read behind that of the last key that a
-/// query sees, and of keys and scales no page: they need not exist. Entries that are read must be pages, from 0 to
-/// pages - 1: the device reads where they say. Logits overlap nothing else.
+/// Every logit is written. Those of keys that a query does not see are -infinity. Lengths and ranges are on the device
+/// and are not checked before. A length outside [0, columns] or beyond the block table makes all logits of its queries
+/// NaN. So does a range that is not empty and leaves [0, columns).
+///
+/// No table entry is read behind that of the last key that a query sees, and no page of keys or scales. They need not
+/// exist. Entries that are read must be pages, from 0 to pages - 1: the device reads where they lead. Logits overlap
+/// nothing else.
 struct MqaLogitsProblem {
   MqaLogitsSpec spec{};
 
   // tensors on the device
   const void* q = nullptr;         // [sequences * queries, heads, head_size]
   const void* q_scale = nullptr;   // fp4: e8m0 [sequences * queries, heads, head_size / 32]
-  const float* weights = nullptr;  // [sequences * queries, heads]: all scales but those of keys are part of them
+  const float* weights = nullptr;  // [sequences * queries, heads]; all scales but those of keys are part of them
   const void* k = nullptr;  // paged [pages, block_size, head_size], else [columns, head_size]; fp4: [pages, units of 32
                             // dimensions, 64, 32]
-  // paged [pages, block_size], else [columns]; fp4: e8m0 [pages, units, 16, 4], token 16 j + i of a page at [i, j]
+  // paged [pages, block_size], else [columns]; fp4: e8m0 [pages, units, 16, 4], with token 16 j + i of a page at [i, j]
   const void* k_scale = nullptr;
   float* logits = nullptr;                        // [sequences * queries, columns]
   const std::int32_t* block_tables = nullptr;     // paged: [sequences, table_columns], of pages
-  const std::int32_t* context_lengths = nullptr;  // paged: [sequences], with the queries' own keys
+  const std::int32_t* context_lengths = nullptr;  // paged: [sequences], the queries' own keys included
   const std::int32_t* starts = nullptr;           // ranges: [queries]
   const std::int32_t* ends = nullptr;             // ranges: [queries]
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+// One list of specs and policies for each architecture. It feeds dispatch, tests, benchmarks, the tuner and the ISA
+// gate.
 #pragma once
 
 #include "tilewave/ops/mqa_logits/launch.hpp"
@@ -8,7 +9,7 @@
 
 namespace tilewave {
 
-/// The specs every architecture serves: the indexer of DeepSeek-V3.2, decode and prefill; decode in fp4 where there is.
+/// The specs of an architecture: the indexer of DeepSeek-V3.2, decode and prefill, and on chips with fp4 decode in fp4.
 constexpr SpecList<MqaLogitsSpec> mqa_logits_specs(ArchId arch) {
   const DType fp8 = facts_of(arch).fp8;
   SpecList<MqaLogitsSpec> specs;
@@ -26,26 +27,22 @@ struct MqaLogitsRegistry {
   static constexpr auto policies = mqa_logits_policies;
 
   static Status takes(const Policy& policy, const Problem& p, const ArchFacts&) { return mqa_logits_takes(policy, p); }
-  /// Staged where that is taken. Then as few queries of a block as hold all of a sequence, for which keys are loaded
-  /// once, or the most.
+  /// A bulk entry goes first if it takes the problem. Then comes the one with the fewest queries a block that still
+  /// holds all of a sequence, for which keys are loaded once; or else the one with the most.
   static bool better(const Policy& a, const Policy& b, const Problem& p, const ArchFacts&) {
-    if (a.staged != b.staged) return a.staged;
+    if (a.bulk != b.bulk) return a.bulk;
     return a.queries < p.queries || b.queries < p.queries ? a.queries > b.queries : a.queries < b.queries;
   }
   template <class B, MqaLogitsSpec S, MqaLogitsPolicy P>
   static constexpr auto launch() {
     return &mqa_logits_launch<B, S, P>;
   }
-  template <class B, MqaLogitsSpec S, MqaLogitsPolicy P>
-  static constexpr int lds_bytes() {
-    return sizeof(typename MqaLogitsKernel<B, S, P>::type::Shared);
-  }
 };
 
 using MqaLogitsEntry = OpEntry<MqaLogitsRegistry>;
 using MqaLogitsPlan = OpPlan<MqaLogitsRegistry>;
 
-/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
+/// All entries of one spec on one backend, the choice among entries, and the plan for one spec. See tile/registry.hpp.
 template <class B, MqaLogitsSpec S>
 inline constexpr auto& mqa_logits_entries = op_entries<MqaLogitsRegistry, B, S>;
 inline constexpr auto mqa_logits_select = select_entry<MqaLogitsRegistry>;

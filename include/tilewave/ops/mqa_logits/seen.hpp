@@ -6,26 +6,27 @@
 
 namespace tilewave {
 
-/// `tiles` tiles of `keys` columns from `begin` on have what a query of the block sees, all of it before `end`.
+/// The tiles of a block with keys that some query sees: `tiles` of them, of `keys` columns each, from `begin` on. All
+/// keys that are seen lie before `end`.
 template <class B, MqaLogitsSpec S, MqaLogitsPolicy P, int keys>
 struct MqaLogitsSeen {
   MqaLogitsReach reach[P.queries];
   std::int32_t begin, end, tiles;
 
-  TILEWAVE_DEVICE MqaLogitsSeen(const MqaLogitsArgs& a, const MqaLogitsPlace& at) {
-    std::int32_t first = at.end_column;
-    end = at.first_column;
+  TILEWAVE_DEVICE MqaLogitsSeen(const MqaLogitsArgs& a, const MqaLogitsWorkItem& item) {
+    std::int32_t first = item.end_column;
+    end = item.first_column;
     TILEWAVE_UNROLL
     for (int i = 0; i < P.queries; ++i) {
-      reach[i] = MqaLogitsReach::of<B, S.keys>(a, at, i);
+      reach[i] = MqaLogitsReach::of<B, S.keys>(a, item, i);
       if (reach[i].first >= reach[i].end) continue;
-      first = min_of(first, max_of(reach[i].first, at.first_column));
-      end = max_of(end, min_of(reach[i].end, at.end_column));
+      first = min_of(first, max_of(reach[i].first, item.first_column));
+      end = max_of(end, min_of(reach[i].end, item.end_column));
     }
     if (first < end) {
-      begin = at.first_column + align_down(first - at.first_column, std::int32_t{keys});
+      begin = item.first_column + align_down(first - item.first_column, std::int32_t{keys});
     } else {
-      begin = end = at.end_column;
+      begin = end = item.end_column;
     }
     tiles = ceil_div(end - begin, std::int32_t{keys});
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Heads of queries times keys by a wave of CDNA. Heads are the side whose sums a lane holds in registers, keys the side
-// that lanes share out: of a product of 32 heads and 32 keys a lane has 16 heads of one key, and adds them up by
-// itself; only the two lanes of a key remain to be added. Queries and weights stay in registers.
+// Multiplies heads of queries with keys by a wave of CDNA. A lane holds sums of heads in registers, and lanes share out
+// the keys. In a product of 32 heads and 32 keys a lane has 16 heads of one key. It adds these up by itself, and then
+// the two lanes of a key add up their sums. Queries and weights stay in registers.
 #pragma once
 
 #include "tilewave/arch/lds.hpp"
@@ -23,7 +23,8 @@ class MqaWaveProduct {
  public:
   static constexpr int lanes = B::facts.wave_lanes, keys = side;  // of a team
   static constexpr int lane_keys = 1, units = row_units / Map::units;
-  /// Keys as they come in: not in the order of products but line by line, which a lane has of several keys.
+  /// Says whether keys are loaded line by line instead of in the order of products. A lane then has parts of several
+  /// keys.
   static constexpr bool arranged = P.arranged;
   struct Tiles {
     Chunk of[P.teams][side * row_units];
@@ -34,31 +35,32 @@ class MqaWaveProduct {
   using Shared = std::conditional_t<arranged, Tiles, None>;
 
   TILEWAVE_DEVICE static int team() { return B::wave_id(); }
-  /// Key `i` of this lane in a tile, and which 16 bytes of it are its chunk c.
+  /// The number in its tile of this lane's key, and which 16 bytes of the key are the lane's chunk c.
   TILEWAVE_DEVICE static int key(int) { return Map::row(B::lane_id()); }
   TILEWAVE_DEVICE static int unit(int c) { return Map::units * c + Map::unit(B::lane_id()); }
-  /// The same of the 16 bytes that this lane loads where keys are arranged.
+  /// The same for the 16 bytes that this lane loads if keys are arranged.
   TILEWAVE_DEVICE static int loaded_key(int c) { return lanes / row_units * c + B::lane_id() / row_units; }
   TILEWAVE_DEVICE static int loaded_unit() { return B::lane_id() % row_units; }
-  /// Whether this lane is the one that writes its keys' logits.
+  /// Returns whether this lane writes the logit of its key.
   TILEWAVE_DEVICE static bool writes() { return B::lane_id() < side; }
 
-  TILEWAVE_DEVICE MqaWaveProduct(const MqaLogitsArgs& a, const MqaLogitsPlace& at, Shared& shared) : shared_(shared) {
+  TILEWAVE_DEVICE MqaWaveProduct(const MqaLogitsArgs& a, const MqaLogitsWorkItem& item, Shared& shared)
+      : shared_(shared) {
     const int lane = B::lane_id();
     TILEWAVE_UNROLL
     for (int i = 0; i < P.queries; ++i) {
       TILEWAVE_UNROLL
       for (int t = 0; t < tiles; ++t) {
-        const std::byte* const q = a.q + at.query(a, i) * a.q_stride + (t * side + Map::row(lane)) * a.q_head_stride;
+        const std::byte* const q = a.q + item.query(a, i) * a.q_stride + (t * side + Map::row(lane)) * a.q_head_stride;
         TILEWAVE_UNROLL
         for (int c = 0; c < units; ++c) q_[i][t][c] = B::load(reinterpret_cast<const Chunk*>(q) + unit(c));
         if constexpr (scaled) {
-          const std::byte* const scales = a.q_scale + at.query(a, i) * a.q_scale_stride;
+          const std::byte* const scales = a.q_scale + item.query(a, i) * a.q_scale_stride;
           const auto word = B::load(reinterpret_cast<const std::uint32_t*>(scales) + t * side + Map::row(lane));
           TILEWAVE_UNROLL
           for (int c = 0; c < units; ++c) scales_[i][t][c] = word >> 8 * unit(c);
         }
-        const float* const weights = a.weights + at.query(a, i) * a.weights_stride + t * side;
+        const float* const weights = a.weights + item.query(a, i) * a.weights_stride + t * side;
         TILEWAVE_UNROLL
         for (int run = 0; run < Map::sums / 4; ++run) {
           using Four = Vec<float, 4>;
@@ -70,15 +72,15 @@ class MqaWaveProduct {
     }
   }
 
-  /// The chunks of this lane's key, of a tile that came as loaded_key and loaded_unit say.
+  /// Gives a lane the chunks of its key, from a tile that was loaded as loaded_key and loaded_unit say.
   TILEWAVE_DEVICE void arrange(const Chunk (&loaded)[units], Chunk (&key)[units]) const {
     Chunk* const tile = shared_.of[team()];
     B::wave_barrier();  // the tile before has been read
     TILEWAVE_UNROLL
-    for (int c = 0; c < units; ++c) tile[place(loaded_key(c), loaded_unit())] = loaded[c];
+    for (int c = 0; c < units; ++c) tile[lds_chunk(loaded_key(c), loaded_unit())] = loaded[c];
     B::wave_barrier();
     TILEWAVE_UNROLL
-    for (int c = 0; c < units; ++c) key[c] = tile[place(Map::row(B::lane_id()), unit(c))];
+    for (int c = 0; c < units; ++c) key[c] = tile[lds_chunk(Map::row(B::lane_id()), unit(c))];
   }
 
   /// Calls f(query, sums over heads of this lane's keys) for every query.
@@ -96,12 +98,12 @@ class MqaWaveProduct {
         } else {
           constexpr int chunks = B::template product_chunks<S.type>;
           TILEWAVE_UNROLL
-          for (int piece = 0; piece < units; piece += chunks) {
+          for (int first = 0; first < units; first += chunks) {
             Chunk heads[chunks], keys_of[chunks];
             TILEWAVE_UNROLL
             for (int c = 0; c < chunks; ++c) {
-              heads[c] = q_[i][t][piece + c];
-              keys_of[c] = key[0][piece + c];
+              heads[c] = q_[i][t][first + c];
+              keys_of[c] = key[0][first + c];
             }
             B::template multiply<S.type, side>(heads, keys_of, sums);
           }
@@ -114,8 +116,8 @@ class MqaWaveProduct {
   }
 
  private:
-  /// Of 16 bytes of a key in LDS: those that are served together, of many keys, lie in banks of their own.
-  TILEWAVE_DEVICE static constexpr int place(int key, int unit) {
+  /// Where 16 bytes of a key lie in LDS. Accesses that are served together, of different keys, have different banks.
+  TILEWAVE_DEVICE static constexpr int lds_chunk(int key, int unit) {
     return key * row_units + (unit ^ ((key ^ key / row_units) % row_units));
   }
 

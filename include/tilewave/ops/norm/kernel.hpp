@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// RMSNorm and LayerNorm. Layers take the squares of each wave about the wave's own mean, then those of the row (Chan,
-// Golub, LeVeque 1979): one exchange, and nothing cancels. A mean is taken about a value next to it: rows of one value
-// give that value to the bit, thus 0. Grid: one block, or cluster of P.blocks, per P.rows rows.
-// The lanes of a row keep it in registers between the statistics and the output (P.held), so it is read once and
-// written once. Where blocks stay, they keep weight and bias in registers from row to row, too. Shared memory: a few
-// floats per wave. Bound: memory.
+// RMSNorm and LayerNorm. LayerNorm takes the squares of each wave about the wave's own mean, then those of the row
+// (Chan, Golub, LeVeque 1979), so one exchange is enough and nothing cancels. A mean is taken about a value next to it:
+// a row of one value gives that value to the bit, and its output is 0. Grid: one block, or one cluster of P.blocks, per
+// P.rows rows. The lanes of a row keep it in registers between the statistics and the output (P.held), so it is read
+// once and written once. Where blocks stay, they also keep weight and bias in registers from row to row. Shared memory:
+// a few floats per wave. Bound: memory.
 #pragma once
 
 #include "tilewave/ops/norm/policy.hpp"
 #include "tilewave/ops/norm/problem.hpp"
-#include "tilewave/tile/column_values.hpp"
+#include "tilewave/tile/column_vector.hpp"
 
 namespace tilewave {
 
@@ -28,36 +28,35 @@ struct NormArgs {
   float eps, per_column;  // 1 / columns
 };
 
-/// Weight, bias and smooth scale of the chunks that come next. They are loaded `ahead` chunks early: a load behind a
-/// store would wait for the store, too (CDNA counts both in vmcnt), and a chunk at a time would pay a latency for each.
+/// Weight, bias and smooth scale of the next chunks. They are loaded `ahead` chunks early: a load behind a store would
+/// also wait for the store (CDNA counts both in vmcnt), and one chunk at a time would pay a latency for each.
 template <class B, NormSpec S, NormPolicy P>
 struct NormColumns {
   using Tile = Row<B, S.x, P>;
   static constexpr int unit = Tile::unit;
-  static constexpr bool quantised = S.scale != ScaleMode::none;
-  // RMSNorm has a bias once in a while: it waits for that behind its stores rather than keep registers for it.
+  static constexpr bool quantised = S.scale != Scaling::none;
+  // RMSNorm rarely has a bias, so it waits for that behind its stores and keeps no registers for it.
   static constexpr bool early_bias = S.kind == NormKind::layer || !P.wide(S.x);
   static constexpr int registers =
       ((1 + early_bias) * max_of(unit * size_of(S.weight), 4) + quantised * max_of(P.vec, 4)) / 4;
-  // Of the registers that the claimed occupancy leaves, the row has its own and the arithmetic gets 48.
+  // The row takes its part of the registers that the claimed occupancy leaves, and the arithmetic gets 48.
   static constexpr int left = B::facts.register_file_lanes / P.waves_per_simd - P.chunks * max_of(P.vec, 4) / 4 - 48;
   static constexpr int ahead = max_of(1, min_of(P.chunks, left / registers));
 
-  ColumnValues<B, S.weight, unit> weight[ahead], bias[early_bias ? ahead : 1];
-  ColumnValues<B, S.x, unit> smooth[quantised ? ahead : 1];
+  ColumnVector<B, S.weight, unit> weight[ahead], bias[early_bias ? ahead : 1];
+  ColumnVector<B, S.x, unit> smooth[quantised ? ahead : 1];
 
-  /// Chunks [first, last). An absent bias is not asked for; where the output is quantised, it and the smooth scale are
-  /// windows of nothing instead: clang spills around more branches.
-  TILEWAVE_DEVICE void load(const NormArgs& a, const typename Tile::Place& at, int first, int last, int from) {
+  /// Loads chunks [first, last). An absent bias is not loaded. Where the output is quantised, an absent bias and smooth
+  /// scale are empty windows instead, because clang spills around more branches.
+  TILEWAVE_DEVICE void load(const NormArgs& a, const typename Tile::LaneRow& at, int first, int last, int from) {
     load(weight, a.weight, a, at, first, last, from);
     if constexpr (early_bias) {
       if (quantised || a.bias != nullptr) load(bias, a.bias, a, at, first, last, from);
     }
     if constexpr (quantised) load(smooth, a.smooth, a, at, first, last, from);
   }
-  /// v = (v rstd + shift) weight + bias, times the smooth scale, of which the last two are optional. RMSNorm has no
-  /// shift.
-  TILEWAVE_DEVICE void apply(const NormArgs& a, const typename Tile::Place& at, int chunk, int from, float rstd,
+  /// Computes v = (v rstd + shift) weight + bias, times the smooth scale; these two are optional. RMSNorm has no shift.
+  TILEWAVE_DEVICE void apply(const NormArgs& a, const typename Tile::LaneRow& at, int chunk, int from, float rstd,
                              float shift, Vec<float, unit>& v) {
     const Vec<float, unit> w = weight[chunk % ahead].values();
     TILEWAVE_UNROLL
@@ -82,8 +81,8 @@ struct NormColumns {
 
  private:
   template <DType T, int n>
-  TILEWAVE_DEVICE static void load(ColumnValues<B, T, unit> (&to)[n], const void* from_data, const NormArgs& a,
-                                   const typename Tile::Place& at, int first, int last, int from) {
+  TILEWAVE_DEVICE static void load(ColumnVector<B, T, unit> (&to)[n], const void* from_data, const NormArgs& a,
+                                   const typename Tile::LaneRow& at, int first, int last, int from) {
     const auto window =
         Tile::template shared_window<T>(from_data, from, from_data == nullptr ? from : a.extent.columns);
     TILEWAVE_UNROLL
@@ -100,22 +99,22 @@ struct Norm {
   using Columns = NormColumns<B, S, P>;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = Tile::unit;
-  // What is reduced: of layers the sum and the squares, of others the squares; then the largest magnitude.
-  static constexpr int amax_place = S.kind == NormKind::layer ? 2 : 1;
-  using Shared = typename Tile::template Shared<amax_place + (S.scale == ScaleMode::per_token)>;
+  // Layers reduce the sum and the squares, RMSNorm only the squares; the largest magnitude comes after these.
+  static constexpr int amax_value = S.kind == NormKind::layer ? 2 : 1;
+  using Shared = typename Tile::template Shared<amax_value + (S.scale == Scaling::per_token)>;
 
   static constexpr float infinity = __builtin_inff();
   // All columns' values are loaded before the row's statistics.
   static constexpr bool all_ahead = P.held && Columns::ahead == P.chunks;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const auto at = Tile::place(a.extent, shared);
+    const auto at = Tile::lane_row(a.extent, shared);
     const int columns = a.extent.columns;
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
     Columns by_column;
     if (a.residual != nullptr) {
-      B::sched_fence();  // clang would hoist the loads of both cases, one by one with what depends on them
+      B::sched_fence();  // without it clang hoists the loads of both cases, one by one with their uses
       Tile::tiles(at, columns, [&](int from) {
         x.load(source, at, from, columns);
         add_residual(a, x, at, from);
@@ -135,7 +134,7 @@ struct Norm {
       });
     };
 
-    // What is normalised, in f32: x, less what is near the mean for layers.
+    // The values in f32 that are normalised: x, less a value near the mean for layers.
     Vec<float, unit> kept[Tile::keeps ? P.chunks : 1] = {};
     float center = 0.0f;
     const auto values = [&](int chunk) {
@@ -169,7 +168,8 @@ struct Norm {
         TILEWAVE_UNROLL
         for (int e = 0; e < unit; ++e) v[e] *= v[e];
         const float more = fold(v, Sum{});
-        if (S.kind == NormKind::rms || from + Tile::column(at.lane, c) < columns) squares += more;  // not of no column
+        // chunks without columns do not count
+        if (S.kind == NormKind::rms || from + Tile::column(at.lane, c) < columns) squares += more;
       }
     });
     if constexpr (S.kind == NormKind::rms) {
@@ -190,14 +190,15 @@ struct Norm {
       });
     }
     const float square = squares * a.per_column + a.eps;
-    const float rstd = square < infinity ? B::rsqrt(square) : square - square;  // NaN beyond f32: 0 would go unseen
+    // NaN where the squares leave f32: 0 would hide it
+    const float rstd = square < infinity ? B::rsqrt(square) : square - square;
     const float shift = (center - mean) * rstd;
     if (at.leader) {
       if (a.mean != nullptr) B::store(a.mean + at.row, mean);
       if (a.rstd != nullptr) B::store(a.rstd + at.row, rstd);
     }
 
-    Output::template write<amax_place>(a.output, a.extent, at, shared, each,
+    Output::template write<amax_value>(a.output, a.extent, at, shared, each,
                                        [&](int chunk, int from) TILEWAVE_INLINE_LAMBDA {
                                          if constexpr (!all_ahead) {
                                            if (chunk == 0) {
@@ -214,15 +215,15 @@ struct Norm {
   }
 
  private:
-  using Place = typename Tile::Place;
+  using LaneRow = typename Tile::LaneRow;
 
-  TILEWAVE_DEVICE static void* row_of_sum(const Args& a, const Place& at) {
+  TILEWAVE_DEVICE static void* row_of_sum(const Args& a, const LaneRow& at) {
     return Tile::row(a.residual_out, a.extent, at, a.residual_out_strides);
   }
-  /// The mean of the wave's columns about that of its first tile: what is summed in a row of one value is 0, or next to
-  /// it, and rounding leaves no trace in the mean.
+  /// Returns the mean of the wave's columns, taken about the mean of its first tile. In a row of one value all summands
+  /// are 0 or next to it, and rounding leaves no trace in the mean.
   template <class Each, class Values>
-  TILEWAVE_DEVICE static float mean_of_wave(const Place& at, int columns, Tile& x, const Each& each,
+  TILEWAVE_DEVICE static float mean_of_wave(const LaneRow& at, int columns, Tile& x, const Each& each,
                                             const Values& values) {
     const int wave = Tile::wave_of_row(at);
     float near = 0.0f, off = 0.0f;
@@ -241,36 +242,37 @@ struct Norm {
         TILEWAVE_UNROLL
         for (int e = 0; e < unit; ++e) v[e] -= near;
         const float more = fold(v, Sum{});
-        if (from + Tile::column(at.lane, c) < columns) off += more;  // not of no column
+        if (from + Tile::column(at.lane, c) < columns) off += more;  // chunks without columns do not count
       }
     });
     off = B::template reduce<Tile::group_lanes>(off, Sum{});
     return near + off * per_column(wave, columns);
   }
-  /// 1 / columns of a wave of the row, 0 if it has none.
+  /// Returns 1 / columns of a wave of the row, or 0 if it has none.
   TILEWAVE_DEVICE static float per_column(int wave, int columns) {
     const int mine = Tile::columns_of_wave(wave, columns);
     return mine > 0 ? B::reciprocal(static_cast<float>(mine)) : 0.0f;
   }
-  /// x becomes the sum with the residual, which is stored.
-  TILEWAVE_DEVICE static void add_residual(const Args& a, Tile& x, const Place& at, int from) {
+  /// Adds the residual to x and stores the sum.
+  TILEWAVE_DEVICE static void add_residual(const Args& a, Tile& x, const LaneRow& at, int from) {
     const void* residual = Tile::row(a.residual, a.extent, at, a.residual_strides);
     const int columns = a.extent.columns;
     Tile r;
-    constexpr int together = P.vec == 16 && P.chunks > 8 ? 4 : P.chunks;  // what registers hold beside a long row
+    // These chunks fit the registers beside a long row.
+    constexpr int together = P.vec == 16 && P.chunks > 8 ? 4 : P.chunks;
     TILEWAVE_UNROLL
     for (int first = 0; first < P.chunks; first += together) {
-      if (first > 0) B::sched_fence();  // not more of it at a time
+      if (first > 0) B::sched_fence();  // limits how much is in flight
       r.load(residual, at, from, columns, first, first + together);
-      B::sched_fence();  // nothing is waited for before all of it is on its way
+      B::sched_fence();  // nothing is waited for before all loads are issued
       TILEWAVE_UNROLL
       for (int c = first; c < first + together; ++c) {
         Vec<float, unit> sum = x.values(c);
         const Vec<float, unit> other = r.values(c);
         TILEWAVE_UNROLL
         for (int e = 0; e < unit; ++e) sum[e] += other[e];
-        x.pieces[c] = narrow<B, S.x, unit>(sum);
-        if (!Tile::keeps) B::sched_fence();  // a chunk at a time: what it takes to round all of them would spill
+        x.chunks[c] = narrow<B, S.x, unit>(sum);
+        if (!Tile::keeps) B::sched_fence();  // one chunk at a time: rounding all of them together would spill
       }
     }
     x.store(row_of_sum(a, at), at, from, columns);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a Problem to a queued kernel: every rule a problem must satisfy, checked before any work is done.
+// Launches the kernel for a Problem. Every rule that a problem must satisfy is checked before any work is done.
 #pragma once
 
 #include <cmath>
@@ -11,9 +11,9 @@ namespace tilewave {
 
 namespace detail {
 
-/// What the spec or another tensor has no use for.
+/// Checks for arguments that the spec or another tensor has no use for.
 inline Status check_norm_uses(const NormProblem& p) {
-  if (p.smooth != nullptr && p.spec.scale == ScaleMode::none) {
+  if (p.smooth != nullptr && p.spec.scale == Scaling::none) {
     return {StatusCode::bad_value, "smooth is for an output with a scale"};
   }
   if (p.mean != nullptr && p.spec.kind == NormKind::rms) {
@@ -66,7 +66,7 @@ inline Status check_norm_regions(const NormProblem& p) {
 
 }  // namespace detail
 
-/// Whether the kernels with 16-byte accesses can take the problem.
+/// True if the kernels with 16-byte accesses can take the problem.
 inline bool norm_aligned(const NormProblem& p) {
   const NormSpec& s = p.spec;
   const RowStrides none{};
@@ -77,7 +77,7 @@ inline bool norm_aligned(const NormProblem& p) {
          rows_aligned(p.bias, none, 1, s.weight) && rows_aligned(p.smooth, none, 1, s.x);
 }
 
-/// Every rule a problem must satisfy on an architecture.
+/// Checks every rule that a problem must satisfy on an architecture.
 inline Status norm_check(const NormProblem& p, const ArchFacts& facts) {
   const NormSpec& s = p.spec;
   if (!is_kind(s.kind)) return {StatusCode::bad_value, "the kind is none of NormKind"};
@@ -106,7 +106,7 @@ inline Status norm_check(const NormProblem& p, const ArchFacts& facts) {
   return detail::check_norm_regions(p);
 }
 
-/// What the kernels take.
+/// Returns the arguments of the kernels.
 inline NormArgs norm_args(const NormProblem& p) {
   return {.x = p.x,
           .weight = p.weight,
@@ -125,7 +125,7 @@ inline NormArgs norm_args(const NormProblem& p) {
           .per_column = 1.0f / static_cast<float>(p.columns)};
 }
 
-/// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device.
+/// Queues the kernel on the stream. Nothing is allocated, synchronised or read from the device.
 /// Errors: those of norm_check; no_matching_entry if the entry is of another spec or its policy does not take the rows;
 /// launch_failed with the runtime's reason.
 template <class B, NormSpec S, NormPolicy P>

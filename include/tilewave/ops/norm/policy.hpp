@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How a normalisation is computed: may change the speed, never the answer beyond summation order.
+// The policy says how a normalisation is computed. It may change the speed, never the answer beyond the order of
+// summation.
 #pragma once
 
 #include "tilewave/ops/norm/spec.hpp"
@@ -10,7 +11,7 @@ namespace tilewave {
 /// Rows are held as in every row operation.
 using NormPolicy = RowPolicy;
 
-/// The policies that entries of a spec are built for.
+/// Returns the policies that entries of a spec are built for.
 constexpr RowPolicies norm_policies(ArchId arch, const NormSpec& s) {
   return row_policies(arch, s.x, s.out, s.scale, 4);
 }

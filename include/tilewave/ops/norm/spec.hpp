@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a normalisation computes: changing any of it changes the answer.
+// The spec says what a normalisation computes. Changing it changes the answer.
 #pragma once
 
 #include <string>
@@ -20,15 +20,15 @@ constexpr bool is_kind(NormKind k) { return k == NormKind::rms || k == NormKind:
 /// Problem.
 struct NormSpec {
   NormKind kind = NormKind::rms;
-  DType x = DType::bf16;       // f32, f16 or bf16: rows, residual and smooth scale
-  DType weight = DType::bf16;  // x, or f32: weight and bias
-  DType out = DType::bf16;     // x; or with a scale i8, the architecture's fp8, or fp4
-  ScaleMode scale = ScaleMode::none;
+  DType x = DType::bf16;       // type of rows, residual and smooth scale: f32, f16 or bf16
+  DType weight = DType::bf16;  // type of weight and bias: x's, or f32
+  DType out = DType::bf16;     // x's type; with a scale i8, the architecture's fp8, or fp4
+  Scaling scale = Scaling::none;
 
   friend constexpr bool operator==(const NormSpec&, const NormSpec&) = default;
 };
 
-/// `rmsnorm.bf16.w_bf16.fp8_e4m3fn.per_token`.
+/// The name is like `rmsnorm.bf16.w_bf16.fp8_e4m3fn.per_token`.
 inline std::string name_of(const NormSpec& s) {
   return std::string(name_of(s.kind)) + "." + std::string(name_of(s.x)) + ".w_" + std::string(name_of(s.weight)) + "." +
          std::string(name_of(s.out)) + "." + name_of(s.scale);

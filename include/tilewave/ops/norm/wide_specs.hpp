@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Specs that only combine what those of norm_specs() have: tests labelled full and the ISA gate compile them; an engine
-// names the spec it wants, see norm_plan.
+// Specs that only combine properties of those in norm_specs(). Tests labelled full and the ISA gate compile them; an
+// engine names the spec that it wants, see norm_plan.
 #pragma once
 
 #include "tilewave/ops/norm/registry.hpp"
@@ -20,14 +20,14 @@ constexpr std::array<NormSpec, 8> norm_wide_specs(ArchId arch) {
   };
   for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
     for (const DType x : {DType::bf16, DType::f16, DType::f32}) {
-      add({kind, x, DType::f32, x, ScaleMode::none});
-      for (const DType weight : {x, DType::f32}) add({kind, x, weight, fp8, ScaleMode::per_token});
+      add({kind, x, DType::f32, x, Scaling::none});
+      for (const DType weight : {x, DType::f32}) add({kind, x, weight, fp8, Scaling::per_token});
     }
   }
   return specs;
 }
 
-/// The entries of a spec under the name that the list of wide ones is found by.
+/// The entries of a wide spec, under the name by which its list is found.
 template <class B, NormSpec S>
 inline constexpr auto& norm_wide_entries = norm_entries<B, S>;
 

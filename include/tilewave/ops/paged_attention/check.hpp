@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every rule a problem must satisfy, whatever entry takes it; checked before any work is done.
+// Every rule that a problem must satisfy, whichever entry takes it. All are checked before any work is done.
 #pragma once
 
 #include <cmath>
@@ -20,11 +20,11 @@ inline Status check_spec(const PagedAttentionSpec& s, const ArchFacts& facts) {
   if (s.q != DType::bf16 && s.q != DType::f16) return {StatusCode::unsupported_dtype, "q must be bf16 or f16"};
   if (s.out != s.q) return {StatusCode::unsupported_dtype, "out must be of q's type"};
   if (s.kv == s.q) {
-    if (s.quant != QuantMode::none) return {StatusCode::unsupported_quant_mode, "16-bit KV takes quant mode none"};
+    if (s.quant != Scaling::none) return {StatusCode::unsupported_scaling, "16-bit KV takes scaling none"};
   } else if (is_fp8(s.kv)) {
     if (s.kv != facts.fp8) return {StatusCode::unsupported_dtype, "fp8 flavour of KV is not this architecture's"};
-    if (s.quant != QuantMode::per_tensor && s.quant != QuantMode::per_head && s.quant != QuantMode::per_token) {
-      return {StatusCode::unsupported_quant_mode, "fp8 KV needs per_tensor, per_head or per_token"};
+    if (!is_cache_scaling(s.quant)) {
+      return {StatusCode::unsupported_scaling, "fp8 KV needs per_tensor, per_head or per_token"};
     }
   } else {
     return {StatusCode::unsupported_dtype, "KV must be of q's type or fp8"};
@@ -61,11 +61,11 @@ inline Status check_extents(const PagedAttentionProblem& p) {
   if (p.table_columns < 0) return {StatusCode::bad_extent, "table_columns is negative"};
   if (p.num_pages < 0) return {StatusCode::bad_extent, "num_pages is negative"};
   if (p.num_pages == 0 && p.batch > 0 && p.table_columns > 0) {
-    return {StatusCode::bad_extent, "num_pages is 0: of so many pages are the caches that the block table names"};
+    return {StatusCode::bad_extent, "num_pages is 0: it is the number of pages in the caches that block_table names"};
   }
   constexpr std::int64_t int_max = std::numeric_limits<std::int32_t>::max();
-  // Token positions run a tile past the end before they are clamped.
-  if (std::int64_t{p.table_columns} * p.block_size > int_max - 65536) {
+  // Token positions run up to a tile past the end before they are clamped.
+  if (p.capacity() > int_max - 65536) {
     return {StatusCode::bad_extent, "table_columns * block_size must stay below 2^31 - 65536"};
   }
   const std::int64_t rows_per_head = std::int64_t{p.batch} * p.mtp;
@@ -92,7 +92,7 @@ inline Status check_extents(const PagedAttentionProblem& p) {
   return {};
 }
 
-/// Where the tensors of a problem lie.
+/// The memory that each tensor of a problem takes.
 struct PagedAttentionRegions {
   Region q, k, v, k_scale, v_scale, table, out, lse;
   Region lengths, sinks, alibi_slopes, stage_starts;
@@ -130,20 +130,20 @@ struct PagedAttentionRegions {
             {p.block_size / unit, p.v_strides.unit, stride_field<"unit">},
             {s.head_size, p.v_strides.dim, stride_field<"dim">}}};
     }
-    const bool per_token = s.quant == QuantMode::per_token;
-    const auto scales = [&](const float* at) {
-      return Region(at, sizeof(float), per_token ? p.block_size : 1,
+    const bool per_token = s.quant == Scaling::per_token;
+    const auto scales = [&](const float* item) {
+      return Region(item, sizeof(float), per_token ? p.block_size : 1,
                     {{per_token ? pages.count : 1, p.scale_page_stride, "scale_page_stride is 0"},
-                     {per_token || s.quant == QuantMode::per_head ? p.num_kv_heads : 1, p.scale_head_stride,
+                     {per_token || s.quant == Scaling::per_head ? p.num_kv_heads : 1, p.scale_head_stride,
                       "scale_head_stride is 0"}});
     };
-    if (s.quant != QuantMode::none) {
+    if (s.quant != Scaling::none) {
       k_scale = scales(p.k_scale);
       v_scale = scales(p.v_scale);
     }
   }
 
-  /// Whether something that is written overlaps nothing that is read.
+  /// Returns whether a tensor that is written overlaps no tensor that is read.
   bool clear_of_inputs(const Region& written) const {
     for (const Region* read :
          {&q, &k, &v, &k_scale, &v_scale, &table, &lengths, &sinks, &alibi_slopes, &stage_starts}) {
@@ -153,8 +153,8 @@ struct PagedAttentionRegions {
   }
 };
 
-/// The workspace of a launch, so many bytes of it.
-inline Status check_workspace_place(const PagedAttentionProblem& p, std::size_t needed) {
+/// Returns whether the workspace, of which a launch uses `needed` bytes, overlaps a tensor.
+inline Status check_workspace_region(const PagedAttentionProblem& p, std::size_t needed) {
   const PagedAttentionRegions r(p);
   const Region workspace(p.workspace, 1, static_cast<std::int64_t>(needed), {});
   if (!r.clear_of_inputs(workspace) || overlap(workspace, r.out) || overlap(workspace, r.lse))
@@ -162,8 +162,8 @@ inline Status check_workspace_place(const PagedAttentionProblem& p, std::size_t 
   return {};
 }
 
-/// Strides by which tensors lie in memory that there can be, outputs where nothing else is.
-inline Status check_places(const PagedAttentionProblem& p) {
+/// Returns whether strides give tensors that can lie in memory, and whether outputs overlap nothing.
+inline Status check_regions(const PagedAttentionProblem& p) {
   const PagedAttentionRegions r(p);
   if (!r.q.addressable()) return {StatusCode::bad_stride, "q by its strides is larger than any memory"};
   if (!r.k.addressable()) return {StatusCode::bad_stride, "k by its strides is larger than any memory"};
@@ -172,7 +172,8 @@ inline Status check_places(const PagedAttentionProblem& p) {
     return {StatusCode::bad_stride, "the scales by their strides are larger than any memory"};
   if (!r.table.addressable()) return {StatusCode::bad_stride, "table_row_stride is larger than any memory"};
   if (!r.out.addressable()) return {StatusCode::bad_stride, "out by its strides is larger than any memory"};
-  constexpr std::int64_t int_max = std::numeric_limits<std::int32_t>::max();  // kernels count in 16 bytes
+  constexpr std::int64_t int_max =
+      std::numeric_limits<std::int32_t>::max();  // kernels count in units of 16 bytes, with 32 bits
   const int unit = p.spec.unit();
   const bool token_major = p.spec.values == ValueLayout::token_major;
   for (const Region::Dimension& d : {Region::Dimension{p.num_pages, p.k_strides.page},
@@ -184,7 +185,7 @@ inline Status check_places(const PagedAttentionProblem& p) {
       return {StatusCode::bad_stride, "pages, tokens or units of k or v lie 32 GiB or more apart"};
     }
   }
-  if (p.spec.quant == QuantMode::per_token && p.num_pages > 1 &&
+  if (p.spec.quant == Scaling::per_token && p.num_pages > 1 &&
       (p.scale_page_stride > int_max || p.scale_page_stride < -int_max)) {
     return {StatusCode::bad_stride, "scales of pages lie 8 GiB or more apart"};
   }
@@ -194,7 +195,7 @@ inline Status check_places(const PagedAttentionProblem& p) {
   return {};
 }
 
-/// A stride left at 0 would read or write one place for many.
+/// A stride that was left at 0 would read or write one element for many.
 inline Status check_strides(const PagedAttentionProblem& p) {
   const bool many_rows = std::int64_t{p.batch} * p.mtp > 1, many_heads = p.num_q_heads > 1;
   const auto zero = [](const char* reason) { return Status{StatusCode::bad_stride, reason}; };
@@ -214,10 +215,10 @@ inline Status check_strides(const PagedAttentionProblem& p) {
   if (!token_major && many_units && v.unit == 0) return zero("v_strides.unit is 0");
   if (many_pages && v.page == 0) return zero("v_strides.page is 0");
   if (many_kv_heads && v.head == 0) return zero("v_strides.head is 0");
-  const bool per_token = p.spec.quant == QuantMode::per_token, per_head = p.spec.quant == QuantMode::per_head;
+  const bool per_token = p.spec.quant == Scaling::per_token, per_head = p.spec.quant == Scaling::per_head;
   if (per_token && many_pages && p.scale_page_stride == 0) return zero("scale_page_stride is 0");
   if ((per_token || per_head) && many_kv_heads && p.scale_head_stride == 0) return zero("scale_head_stride is 0");
-  if (Status s = check_places(p); !s.ok()) return s;
+  if (Status s = check_regions(p); !s.ok()) return s;
   const std::int64_t rows = std::int64_t{p.batch} * p.mtp;
   if (!disjoint(p.out_row_stride, rows, p.out_head_stride, p.num_q_heads, p.spec.head_size)) {
     return {StatusCode::bad_stride, "rows or heads of out overlap"};
@@ -265,7 +266,7 @@ inline Status check_tensors(const PagedAttentionProblem& p) {
     return {StatusCode::bad_value, "stage_starts are given, but the problem is not balanced"};
   }
   if (!aligned(p.stage_starts, 4)) return {StatusCode::misaligned, "stage_starts need 4-byte alignment"};
-  if (p.spec.quant != QuantMode::none) {
+  if (p.spec.quant != Scaling::none) {
     if (p.k_scale == nullptr || p.v_scale == nullptr) {
       return {StatusCode::null_pointer, "fp8 KV needs k_scale and v_scale"};
     }
@@ -278,8 +279,9 @@ inline Status check_tensors(const PagedAttentionProblem& p) {
 
 }  // namespace detail
 
-/// Every rule a problem must satisfy on an architecture, workspace aside. Lengths live on the device and are not read:
-/// a length beyond the block table makes that sequence's output NaN (see paged_attention_check_lengths).
+/// Every rule that a problem must satisfy on an architecture, except those of the workspace. Lengths are on the device
+/// and are not read. A length beyond the block table makes that sequence's output NaN (see
+/// paged_attention_check_lengths).
 inline Status paged_attention_check(const PagedAttentionProblem& p, const ArchFacts& facts) {
   if (Status s = detail::check_spec(p.spec, facts); !s.ok()) return s;
   if (Status s = detail::check_extents(p); !s.ok()) return s;
@@ -288,20 +290,22 @@ inline Status paged_attention_check(const PagedAttentionProblem& p, const ArchFa
   return detail::check_strides(p);
 }
 
-/// For callers that know the lengths on the host: length_beyond_block_table, or bad_value for a negative length.
+/// For callers that know the lengths on the host. Errors: length_beyond_block_table; bad_value for a negative length;
+/// null_pointer.
 inline Status paged_attention_check_lengths(const PagedAttentionProblem& p, const std::int32_t* host_lengths) {
   if (host_lengths == nullptr) return {StatusCode::null_pointer, "host_lengths is null"};
   for (std::int32_t i = 0; i < p.batch; ++i) {
     if (host_lengths[i] < 0) return {StatusCode::bad_value, "a context length is negative"};
-    if (host_lengths[i] > std::int64_t{p.table_columns} * p.block_size) {
+    if (host_lengths[i] > p.capacity()) {
       return {StatusCode::length_beyond_block_table, "a context length exceeds table_columns * block_size"};
     }
   }
   return {};
 }
 
-/// For callers that know table and lengths on the host: bad_value for an attended page with an id outside
-/// [0, num_pages), and the errors of paged_attention_check_lengths. The device reads where an id says, whatever it is.
+/// For callers that know block table and lengths on the host. Errors: bad_value for the id of an attended page outside
+/// [0, num_pages); null_pointer; those of paged_attention_check for extents, and of paged_attention_check_lengths. The
+/// device reads where an id leads, whatever it is.
 inline Status paged_attention_check_table(const PagedAttentionProblem& p, const std::int32_t* host_lengths,
                                           const std::int32_t* host_table) {
   if (Status s = detail::check_extents(p); !s.ok()) return s;
@@ -320,11 +324,11 @@ inline Status paged_attention_check_table(const PagedAttentionProblem& p, const 
   return {};
 }
 
-/// For callers that know the lengths on the host: what a balanced call takes as stage_starts, [batch + 1], to be copied
-/// to the device. starts[s] is the number of stages, policy.block_tokens() tokens each, of all sequences before s, as
-/// the device counts them. `policy`: of the entry that will be launched. Errors: no_matching_entry unless it is
-/// balanced; those of paged_attention_check for extents, and of paged_attention_check_lengths; null_pointer;
-/// bad_extent for 2^31 stages or more, when `starts` is not to be used.
+/// For callers that know the lengths on the host: makes the stage_starts of a balanced call, [batch + 1], which are
+/// then to be copied to the device. starts[s] is the number of stages of all sequences before s, of
+/// policy.block_tokens() tokens each, as the device counts them. `policy` is that of the entry that will be launched.
+/// Errors: no_matching_entry unless the policy is balanced; null_pointer; bad_extent for 2^31 stages or more, when
+/// `starts` must not be used; those of paged_attention_check for extents, and of paged_attention_check_lengths.
 inline Status paged_attention_stage_starts(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                            const std::int32_t* host_lengths, std::int32_t* starts) {
   if (!policy.balanced()) return {StatusCode::no_matching_entry, "only a balanced entry takes stage_starts"};

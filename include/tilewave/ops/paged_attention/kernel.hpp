@@ -7,15 +7,14 @@
 
 namespace tilewave {
 
-/// Decode of a policy: K and V straight to registers, or through stages in shared memory.
+/// K and V go straight to registers, or through stages in shared memory, as the policy says.
 template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
 struct PagedAttentionKernel {
   using type = PagedAttentionDecode<B, S, P>;
 };
 template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
-  requires(P.staged())
-struct PagedAttentionKernel<B, S, P> {
-  using type = PagedAttentionStagedDecode<B, S, P>;
+requires(P.bulk()) struct PagedAttentionKernel<B, S, P> {
+  using type = PagedAttentionBulkDecode<B, S, P>;
 };
 
 }  // namespace tilewave

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a Problem to queued kernels: what an entry takes, and its launches.
+// From a Problem to queued kernels: which problems an entry takes, and what it launches.
 #pragma once
 
 #include <type_traits>
@@ -15,23 +15,23 @@ namespace tilewave {
 
 namespace detail {
 
-/// What the copies of a staged entry ask of a problem beyond paged_attention_check.
-inline Status check_staged(const PagedAttentionProblem& p) {
+/// What the copies of a bulk entry ask of a problem besides paged_attention_check.
+inline Status check_bulk(const PagedAttentionProblem& p) {
   const int unit = p.spec.unit();
-  if (p.split_tokens > 0) return {StatusCode::no_matching_entry, "a staged entry makes no batch-invariant cuts"};
+  if (p.split_tokens > 0) return {StatusCode::no_matching_entry, "a bulk entry makes no batch-invariant cuts"};
   if (p.k_strides.token != unit || p.v_strides.dim != unit) {
-    return {StatusCode::no_matching_entry, "a staged entry needs tokens of K and dimensions of V in 16-byte steps"};
+    return {StatusCode::no_matching_entry, "a bulk entry needs tokens of K and dimensions of V in 16-byte steps"};
   }
-  if (p.spec.quant == QuantMode::per_token && (!aligned(p.k_scale, 16) || !aligned(p.v_scale, 16) ||
-                                               p.scale_page_stride % 4 != 0 || p.scale_head_stride % 4 != 0)) {
-    return {StatusCode::no_matching_entry, "a staged entry needs the scales of a page at whole 16 bytes"};
+  if (p.spec.quant == Scaling::per_token && (!aligned(p.k_scale, 16) || !aligned(p.v_scale, 16) ||
+                                             p.scale_page_stride % 4 != 0 || p.scale_head_stride % 4 != 0)) {
+    return {StatusCode::no_matching_entry, "a bulk entry needs the scales of a page at whole 16 bytes"};
   }
   return {};
 }
 
 }  // namespace detail
 
-/// The launches of an entry: decode, and combine, of no block where decode leaves no partial results.
+/// The launches of an entry: decode, then combine. Combine has no blocks if decode leaves no partial results.
 struct PagedAttentionLaunches {
   LaunchShape decode, combine;
 };
@@ -40,30 +40,31 @@ inline PagedAttentionLaunches paged_attention_launches(const PagedAttentionProbl
                                                        int num_splits) {
   const bool balanced = policy.balanced();
   const std::int64_t grid =
-      balanced ? paged_attention_workers(p, policy, facts) : paged_attention_grid(p, policy, num_splits);
+      balanced ? paged_attention_balanced_blocks(p, policy, facts) : paged_attention_grid(p, policy, num_splits);
   PagedAttentionLaunches launches{
       .decode = {.grid = grid,
                  .block = policy.block_waves() * facts.wave_lanes,
-                 .cluster = policy.staged() && !balanced ? num_splits : 1},
+                 .cluster = policy.bulk() && !balanced ? num_splits : 1},
       .combine = {.grid = 0,
                   .block = balanced ? paged_attention_combine_threads
                                     : paged_attention_combine_waves_of_block * facts.wave_lanes,
                   .early = balanced}};
-  if (balanced || (!policy.staged() && num_splits > 1)) {
-    const std::int64_t rows = std::int64_t{1} * p.batch * p.mtp * p.num_q_heads;
+  if (balanced || (!policy.bulk() && num_splits > 1)) {
+    const std::int64_t rows = p.output_rows();
     const std::int64_t waves = rows * (balanced ? paged_attention_combine_waves(p, facts) : 1);
     launches.combine.grid = ceil_div<std::int64_t>(waves, launches.combine.block / facts.wave_lanes);
   }
   return launches;
 }
 
-/// Whether an entry with this policy takes the problem, cut into num_splits. Errors: no_matching_entry for what only
-/// this policy refuses; bad_value for num_splits outside [1, max_splits], but 1, 2, 4 or 8 if staged, 1 if balanced,
-/// or not paged_attention_fixed_splits of a batch-invariant call; bad_extent for more blocks than a launch has.
+/// Returns whether an entry with this policy takes the problem, cut into num_splits. Errors: no_matching_entry for what
+/// only this policy refuses. bad_value for a num_splits that is not 1 to max_splits; not 1, 2, 4 or 8 in bulk; not 1 if
+/// balanced; or not paged_attention_fixed_splits for a batch-invariant call. bad_extent for more blocks than a launch
+/// has.
 inline Status paged_attention_takes(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                     const ArchFacts& facts, int num_splits) {
-  if (policy.staged()) {
-    if (Status s = detail::check_staged(p); !s.ok()) return s;
+  if (policy.bulk()) {
+    if (Status s = detail::check_bulk(p); !s.ok()) return s;
   }
   if (policy.balanced()) {
     if (p.split_tokens > 0) return {StatusCode::no_matching_entry, "a balanced entry makes no batch-invariant cuts"};
@@ -71,9 +72,9 @@ inline Status paged_attention_takes(const PagedAttentionProblem& p, const PagedA
   } else if (p.stage_starts != nullptr) {
     return {StatusCode::no_matching_entry, "only a balanced entry takes stage_starts"};
   }
-  if (policy.staged() && (num_splits < 1 || num_splits > min_of(max_staged_splits, facts.max_cluster_blocks) ||
-                          (num_splits & (num_splits - 1)) != 0)) {
-    return {StatusCode::bad_value, "a staged entry takes 1, 2, 4 or 8 splits"};
+  if (policy.bulk() && (num_splits < 1 || num_splits > min_of(max_bulk_splits, facts.max_cluster_blocks) ||
+                        (num_splits & (num_splits - 1)) != 0)) {
+    return {StatusCode::bad_value, "a bulk entry takes 1, 2, 4 or 8 splits"};
   }
   if (num_splits < 1 || num_splits > max_splits) return {StatusCode::bad_value, "num_splits must be 1 to 128"};
   if (p.split_tokens > 0 && num_splits != paged_attention_fixed_splits(p, policy)) {
@@ -86,10 +87,9 @@ inline Status paged_attention_takes(const PagedAttentionProblem& p, const PagedA
   return {};
 }
 
-/// Queue decode, and combine where it leaves partial results, on the stream. Nothing is allocated, synchronised or read
-/// from the device, and the grid depends on capacities only, so the call can be captured in a graph.
-/// Errors: those of paged_attention_check and paged_attention_takes; workspace_too_small; launch_failed with the
-/// runtime's reason.
+/// Queues decode on the stream, and combine if decode leaves partial results. Nothing is allocated, synchronised or
+/// read from the device. The grid depends on capacities only, so the call can be captured in a graph. Errors: those of
+/// paged_attention_check and paged_attention_takes; workspace_too_small; launch_failed with the runtime's reason.
 template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
 Status paged_attention_launch(const PagedAttentionProblem& p, int num_splits, hipStream_t stream) {
   if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
@@ -101,7 +101,7 @@ Status paged_attention_launch(const PagedAttentionProblem& p, int num_splits, hi
   if (p.workspace_bytes < needed) return {StatusCode::workspace_too_small, "see paged_attention_workspace_size"};
   if (needed > 0 && !detail::aligned(p.workspace, 16))
     return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
-  if (Status s = detail::check_workspace_place(p, needed); !s.ok()) return s;
+  if (Status s = detail::check_workspace_region(p, needed); !s.ok()) return s;
 
   using Decode = typename PagedAttentionKernel<B, S, P>::type;
   const PagedAttentionArgs args = paged_attention_args(p, P, B::facts, num_splits);

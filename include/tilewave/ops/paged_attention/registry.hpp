@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One list of policies per architecture and spec: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+// The entries of paged-attention decode: one list of specs and policies for each architecture. It feeds dispatch,
+// tests, benchmarks, the tuner and the ISA gate.
 #pragma once
 
 #include <array>
@@ -10,15 +11,15 @@
 
 namespace tilewave {
 
-/// The specs every architecture serves, head_size outermost.
+/// The specs that every architecture serves, head_size outermost.
 constexpr std::array<PagedAttentionSpec, 9> paged_attention_specs(ArchId arch) {
   std::array<PagedAttentionSpec, 9> specs{};
   const DType fp8 = facts_of(arch).fp8;
   int n = 0;
   for (int head_size : {64, 128, 256}) {
-    specs[n++] = {.kv = DType::bf16, .quant = QuantMode::none, .head_size = head_size};
-    specs[n++] = {.kv = fp8, .quant = QuantMode::per_tensor, .head_size = head_size};
-    specs[n++] = {.kv = fp8, .quant = QuantMode::per_token, .head_size = head_size};
+    specs[n++] = {.kv = DType::bf16, .quant = Scaling::none, .head_size = head_size};
+    specs[n++] = {.kv = fp8, .quant = Scaling::per_tensor, .head_size = head_size};
+    specs[n++] = {.kv = fp8, .quant = Scaling::per_token, .head_size = head_size};
   }
   return specs;
 }
@@ -32,13 +33,14 @@ inline constexpr PagedAttentionEntry paged_attention_entry{
     &paged_attention_launch<B, S, P>,
     sizeof(typename PagedAttentionKernel<B, S, P>::type::Shared)};
 
-/// The entries of a spec for a list of policies, which policies_of(arch, spec) gives.
+/// The entries of a spec for the policies that policies_of(arch, spec) lists.
 template <class B, PagedAttentionSpec S, PagedAttentionPolicies (*policies_of)(ArchId, const PagedAttentionSpec&)>
 constexpr auto paged_attention_entries_of() {
   return []<std::size_t... i>(std::index_sequence<i...>) {
     return std::array<PagedAttentionEntry, sizeof...(i)>{
         paged_attention_entry<B, S, policies_of(B::facts.id, S)[i]>...};
-  }(std::make_index_sequence<policies_of(B::facts.id, S).size()>{});
+  }
+  (std::make_index_sequence<policies_of(B::facts.id, S).size()>{});
 }
 
 /// All entries of one spec on one backend.
@@ -58,25 +60,14 @@ inline Status check_compiled(const PagedAttentionProblem& p, const PagedAttentio
 
 }  // namespace detail
 
-/// The plan of a problem on backend B for the one spec S that the caller compiles in. Errors: no_matching_entry for a
-/// problem of another spec; those of paged_attention_select.
+/// Makes the plan of a problem on backend B, for the one spec S that the caller compiles in. Errors: no_matching_entry
+/// for a problem of another spec; those of paged_attention_select.
 template <class B, PagedAttentionSpec S>
 Status paged_attention_plan(const PagedAttentionProblem& p, PagedAttentionPlan& plan) {
   plan = {};
   plan.candidates = detail::paged_attention_candidates<B, S>;
   if (Status s = detail::check_compiled(p, S); !s.ok()) return s;
   return paged_attention_select(p, detail::paged_attention_candidates<B, S>, B::facts, plan);
-}
-
-/// paged_attention_explain for what paged_attention_plan<B, S> chooses among: at most paged_attention_entries<B, S>,
-/// and two.
-template <class B, PagedAttentionSpec S>
-std::size_t paged_attention_explain(const PagedAttentionProblem& p, std::span<PagedAttentionVerdict> verdicts) {
-  if (Status s = detail::check_compiled(p, S); !s.ok()) {
-    if (!verdicts.empty()) verdicts[0] = {nullptr, s};
-    return 1;
-  }
-  return paged_attention_explain(p, detail::paged_attention_candidates<B, S>, B::facts, verdicts);
 }
 
 }  // namespace tilewave

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Quantisation and dequantisation of rows. Grid: one block, or cluster of P.blocks, per P.rows rows; a row is read once
-// where the policy holds it or no scale is found. Shared memory: a few floats per wave. Bound: memory.
+// Quantisation and dequantisation of rows. Grid: one block, or one cluster of P.blocks, per P.rows rows. A row is read
+// once where the policy holds it or no scale is searched. Shared memory: a few floats per wave. Bound: memory.
 //
-// The scale of a whole tensor is found by two launches before: every wave writes the largest magnitude that it saw of
-// the rows its block walks over, then one block makes a scale of those partial results. Nothing has to be set first, as
-// an atomic maximum would need it, and a maximum does not depend on the order: the same bits from run to run.
+// Two launches before find the scale of a whole tensor: every wave writes the largest magnitude in the rows that its
+// block walks over, then one block makes a scale of those partial results. Nothing has to be initialised, as an atomic
+// maximum would need. A maximum does not depend on the order, so the bits are the same from run to run.
 #pragma once
 
 #include "tilewave/ops/quant/policy.hpp"
 #include "tilewave/ops/quant/problem.hpp"
-#include "tilewave/tile/column_values.hpp"
+#include "tilewave/tile/column_vector.hpp"
 
 namespace tilewave {
 
@@ -27,20 +27,20 @@ struct Quant {
   using Args = QuantArgs;
   using Tile = Row<B, S.x, P>;
   using Output = RowOutput<B, S.x, S.output(), P>;
-  using Place = typename Tile::Place;
+  using LaneRow = typename Tile::LaneRow;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = Tile::unit;
   static constexpr QuantKind kind = S.kind();
   using Shared = typename Tile::template Shared<1>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const auto at = Tile::place(a.extent, shared);
+    const auto at = Tile::lane_row(a.extent, shared);
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
     if constexpr (P.held) x.load(source, at, at.first, a.extent.columns);
     float scale = 1.0f;
-    if constexpr (kind == QuantKind::dequantise && S.scale != ScaleMode::per_group) {
-      scale = B::load(scales(a) + (S.scale == ScaleMode::per_token && at.active ? at.row : 0));
+    if constexpr (kind == QuantKind::dequantise && S.scale != Scaling::per_group) {
+      scale = B::load(scales(a) + (S.scale == Scaling::per_token && at.active ? at.row : 0));
     }
     const auto each = [&](const auto& body) {
       Tile::tiles(at, a.extent.columns, [&](int from) {
@@ -55,7 +55,7 @@ struct Quant {
     Output::template write<0>(a.output, a.extent, at, shared, each, [&](int chunk, int from) TILEWAVE_INLINE_LAMBDA {
       if constexpr (kind == QuantKind::quantise) return values(a, x, at, chunk, from);
       Vec<float, unit> v = x.values(chunk);
-      if constexpr (S.scale == ScaleMode::per_group) {  // a chunk lies in one group; what lies beyond is not written
+      if constexpr (S.scale == Scaling::per_group) {  // a chunk lies in one group; values beyond are not written
         const int group = min_of(from + Tile::column(at.lane, chunk), a.extent.columns - unit) / scale_group;
         scale = B::load(scales(a) + (at.active ? at.row : 0) * a.output.scale_stride + group * a.output.of_groups);
       }
@@ -67,11 +67,11 @@ struct Quant {
 
   TILEWAVE_DEVICE static const float* scales(const Args& a) { return static_cast<const float*>(a.output.scale); }
 
-  /// What is quantised, of a loaded tile.
-  TILEWAVE_DEVICE static Vec<float, unit> values(const Args& a, const Tile& x, const Place& at, int chunk, int from) {
+  /// Returns the values of a loaded tile that are quantised.
+  TILEWAVE_DEVICE static Vec<float, unit> values(const Args& a, const Tile& x, const LaneRow& at, int chunk, int from) {
     Vec<float, unit> v = x.values(chunk);
     if (a.smooth != nullptr) {
-      ColumnValues<B, S.x, unit> smooth;
+      ColumnVector<B, S.x, unit> smooth;
       smooth.load(Tile::template shared_window<S.x>(a.smooth, from, a.extent.columns), Tile::column(at.lane, chunk));
       const Vec<float, unit> s = smooth.values();
       TILEWAVE_UNROLL
@@ -81,8 +81,8 @@ struct Quant {
   }
 };
 
-/// Partial results of a tensor's largest magnitude, at most: enough waves to keep the memory busy, few enough for one
-/// block to take them in two accesses a lane.
+/// The most partial results of a tensor's largest magnitude. There are enough waves to keep the memory busy, and so few
+/// that one block reads them with two accesses a lane.
 inline constexpr int quant_partials = 8192;
 
 struct QuantAmaxArgs {
@@ -103,7 +103,7 @@ struct QuantAmax {
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const RowExtent& extent = a.in.extent;
-    auto at = Tile::place(extent, shared);
+    auto at = Tile::lane_row(extent, shared);
     float largest = 0.0f;
     for (std::int32_t first = B::block_id() * P.rows; first < extent.rows; first += a.row_step) {
       at.row = first + at.slot;
@@ -113,14 +113,14 @@ struct QuantAmax {
         Tile x;
         x.load(source, at, from, extent.columns);
         TILEWAVE_UNROLL
-        for (int c = 0; c < P.chunks; ++c) {  // zeros beyond the row
+        for (int c = 0; c < P.chunks; ++c) {  // x is zeros beyond the row
           largest = Quantised::Output::amax(largest, Quantised::values(a.in, x, at, c, from));
         }
       });
     }
     largest = B::template reduce<B::facts.wave_lanes>(largest, Max{});
     float* partial =
-        a.partials + B::block_id() * waves + B::wave_id();  // a wave's id is a collective: not in the branch
+        a.partials + B::block_id() * waves + B::wave_id();  // wave_id is a collective, so it stays out of the branch
     if (B::lane_id() == 0) B::store(partial, largest);
   }
 };
@@ -131,7 +131,7 @@ struct QuantScaleArgs {
   float* scale;           // [1]
 };
 
-/// The partial results are a row, too.
+/// The partial results are read as a row, too.
 constexpr RowPolicy quant_partials_policy() {
   return {.lanes = 1024, .chunks = quant_partials / 4096, .waves_per_simd = 8};
 }
@@ -141,12 +141,12 @@ struct QuantScale {
   using Room = B;
   using Args = QuantScaleArgs;
   using Tile = Row<B, DType::f32, quant_partials_policy()>;
-  using Output = RowOutput<B, DType::f32, RowOutputSpec{type, ScaleMode::per_tensor}, quant_partials_policy()>;
+  using Output = RowOutput<B, DType::f32, RowOutputSpec{type, Scaling::per_tensor}, quant_partials_policy()>;
   static constexpr int block_threads = 1024, waves_per_simd = 8, chunks = quant_partials_policy().chunks;
   using Shared = typename Tile::template Shared<1>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const auto at = Tile::place(RowExtent{.rows = 1, .columns = a.count}, shared);
+    const auto at = Tile::lane_row(RowExtent{.rows = 1, .columns = a.count}, shared);
     Tile x;
     x.load(a.partials, at, 0, a.count);
     float largest = 0.0f;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a Problem to queued kernels: every rule a problem must satisfy, checked before any work is done.
+// Launches the kernels for a Problem. Every rule that a problem must satisfy is checked before any work is done.
 #pragma once
 
 #include "tilewave/ops/quant/kernel.hpp"
@@ -7,7 +7,8 @@
 
 namespace tilewave {
 
-/// Bytes of workspace a problem needs, whatever its extents: none, but where the scale of the tensor is to be found.
+/// Returns the bytes of workspace that a problem needs, whatever its extents: 0 unless the scale of the tensor has to
+/// be found.
 constexpr std::size_t quant_workspace_size(const QuantProblem& p) {
   return p.find_scale ? quant_partials * sizeof(float) : 0;
 }
@@ -15,8 +16,9 @@ constexpr std::size_t quant_workspace_size(const QuantProblem& p) {
 namespace detail {
 
 inline Status check_quant_spec(const QuantSpec& s, const ArchFacts& facts) {
-  if (!is_scale_mode(s.scale)) return {StatusCode::unsupported_quant_mode, "the scale mode is none of ScaleMode"};
-  if (s.scale == ScaleMode::none) return {StatusCode::unsupported_quant_mode, "codes have a scale"};
+  if (!is_output_scaling(s.scale))
+    return {StatusCode::unsupported_scaling, "scale must be none, per_tensor, per_token, per_group or mx"};
+  if (s.scale == Scaling::none) return {StatusCode::unsupported_scaling, "codes have a scale"};
   if (s.kind() == QuantKind::quantise) {
     if (!is_row_type(s.x)) return {StatusCode::unsupported_dtype, "x must be f32, f16, bf16, or codes to dequantise"};
     return check_row_output(s.x, s.out, s.scale, facts);
@@ -24,7 +26,7 @@ inline Status check_quant_spec(const QuantSpec& s, const ArchFacts& facts) {
   if (is_fp8(s.x) && s.x != facts.fp8) {
     return {StatusCode::unsupported_dtype, "fp8 flavour of x is not this architecture's"};
   }
-  if (s.scale == ScaleMode::mx) return {StatusCode::unsupported_quant_mode, "codes with mx scales are not dequantised"};
+  if (s.scale == Scaling::mx) return {StatusCode::unsupported_scaling, "codes with mx scales are not dequantised"};
   if (!is_row_type(s.out)) return {StatusCode::unsupported_dtype, "codes are dequantised to f32, f16 or bf16"};
   return {};
 }
@@ -50,19 +52,19 @@ inline Status check_quant_regions(const QuantProblem& p) {
 
 }  // namespace detail
 
-/// Whether the kernels with 16-byte accesses can take the problem.
+/// True if the kernels with 16-byte accesses can take the problem.
 inline bool quant_aligned(const QuantProblem& p) {
   return rows_aligned(p.x, p.x_strides, p.inner_rows, p.spec.x) &&
          rows_aligned(p.out, p.out_strides, p.inner_rows, p.spec.out) && rows_aligned(p.smooth, {}, 1, p.spec.x);
 }
 
-/// Every rule a problem must satisfy on an architecture.
+/// Checks every rule that a problem must satisfy on an architecture.
 inline Status quant_check(const QuantProblem& p, const ArchFacts& facts) {
   const QuantSpec& s = p.spec;
   const bool quantises = s.kind() == QuantKind::quantise;
   if (Status status = detail::check_quant_spec(s, facts); !status.ok()) return status;
   if (Status status = check_row_extent(p.rows, p.columns, p.inner_rows); !status.ok()) return status;
-  if (p.find_scale && !(quantises && s.scale == ScaleMode::per_tensor)) {
+  if (p.find_scale && !(quantises && s.scale == Scaling::per_tensor)) {
     return {StatusCode::bad_value, "find_scale is for quantising with one scale a tensor"};
   }
   if (!quantises && p.smooth != nullptr) return {StatusCode::bad_value, "smooth is for quantising"};
@@ -84,7 +86,7 @@ inline Status quant_check(const QuantProblem& p, const ArchFacts& facts) {
 
 namespace detail {
 
-/// Two launches that leave the scale of the tensor in output.scale.
+/// Queues the two launches that leave the scale of the tensor in output.scale.
 template <class B, QuantSpec S, QuantPolicy P>
 Status find_scale(const QuantArgs& args, void* workspace, hipStream_t stream) {
   using Amax = QuantAmax<B, S, P>;
@@ -102,7 +104,7 @@ Status find_scale(const QuantArgs& args, void* workspace, hipStream_t stream) {
 
 }  // namespace detail
 
-/// What the kernels take.
+/// Returns the arguments of the kernels.
 inline QuantArgs quant_args(const QuantProblem& p) {
   return {.x = p.x,
           .smooth = p.smooth,
@@ -111,7 +113,7 @@ inline QuantArgs quant_args(const QuantProblem& p) {
           .output = row_output_args(p)};
 }
 
-/// Queue the kernel on the stream, after the two that find the scale of the tensor if it is to be found. Nothing is
+/// Queues the kernel on the stream, after the two that find the scale of the tensor if it has to be found. Nothing is
 /// allocated, synchronised or read from the device. Errors: those of quant_check; no_matching_entry if the entry is of
 /// another spec or its policy does not take the rows; launch_failed with the runtime's reason.
 template <class B, QuantSpec S, QuantPolicy P>
@@ -119,7 +121,7 @@ Status quant_launch(const QuantProblem& p, hipStream_t stream) {
   if (Status s = check_row_launch(S, P, p, B::facts, quant_check, quant_aligned); !s.ok()) return s;
   if (p.rows == 0 || p.columns == 0) return {};
   const QuantArgs args = quant_args(p);
-  if constexpr (S.output().scale == ScaleMode::per_tensor) {
+  if constexpr (S.output().scale == Scaling::per_tensor) {
     if (p.find_scale) {
       if (Status s = detail::find_scale<B, S, P>(args, p.workspace, stream); !s.ok()) return s;
     }

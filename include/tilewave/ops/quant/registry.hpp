@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+// Each architecture has one list of specs and policies, which feeds dispatch, tests, benchmarks, the tuner and the ISA
+// gate.
 #pragma once
 
 #include "tilewave/ops/quant/launch.hpp"
@@ -8,23 +9,24 @@
 
 namespace tilewave {
 
-/// The specs every architecture serves: bf16 and f16 to fp8 and i8 with every scale, f32 with one a row; back to bf16
-/// with every scale, to f16 and f32 with one a row. Where there are MX formats, bf16 to all with mx scales.
+/// Returns the specs that every architecture serves. bf16 and f16 go to fp8 and i8 with every scale, f32 with one a
+/// row. Codes go back to bf16 with every scale, to f16 and f32 with one a row. Where there are MX formats, bf16 goes to
+/// all of them with mx scales.
 constexpr SpecList<QuantSpec> quant_specs(ArchId arch) {
   SpecList<QuantSpec> specs;
   for (const DType codes : {facts_of(arch).fp8, DType::i8}) {
-    for (const ScaleMode scale : {ScaleMode::per_token, ScaleMode::per_tensor, ScaleMode::per_group}) {
+    for (const Scaling scale : {Scaling::per_token, Scaling::per_tensor, Scaling::per_group}) {
       specs.add({DType::bf16, codes, scale});
       specs.add({DType::f16, codes, scale});
       specs.add({codes, DType::bf16, scale});
     }
-    specs.add({DType::f32, codes, ScaleMode::per_token});
-    specs.add({codes, DType::f16, ScaleMode::per_token});
-    specs.add({codes, DType::f32, ScaleMode::per_token});
+    specs.add({DType::f32, codes, Scaling::per_token});
+    specs.add({codes, DType::f16, Scaling::per_token});
+    specs.add({codes, DType::f32, Scaling::per_token});
   }
   if (facts_of(arch).mx) {
     for (const DType codes : {DType::fp4_e2m1, facts_of(arch).fp8, DType::fp6_e2m3, DType::fp6_e3m2})
-      specs.add({DType::bf16, codes, ScaleMode::mx});
+      specs.add({DType::bf16, codes, Scaling::mx});
   }
   return specs;
 }
@@ -39,16 +41,13 @@ struct QuantRegistry : RowRegistry<QuantSpec, QuantProblem, quant_aligned> {
   static constexpr auto launch() {
     return &quant_launch<B, S, P>;
   }
-  template <class B, QuantSpec S, RowPolicy P>
-  static constexpr int lds_bytes() {
-    return sizeof(typename Quant<B, S, P>::Shared);
-  }
 };
 
 using QuantEntry = OpEntry<QuantRegistry>;
 using QuantPlan = OpPlan<QuantRegistry>;
 
-/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
+/// These are all entries of one spec on one backend, the choice among entries, and the plan of one spec
+/// (tile/registry.hpp).
 template <class B, QuantSpec S>
 inline constexpr auto& quant_entries = op_entries<QuantRegistry, B, S>;
 inline constexpr auto quant_select = select_entry<QuantRegistry>;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Rotary position embedding of q and k, in place or not. Grid: one block per P.rows heads, heads of q and k of a token
-// next to each other. P.lanes lanes hold a head, two accesses each, whose elements turn together, so that no lane needs
-// another's. Positions and heads are fetched together, the tables' rows behind the positions. No LDS. Bound: memory.
+// Rotary position embedding of q and k, in place or not. Grid: one block per P.rows heads; heads of q and k of a token
+// are neighbours. P.lanes lanes hold a head, with two accesses each whose elements rotate together, so no lane needs
+// another's. Positions and heads are fetched together, and the rows of the tables after the positions. No LDS. Bound:
+// memory.
 #pragma once
 
 #include "tilewave/ops/rope/policy.hpp"
@@ -20,7 +21,7 @@ struct RopeArgs {
   const void* cos;
   const void* sin;
   IndexList positions;
-  FastDiv heads;  // of q and k
+  FastDiv heads;  // heads of q and k together
   std::int32_t rows, q_heads;
   std::int32_t head_size, rotary, table_rows;
   std::int64_t table_stride;
@@ -33,8 +34,8 @@ struct Rope {
   struct Shared {};
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = P.vec / size_of(S.x), pairs = P.chunks / 2;
-  using Turn = Rotation<B, kernel_spec(S), unit>;
-  using Piece = Packed<S.x, unit>;
+  using Angles = Rotation<B, kernel_spec(S), unit>;
+  using Access = Packed<S.x, unit>;
   using Window = typename B::template Window<false>;
   static_assert(P.chunks % 2 == 0 && P.lanes <= B::facts.wave_lanes * 2,
                 "a lane has both halves of its pairs, and a head at most two waves");
@@ -47,47 +48,47 @@ struct Rope {
     const std::int64_t head = is_k ? of_token - a.q_heads : of_token;
     const auto of = [&](auto q, auto k) {
       return is_k ? k : q;
-    };  // by value: a choice of addresses would be fetched late
+    };  // returned by value: a choice of addresses would be fetched late
     const auto offset = [&](const HeadStrides& q, const HeadStrides& k) {
       return token * of(q.token, k.token) + head * of(q.head, k.head);
     };
     const auto* x = static_cast<const Storage<S.x>*>(of(a.q.x, a.k.x)) + offset(a.q.strides, a.k.strides);
     auto* out = static_cast<Storage<S.x>*>(of(a.q.out, a.k.out)) + offset(a.q.out_strides, a.k.out_strides);
     const std::uint32_t bytes = a.head_size * size_of(S.x);
-    const int last = a.head_size - unit;  // lanes behind the head's end read it again
+    const int last = a.head_size - unit;  // lanes behind the head's end read this again
 
     const Vec<std::uint32_t, 2> position = a.positions.template load<B>(token);
-    RotationPlace at[pairs];
-    Piece low[pairs], high[pairs];
+    RotationSlot at[pairs];
+    Access low[pairs], high[pairs];
     const Window source{B::opaque(x), bytes};
     TILEWAVE_UNROLL
     for (int i = 0; i < pairs; ++i) {
-      at[i] = Turn::place(lane + i * P.lanes, a.rotary);
-      low[i] = source.template load_stream_inside<Piece>(min_of(at[i].low, last) * size_of(S.x));
-      high[i] = source.template load_stream_inside<Piece>(min_of(at[i].high, last) * size_of(S.x));
+      at[i] = Angles::slot(lane + i * P.lanes, a.rotary);
+      low[i] = source.template load_stream_inside<Access>(min_of(at[i].low, last) * size_of(S.x));
+      high[i] = source.template load_stream_inside<Access>(min_of(at[i].high, last) * size_of(S.x));
     }
-    B::sched_fence();  // nothing is waited for before all of it is on its way
+    B::sched_fence();  // nothing is waited for before all loads are issued
     const bool known = a.positions.below(position, a.table_rows);
     const std::int64_t angles = (known ? position[0] : 0) * a.table_stride;
-    Turn turn[pairs];
+    Angles rotation[pairs];
     TILEWAVE_UNROLL
     for (int i = 0; i < pairs; ++i) {
-      turn[i].load(static_cast<const Storage<S.table>*>(a.cos) + angles,
-                   static_cast<const Storage<S.table>*>(a.sin) + angles, at[i].turns ? at[i].column : 0);
+      rotation[i].load(static_cast<const Storage<S.table>*>(a.cos) + angles,
+                       static_cast<const Storage<S.table>*>(a.sin) + angles, at[i].rotates ? at[i].column : 0);
     }
     B::sched_fence();
     TILEWAVE_UNROLL
     for (int i = 0; i < pairs; ++i) {
       Vec<float, unit> first = widen<B, S.x, unit>(low[i]), second = widen<B, S.x, unit>(high[i]);
-      turn[i].turn(known, first, second);
-      const Piece rotated_low = narrow<B, S.x, unit>(first), rotated_high = narrow<B, S.x, unit>(second);
+      rotation[i].rotate(known, first, second);
+      const Access rotated_low = narrow<B, S.x, unit>(first), rotated_high = narrow<B, S.x, unit>(second);
       TILEWAVE_UNROLL
-      for (int w = 0; w < Piece::size; ++w) {
-        low[i][w] = at[i].turns ? rotated_low[w] : low[i][w];
-        high[i][w] = at[i].turns ? rotated_high[w] : high[i][w];
+      for (int w = 0; w < Access::size; ++w) {
+        low[i][w] = at[i].rotates ? rotated_low[w] : low[i][w];
+        high[i][w] = at[i].rotates ? rotated_high[w] : high[i][w];
       }
-      // In place, what does not turn stands where it belongs.
-      const Window target{B::opaque(out), wanted == row && (at[i].turns || out != x) ? bytes : 0};
+      // In place, elements that do not rotate are already where they belong.
+      const Window target{B::opaque(out), wanted == row && (at[i].rotates || out != x) ? bytes : 0};
       target.store_stream(at[i].low * size_of(S.x), low[i]);
       target.store_stream(at[i].high * size_of(S.x), high[i]);
     }

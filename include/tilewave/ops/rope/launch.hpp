@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a Problem to a queued kernel: every rule a problem must satisfy, checked before any work is done.
+// Launches the kernel for a Problem. Every rule that a problem must satisfy is checked before any work is done.
 #pragma once
 
 #include "tilewave/ops/rope/kernel.hpp"
@@ -9,14 +9,14 @@ namespace tilewave {
 
 namespace detail {
 
-/// Heads as HeadStrides says.
+/// Returns the region of heads with HeadStrides.
 inline Region heads_region(const void* data, DType type, std::int32_t tokens, std::int32_t heads,
                            std::int32_t head_size, const HeadStrides& s) {
   return Region(data, size_of(type), heads > 0 ? head_size : 0,
                 {{tokens, s.token, stride_field<"token">}, {heads, s.head, stride_field<"head">}});
 }
 
-/// The rules of tables and positions; `type` is x's.
+/// Checks the rules of tables and positions; `type` is x's.
 inline Status check_rope_tables(const RopeSpec& s, std::int32_t rotary, std::int32_t head_size, std::int32_t rows) {
   if (!is_pairs(s.pairs)) return {StatusCode::bad_value, "pairs is none of RopePairs"};
   if (s.table != s.x && s.table != DType::f32) {
@@ -56,7 +56,7 @@ inline Status check_rope_regions(const RopeProblem& p) {
 
 }  // namespace detail
 
-/// Every rule a problem must satisfy. Positions live on the device and are not read: see RopeProblem.
+/// Checks every rule that a problem must satisfy. Positions live on the device and are not read: see RopeProblem.
 inline Status rope_check(const RopeProblem& p, const ArchFacts&) {
   const RopeSpec& s = p.spec;
   if (!is_row_type(s.x)) return {StatusCode::unsupported_dtype, "q and k must be f32, f16 or bf16"};
@@ -93,12 +93,13 @@ inline Status rope_check(const RopeProblem& p, const ArchFacts&) {
   return detail::check_rope_regions(p);
 }
 
-/// Whether every head of a tensor starts on a multiple of 16 bytes.
+/// True if every head of a tensor starts at a multiple of 16 bytes.
 inline bool heads_aligned(const void* data, DType type, std::int32_t heads, const HeadStrides& s) {
   return heads == 0 || (rows_aligned(data, {s.token, s.head}, heads, type));
 }
 
-/// Whether the kernels with 16-byte accesses can take the problem: pairs of them fill what is rotated and what is not.
+/// True if the kernels with 16-byte accesses can take the problem: pairs of accesses fill the rotated and the other
+/// part.
 inline bool rope_aligned(const RopeProblem& p) {
   const RopeSpec& s = p.spec;
   const int pair = 2 * 16 / size_of(s.x);
@@ -108,7 +109,7 @@ inline bool rope_aligned(const RopeProblem& p) {
          rows_aligned(p.cos, {p.table_stride, 0}, 1, s.table) && rows_aligned(p.sin, {p.table_stride, 0}, 1, s.table);
 }
 
-/// What the kernels take.
+/// Returns the arguments of the kernels.
 inline RopeArgs rope_args(const RopeProblem& p) {
   return {.q = {p.q, p.q_out, p.q_strides, p.q_out_strides},
           .k = {p.k, p.k_out, p.k_strides, p.k_out_strides},
@@ -124,7 +125,7 @@ inline RopeArgs rope_args(const RopeProblem& p) {
           .table_stride = p.table_stride};
 }
 
-/// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
+/// Queues the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
 /// rope_check; no_matching_entry if the entry is of another spec or its policy does not take the heads; launch_failed
 /// with the runtime's reason.
 template <class B, RopeSpec S, RopePolicy P>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How a rotary position embedding is computed: changes the speed only.
+// The policy says how a rotary position embedding is computed. It changes only the speed.
 #pragma once
 
 #include "tilewave/ops/rope/spec.hpp"
@@ -7,28 +7,27 @@
 
 namespace tilewave {
 
-/// Rows, heads of tokens, are held as in every row operation, in pairs of accesses: see Rotation.
+/// Rows are heads of tokens, which are held as in every row operation, in pairs of accesses: see Rotation.
 using RopePolicy = RowPolicy;
 
-inline constexpr int head_threads = 256;  // of a block that works on heads
+inline constexpr int head_threads = 256;  // lanes of a block that works on heads
 
-/// Policies of heads of up to 512 dimensions: two accesses of 16 bytes a lane, so that with 128 dimensions of bf16 a
-/// wave of CDNA has eight heads in flight and one of sm90 four.
+/// Returns the policies of heads of up to 512 dimensions. A lane has two accesses of 16 bytes, so with 128 dimensions
+/// of bf16 a wave of CDNA has eight heads in flight and one of sm90 four.
 constexpr RowPolicies head_policies(ArchId arch, DType x) {
   RowPolicies all;
   const int waves = per_arch(arch, 8, 8, 10);
   for (int columns = 64; columns <= 512; columns *= 2) {
     const int lanes = columns / (2 * 16 / size_of(x));
-    all.list[all.count++] = {.lanes = lanes, .rows = head_threads / lanes, .chunks = 2, .waves_per_simd = waves};
+    all.add({.lanes = lanes, .rows = head_threads / lanes, .chunks = 2, .waves_per_simd = waves});
   }
   return all;
 }
 
-/// The policies that entries of a spec are built for: those, and single elements for any alignment.
+/// Returns the policies that entries of a spec are built for: those of heads, and single elements for any alignment.
 constexpr RowPolicies rope_policies(ArchId arch, const RopeSpec& s) {
   RowPolicies all = head_policies(arch, s.x);
-  all.list[all.count++] = {
-      .lanes = 32, .rows = head_threads / 32, .chunks = 16, .vec = size_of(s.x), .waves_per_simd = 4};
+  all.add({.lanes = 32, .rows = head_threads / 32, .chunks = 16, .vec = size_of(s.x), .waves_per_simd = 4});
   return all;
 }
 

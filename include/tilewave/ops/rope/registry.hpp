@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+// Each architecture has one list of specs and policies, which feeds dispatch, tests, benchmarks, the tuner and the ISA
+// gate.
 #pragma once
 
 #include "tilewave/ops/rope/launch.hpp"
@@ -8,7 +9,7 @@
 
 namespace tilewave {
 
-/// The specs every architecture serves. A full table of halves costs no kernel of its own.
+/// Returns the specs that every architecture serves. A full table of halves needs no kernel of its own.
 constexpr auto rope_specs(ArchId) {
   using enum RopePairs;
   return std::to_array<RopeSpec>({{DType::bf16, DType::bf16, halves},
@@ -32,16 +33,13 @@ struct RopeRegistry : RowRegistry<RopeSpec, RopeProblem, rope_aligned> {
   static constexpr auto launch() {
     return &rope_launch<B, S, P>;
   }
-  template <class B, RopeSpec S, RowPolicy P>
-  static constexpr int lds_bytes() {
-    return 0;
-  }
 };
 
 using RopeEntry = OpEntry<RopeRegistry>;
 using RopePlan = OpPlan<RopeRegistry>;
 
-/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
+/// These are all entries of one spec on one backend, the choice among entries, and the plan of one spec
+/// (tile/registry.hpp).
 template <class B, RopeSpec S>
 inline constexpr auto& rope_entries = op_entries<RopeRegistry, B, S>;
 inline constexpr auto rope_select = select_entry<RopeRegistry>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the kernels of a sampling take, and what a row is drawn by.
+// The arguments of the sampling kernels, and the parameters of a row's draw.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
@@ -7,9 +7,10 @@
 
 namespace tilewave {
 
-/// What blocks that share a row leave in the workspace: of the row, and of each wave's stretch of it.
+/// The results that blocks which share a row leave in the workspace: one SamplingFound for the row, and one
+/// SamplingWeighed for each wave's segment of it.
 struct SamplingFound {
-  float largest;  // -inf: there is no token
+  float largest;  // -inf if there is no token
   float from;     // the least logit that top_k leaves
 };
 struct SamplingWeighed {
@@ -28,16 +29,16 @@ struct SamplingArgs {
   bool raw_logprobs;
   SamplingFound* found;      // [rows], where blocks share rows
   SamplingWeighed* weighed;  // [rows, blocks of a row, waves of a block]
-  std::int32_t part_bits;    // 2 to the power of that blocks share a row
+  std::int32_t part_bits;    // 2 to this power blocks share a row
 };
 
-/// What a row is drawn by.
+/// The parameters by which a row is drawn.
 template <class B>
 struct SamplingValues {
   float temperature, top_p, min_p;
   std::int32_t top_k;
   std::uint64_t seed, offset;
-  std::uint32_t row;  // of the draw's counter
+  std::uint32_t row;  // row in the draw's counter
   bool greedy, filters_mass;
 
   TILEWAVE_DEVICE SamplingValues(const SamplingArgs& a, int of_row)
@@ -52,7 +53,7 @@ struct SamplingValues {
     filters_mass = !greedy && top_p < 1.0f;
     if (greedy || top_k <= 0 || top_k >= a.columns) top_k = 0;
   }
-  /// Powers of two of a logit. Positive, whatever the temperature.
+  /// Returns the powers of two by which a unit of logit scales a weight. It is positive, whatever the temperature.
   TILEWAVE_DEVICE float scale() const {
     const float scale = log2_e / temperature;
     return greedy ? log2_e : scale > 1e-30f ? scale : 1e-30f;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Sampling over rows. Grid: one block, or cluster of P.blocks, per row; each wave has one stretch of it, in registers
-// or shared memory (P.held), else read again by every pass. Passes: the largest logit; with top_k its threshold
-// (select.hpp); sums of weights (weight.hpp); then all waves look through the stretch of the one whose part of the
-// running sum a random number falls into. top_p takes no threshold: a token is rejected if what is above it already
-// adds up to p, and the next is drawn from that, as FlashInfer does; on average 1 / p draws, or fewer. The largest
-// logit alone is a draw of 0 among its equals. In two launches several blocks weigh a row, see SamplingLaunch. Shared
-// memory: the row, or nothing; 16 bytes a wave, four times; 4 KiB of counters, 2 more for each block of a cluster.
-// Bound: memory, or instructions, about 14 a logit.
+// Sampling over rows. Grid: one block, or one cluster of P.blocks, per row. Each wave has one segment of it, in
+// registers or shared memory (P.held), or reads it again in every pass. The passes find the largest logit; with top_k
+// its threshold (select.hpp); and sums of weights (weight.hpp). A random number then falls into one wave's part of the
+// running sum, and all waves look through the segment of that wave. top_p takes no threshold: a token is rejected if
+// the tokens above it already add up to p, and the next is drawn from those, as FlashInfer does. That takes 1 / p draws
+// on average, or fewer. The largest logit alone is a draw of 0 among its equals. In two launches several blocks weigh a
+// row, see SamplingLaunch. Shared memory: the row, or nothing; four times 16 bytes a wave; 4 KiB of counters, and 2 KiB
+// more for each block of a cluster. Bound: memory, or instructions, about 14 a logit.
 #pragma once
 
 #include "tilewave/ops/sampling/policy.hpp"
@@ -16,10 +16,10 @@
 namespace tilewave {
 
 inline constexpr int sampling_dies = 8;   // XCDs of a chip
-inline constexpr int most_part_bits = 2;  // blocks that share a row are 2 to the power of that at most
+inline constexpr int most_part_bits = 2;  // at most 2 to this power blocks share a row
 
-/// Launches over a row: one is all of it; or a first with several blocks for each row, which all look for the largest
-/// logit and the threshold of top_k, and then weigh a part of it each, and a second, a block a row, that draws.
+/// The launches over a row. `whole` does everything in one. `weigh` runs several blocks for each row: all of them find
+/// the largest logit and the threshold of top_k, and each weighs a part. `draw` then runs one block a row that draws.
 enum class SamplingLaunch : int { whole, weigh, draw };
 
 template <class B, SamplingSpec S, SamplingPolicy P, SamplingLaunch L = SamplingLaunch::whole>
@@ -30,27 +30,27 @@ struct Sampling {
   using Room = B;
   using Args = SamplingArgs;
   using Exchange = RowExchange<B, P, 2>;
-  using Stretch = RowStretch<B, S.x, P, Exchange>;
-  using Numbers = WholeNumbers<B>;
+  using Segment = RowSegment<B, S.x, P, Exchange>;
+  using Integers = WaveIntegers<B>;
   using Order = LogitOrder<DType::f32>;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
-  static constexpr int unit = Stretch::unit, lanes = B::facts.wave_lanes;
-  using Packed = typename Stretch::Packed;
+  static constexpr int unit = Segment::unit, lanes = B::facts.wave_lanes;
+  using Packed = typename Segment::Packed;
   using Words = typename Exchange::Words;
   using Sums = SamplingSums<B, S.x, unit>;
   using Chosen = typename Sums::Chosen;
   using Pair = typename Sums::Pair;
-  struct Shared : Exchange::Shared, Stretch::Shared {
+  struct Shared : Exchange::Shared, Segment::Shared {
     SelectCounters<P> counters;
   };
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const Place at(a);
+    const RowPart at(a);
     const int row = at.row;
     if (weighs && row >= a.rows) return;
     Exchange exchange(shared);
     const auto* const logits = static_cast<const Storage<S.x>*>(a.x) + row * a.row_stride;
-    Stretch x(logits, a.columns, shared);
+    Segment x(logits, a.columns, shared);
     const bool leader = B::block_lane_id() == 0 && (P.blocks == 1 || B::cluster_rank() == 0);
     const SamplingValues<B> values(a, row);
     x.arrive();
@@ -76,10 +76,10 @@ struct Sampling {
     }
     Chosen chosen = Sums::drawn(values, largest, from);
     const Chosen counted = Sums::counted(a, values, largest);
-    // What log probabilities are relative to is the sum that tokens are drawn from, or one of its own.
+    // Log probabilities are relative to the sum that tokens are drawn from, or to a sum of their own.
     const bool apart = Sums::counts_apart(a, chosen, counted);
     if constexpr (weighs) {
-      Stretch part(logits, a.columns, shared, waves_of_row(a), at.part * Exchange::waves + Exchange::wave());
+      Segment part(logits, a.columns, shared, waves_of_row(a), at.part * Exchange::waves + Exchange::wave());
       const Pair own = Sums::of(part, chosen);
       const std::uint64_t all = apart ? Sums::of(part, counted).all : own.all;
       if (B::lane_id() == 0) {
@@ -97,11 +97,11 @@ struct Sampling {
       store(a, row, drawn.token, B::subtract(counted.weigher.exponent(drawn.logit), log_sum) * ln_2);
     };
     Drawn drawn{};
-    // Turn -1 only counts what log probabilities are relative to, where turn 0 does not. What is above a token that was
-    // drawn is both what it is judged by and what the next is drawn from.
-    int turn = apart ? -1 : 0;
+    // Attempt -1 only counts the sum for log probabilities, where attempt 0 does not. The weight above a drawn token
+    // decides whether it is rejected, and the next token is drawn from it.
+    int attempt = apart ? -1 : 0;
     if constexpr (draws) {
-      // Turn 0 is the work of a wave of each SIMD: all would do the same, and slow each other down.
+      // One wave of each SIMD does attempt 0: all would do the same work, and slow each other down.
       bool found = false;
       std::uint64_t at = 0;
       int owner = 0;
@@ -110,11 +110,11 @@ struct Sampling {
         const std::uint64_t random = drawn_bits(values.seed, values.offset, values.row, 0);
         const Pair sums = weighed.load(a, row, all);
         enough = needed(sums.all, values.top_p);
-        const auto found = Numbers::find(weighed.likely, values.greedy ? 0 : multiply_high(random, sums.likely));
+        const auto found = Integers::find(weighed.likely, values.greedy ? 0 : multiply_high(random, sums.likely));
         owner = B::uniform(found.index);
         at = found.rest;
       }
-      const Stretch parts(logits, a.columns, shared, waves_of_row(a), 0);
+      const Segment parts(logits, a.columns, shared, waves_of_row(a), 0);
       found = draw_by_few(parts, exchange, chosen, owner, at, drawn);
       if (!values.filters_mass) {
         if (found) finish(drawn);
@@ -126,11 +126,11 @@ struct Sampling {
         return;
       }
       chosen.from = next_above(drawn.logit);
-      turn = 1;
+      attempt = 1;
     }
-    for (;; ++turn) {
-      const bool counting = turn < 0;
-      const std::uint64_t random = drawn_bits(values.seed, values.offset, values.row, turn);
+    for (;; ++attempt) {
+      const bool counting = attempt < 0;
+      const std::uint64_t random = drawn_bits(values.seed, values.offset, values.row, attempt);
       const Chosen weighed{Weigher<B>::either(counting, counted.weigher, chosen.weigher),
                            counting ? minus_infinity : chosen.from, counting ? 0 : chosen.least};
       const Pair sums = totals(exchange, Sums::of(x, weighed));
@@ -138,9 +138,9 @@ struct Sampling {
         all = sums.all;
         continue;
       }
-      if (turn > 0 && sums.all < enough) break;
-      if (turn == 0) enough = needed(sums.all, values.top_p);
-      if (turn == 0 && !apart) all = sums.all;
+      if (attempt > 0 && sums.all < enough) break;
+      if (attempt == 0) enough = needed(sums.all, values.top_p);
+      if (attempt == 0 && !apart) all = sums.all;
       const std::uint64_t at = values.greedy ? 0 : multiply_high(random, sums.likely);
       const bool found = draw(x, exchange, chosen, at, drawn);
       if (!values.filters_mass) {
@@ -155,14 +155,14 @@ struct Sampling {
   }
 
  private:
-  static constexpr float minus_infinity = -__builtin_inff();
   static constexpr int drawing_waves = 4;
 
   TILEWAVE_DEVICE static int waves_of_row(const Args& a) { return Exchange::waves << a.part_bits; }
-  /// Of a block. Ids go round robin over the XCDs, each of which has an L2 of its own: blocks of a row are of one.
-  struct Place {
+  /// The row and part of a block. Ids go round robin over the XCDs, each of which has its own L2, so the blocks of a
+  /// row get ids of one XCD.
+  struct RowPart {
     int row = B::block_id() / P.blocks, part = 0;
-    TILEWAVE_DEVICE explicit Place([[maybe_unused]] const Args& a) {
+    TILEWAVE_DEVICE explicit RowPart([[maybe_unused]] const Args& a) {
       if constexpr (weighs) {
         const int of_die = B::block_id() / sampling_dies;
         part = of_die & ((1 << a.part_bits) - 1);
@@ -177,12 +177,12 @@ struct Sampling {
   }
 
   struct Range {
-    float largest;          // of the row; -inf where it has no number above
+    float largest;          // largest of the row; -inf where no number is above it
     std::uint32_t reached;  // see Select
   };
-  TILEWAVE_DEVICE static Range range_of(Stretch& x, Exchange& exchange, std::int32_t top_k) {
+  TILEWAVE_DEVICE static Range range_of(Segment& x, Exchange& exchange, std::int32_t top_k) {
     using Keys = LogitOrder<S.x>;
-    Largest<B, S.x, unit> own;
+    MaxOfPacked<B, S.x, unit> own;
     x.each([&](const Packed& packed, int) { own.add(packed); });
     using Selection = Select<B, S.x, P>;
     const std::uint32_t key = Keys::key(own.value());
@@ -202,7 +202,7 @@ struct Sampling {
     return {Keys::logit(highest), reached};
   }
 
-  /// Of the row, from those of its waves, which the exchange then has.
+  /// Returns the sums of the row, from those of its waves. The exchange has the waves' sums afterwards.
   TILEWAVE_DEVICE static Pair totals(Exchange& exchange, const Pair& own) {
     const auto low = [](std::uint64_t n) { return static_cast<std::uint32_t>(n); };
     exchange.publish({{low(own.all), low(own.all >> 32), low(own.likely), low(own.likely >> 32)}});
@@ -214,14 +214,14 @@ struct Sampling {
         sums.all += std::uint64_t{words[1]} << 32 | words[0];
         sums.likely += likely_of(words);
       });
-      return {Numbers::sum(sums.all), Numbers::sum(sums.likely)};
+      return {Integers::sum(sums.all), Integers::sum(sums.likely)};
     }
   }
   TILEWAVE_DEVICE static std::uint64_t likely_of(const Words& words) {
     return std::uint64_t{words[3]} << 32 | words[2];
   }
 
-  /// `likely` of each of `waves` waves, as WholeNumbers::find takes them: words(w) are those of wave w.
+  /// Returns `likely` of each of `waves` waves, as WaveIntegers::find takes them; words(w) are the words of wave w.
   template <int waves, class F>
   TILEWAVE_DEVICE static auto sums_of_waves(const F& words) {
     constexpr int lane_waves = ceil_div(waves, B::facts.wave_lanes);
@@ -238,23 +238,23 @@ struct Sampling {
     std::int32_t token;
     float logit;
   };
-  /// The token in whose weight `at` falls, counted in the order of tokens; known to the lane that returns true.
-  TILEWAVE_DEVICE static bool draw(Stretch& x, Exchange& exchange, const Chosen& chosen, std::uint64_t at,
+  /// Finds the token whose weight contains `at`, counted in the order of tokens. The lane that returns true knows it.
+  TILEWAVE_DEVICE static bool draw(Segment& x, Exchange& exchange, const Chosen& chosen, std::uint64_t at,
                                    Drawn& drawn) {
     if constexpr (Exchange::waves == 1) {
       return draw_alone(x, chosen, at, drawn);
     } else {
-      const auto found = Numbers::find(sums_of_waves<Exchange::waves>([&](int w) { return exchange.of(w); }), at);
+      const auto found = Integers::find(sums_of_waves<Exchange::waves>([&](int w) { return exchange.of(w); }), at);
       const int owner = B::uniform(found.index);
       if constexpr (P.blocks > 1) {
         if (owner / Exchange::block_waves != B::cluster_rank()) return false;
-        B::barrier();  // see piece_of; mailboxes order no other memory
+        B::barrier();  // access() requires it: mailboxes order no other memory
       }
       return draw_together(
-          exchange, chosen, x.pieces(), [&](int piece) { return x.piece_of(owner, piece); }, found.rest, drawn);
+          exchange, chosen, x.accesses(), [&](int i) { return x.access(owner, i); }, found.rest, drawn);
     }
   }
-  /// What the blocks of the first launch have weighed, lane l the waves from lane_waves l on.
+  /// The sums that the blocks of the first launch left. Lane l has those of the waves from lane_waves l on.
   struct Weighed {
     static constexpr int lane_waves = ceil_div(Exchange::waves << most_part_bits, lanes);
     Vec<std::uint64_t, lane_waves> likely;
@@ -276,11 +276,11 @@ struct Sampling {
         sums.all += first[1];
         sums.likely += likely[i] = second[0];
       }
-      of_logprobs = Numbers::sum(counted);
-      return {Numbers::sum(sums.all), Numbers::sum(sums.likely)};
+      of_logprobs = Integers::sum(counted);
+      return {Integers::sum(sums.all), Integers::sum(sums.likely)};
     }
   };
-  /// What was drawn, from the lane that found it to all of the row; and a number that its wave has.
+  /// Publishes the drawn token from the lane that found it to all of the row, and a number that its wave has.
   TILEWAVE_DEVICE static void publish(Exchange& exchange, bool found, Drawn& drawn, std::uint64_t* number = nullptr) {
     std::uint32_t token = B::highest(found ? static_cast<std::uint32_t>(drawn.token) + 1 : 0u);
     std::uint32_t key = B::highest(found ? Order::key(drawn.logit) : 0u);
@@ -300,49 +300,49 @@ struct Sampling {
     drawn = {static_cast<std::int32_t>(token) - 1, Order::logit(key)};
   }
 
-  /// The waves of a block take a piece each of what `pieces` of them have, piece_of(i).
-  template <class PieceOf>
-  TILEWAVE_DEVICE static bool draw_together(Exchange& exchange, const Chosen& chosen, int pieces,
-                                            const PieceOf& piece_of, std::uint64_t at, Drawn& drawn) {
+  /// Searches `accesses` accesses, access_of(i), of which the waves of a block take one each.
+  template <class AccessOf>
+  TILEWAVE_DEVICE static bool draw_together(Exchange& exchange, const Chosen& chosen, int accesses,
+                                            const AccessOf& access_of, std::uint64_t at, Drawn& drawn) {
     constexpr int takers = Exchange::block_waves;
-    for (int first = 0; first < pieces; first += takers) {
-      const int own_piece = first + B::wave_id();
-      const typename Stretch::Piece piece = piece_of(min_of(own_piece, pieces - 1));
-      Vec<std::uint32_t, unit> items = chosen.weights(piece.values);
+    for (int first = 0; first < accesses; first += takers) {
+      const int own_access = first + B::wave_id();
+      const typename Segment::Access access = access_of(min_of(own_access, accesses - 1));
+      Vec<std::uint32_t, unit> items = chosen.weights(access.values);
       std::uint64_t own = 0;
       TILEWAVE_UNROLL
-      for (int e = 0; e < unit; ++e) own += items[e] = own_piece < pieces ? items[e] : 0u;
-      own = Numbers::sum(own);
+      for (int e = 0; e < unit; ++e) own += items[e] = own_access < accesses ? items[e] : 0u;
+      own = Integers::sum(own);
       exchange.publish_block({{0, 0, static_cast<std::uint32_t>(own), static_cast<std::uint32_t>(own >> 32)}});
       const auto sums = sums_of_waves<takers>([&](int w) { return exchange.of_block(w); });
-      const auto found = Numbers::find(sums, at);
+      const auto found = Integers::find(sums, at);
       const int taker = B::uniform(found.index);
       if (taker >= 0) {
-        return taker == B::wave_id() && within(piece.values, piece.column, items, found.rest, drawn);
+        return taker == B::wave_id() && within(access.values, access.column, items, found.rest, drawn);
       }
-      std::uint64_t all = 0;  // in what comes next
+      std::uint64_t all = 0;  // the sum of what was searched
       TILEWAVE_UNROLL
       for (int i = 0; i < decltype(sums)::size; ++i) all += sums[i];
-      at -= Numbers::sum(all);
+      at -= Integers::sum(all);
     }
     return false;
   }
-  /// Some waves of the block look through the pieces of the owner's stretch, which they know, while all wait.
-  TILEWAVE_DEVICE static bool draw_by_few(const Stretch& x, Exchange& exchange, const Chosen& chosen, int owner,
+  /// Searches the accesses of the owner's segment with a few waves of the block, which know the owner. All others wait.
+  TILEWAVE_DEVICE static bool draw_by_few(const Segment& x, Exchange& exchange, const Chosen& chosen, int owner,
                                           std::uint64_t at, Drawn& drawn) {
     const int wave = B::wave_id();
     bool found = false, passed = false;
     TILEWAVE_ROLL
-    for (int first = 0; first < x.pieces(); first += drawing_waves) {
-      typename Stretch::Piece piece;
+    for (int first = 0; first < x.accesses(); first += drawing_waves) {
+      typename Segment::Access access;
       Vec<std::uint32_t, unit> items;
       std::uint64_t own = 0;
       if (wave < drawing_waves) {
-        piece = x.piece_of(owner, first + wave);  // none of what is beyond the stretch comes before `at` is passed
-        items = chosen.weights(piece.values);
+        access = x.access(owner, first + wave);  // accesses beyond the segment come only after `at` was passed
+        items = chosen.weights(access.values);
         TILEWAVE_UNROLL
         for (int e = 0; e < unit; ++e) own += items[e];
-        own = Numbers::sum(own);
+        own = Integers::sum(own);
       }
       exchange.publish_block({{0, 0, static_cast<std::uint32_t>(own), static_cast<std::uint32_t>(own >> 32)}});
       if (wave >= drawing_waves || passed) continue;
@@ -354,22 +354,22 @@ struct Sampling {
         if (taker == drawing_waves) at -= of_wave;
       }
       passed = taker < drawing_waves;
-      if (taker == wave) found = within(piece.values, piece.column, items, at, drawn);
+      if (taker == wave) found = within(access.values, access.column, items, at, drawn);
     }
     return found;
   }
-  TILEWAVE_DEVICE static bool draw_alone(Stretch& x, const Chosen& chosen, std::uint64_t at, Drawn& drawn) {
-    Packed logits{};  // of the chunk that `at` falls into
+  TILEWAVE_DEVICE static bool draw_alone(Segment& x, const Chosen& chosen, std::uint64_t at, Drawn& drawn) {
+    Packed logits{};  // the chunk that `at` falls into
     int first = -1;
     x.each([&](const Packed& packed, int column) {
       if (first >= 0) return;
       std::uint64_t own = 0;
-      if (Largest<B, S.x, unit>::of(packed) >= chosen.from) {
+      if (MaxOfPacked<B, S.x, unit>::of(packed) >= chosen.from) {
         const Vec<std::uint32_t, unit> items = chosen.weights(widen<B, S.x, unit>(packed));
         TILEWAVE_UNROLL
         for (int e = 0; e < unit; ++e) own += items[e];
       }
-      const std::uint64_t chunk = Numbers::sum(own);
+      const std::uint64_t chunk = Integers::sum(own);
       if (at < chunk) {
         logits = packed;
         first = column;
@@ -380,10 +380,11 @@ struct Sampling {
     const Vec<float, unit> v = widen<B, S.x, unit>(logits);
     return within(v, first, chosen.weights(v), at, drawn);
   }
-  /// Of a wave's logits, from `column` on in each lane; `items` are their weights. Whether this lane has it.
+  /// Searches a wave's logits, which start at `column` in each lane; `items` are their weights. Returns true in the
+  /// lane that has the token.
   TILEWAVE_DEVICE static bool within(const Vec<float, unit>& logits, std::int32_t column,
                                      const Vec<std::uint32_t, unit>& items, std::uint64_t at, Drawn& drawn) {
-    const auto found = Numbers::find(items, at);
+    const auto found = Integers::find(items, at);
     const int e = found.index % unit;
     drawn = {column + e, logits[0]};
     TILEWAVE_UNROLL

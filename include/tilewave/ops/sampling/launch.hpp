@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a Problem to a queued kernel: every rule a problem must satisfy, checked before any work is done.
+// Launches the kernel for a Problem. Every rule that a problem must satisfy is checked before any work is done.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@ namespace tilewave {
 
 namespace detail {
 
-/// Where a parameter of every row lies on the device, if it does.
+/// Returns the region of a parameter of every row, which is empty if the parameter is not on the device.
 template <class T>
 Region value_region(const RowValue<T>& v, std::int32_t rows) {
   return Region(v.data, sizeof(T), v.shared ? 1 : rows, {});
@@ -44,7 +44,7 @@ inline Status check_sampling_values(const SamplingProblem& p) {
   return {};
 }
 
-/// The workspace, where there is one, whether it is used or not.
+/// Checks the workspace, where there is one, whether it is used or not.
 inline Status check_sampling_workspace(const SamplingProblem& p, std::initializer_list<Region> others) {
   if (Status s = check_workspace_bytes(p.workspace_bytes); !s.ok()) return s;
   if (p.workspace == nullptr) return {};
@@ -78,7 +78,8 @@ inline Status check_sampling_regions(const SamplingProblem& p) {
 
 }  // namespace detail
 
-/// Every rule a problem must satisfy. What lies on the device is not read; SamplingProblem says what any value means.
+/// Checks every rule that a problem must satisfy. Tensors on the device are not read; SamplingProblem says what any
+/// value means.
 inline Status sampling_check(const SamplingProblem& p, const ArchFacts&) {
   if (!is_row_type(p.spec.x)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
   if (Status status = check_row_extent(p.rows, p.columns, 1); !status.ok()) return status;
@@ -97,27 +98,28 @@ inline Status sampling_check(const SamplingProblem& p, const ArchFacts&) {
   return detail::check_sampling_regions(p);
 }
 
-/// Whether the kernels with 16-byte accesses can take the problem.
+/// True if the kernels with 16-byte accesses can take the problem.
 inline bool sampling_aligned(const SamplingProblem& p) {
   return rows_aligned(p.x, {p.rows > 1 ? p.row_stride : 0, 0}, 1, p.spec.x);
 }
 
-/// Two to the power of what this returns are the blocks that share each row with a workspace, so many as the chip has
-/// room for at a time; 0 where an entry of this policy does not share rows, or they are enough or short.
+/// Returns the power of two of the blocks that share each row with a workspace: as many as the chip has room for at a
+/// time. It is 0 where an entry of this policy does not share rows, or where rows are many or short.
 constexpr int sampling_part_bits(const SamplingProblem& p, const SamplingPolicy& policy, const ArchFacts& facts) {
-  constexpr std::int32_t least_columns = 65536;  // below, a block is as quick
+  constexpr std::int32_t least_columns = 65536;  // shorter rows take one block no longer
   if (policy.held || facts.max_cluster_blocks > 1 || p.columns < least_columns) return 0;
   int bits = 0;
   while (bits < most_part_bits && align_up(p.rows, sampling_dies) << (bits + 1) <= facts.compute_units) ++bits;
   return bits;
 }
-/// Bytes of workspace with which rows are shared, 0 where a chip has no need of it: as many for any number of rows.
+/// Returns the bytes of workspace with which rows are shared, and 0 for a chip that has no need of it. They do not
+/// depend on the number of rows.
 constexpr std::size_t sampling_workspace_size(const SamplingProblem& p, const ArchFacts& facts) {
   const std::int64_t block = sizeof(SamplingFound) + 1024 / facts.wave_lanes * sizeof(SamplingWeighed);
   return facts.max_cluster_blocks > 1 || p.rows == 0 ? 0 : facts.compute_units * block;
 }
 
-/// What the kernels take.
+/// Returns the arguments of the kernels.
 inline SamplingArgs sampling_args(const SamplingProblem& p, int part_bits = 0) {
   auto* const weighed = static_cast<SamplingWeighed*>(p.workspace);
   return {.x = p.x,
@@ -138,7 +140,7 @@ inline SamplingArgs sampling_args(const SamplingProblem& p, int part_bits = 0) {
           .part_bits = part_bits};
 }
 
-/// Queue one kernel on the stream, or two where there is a workspace and rows are shared. Nothing is allocated,
+/// Queues one kernel on the stream, or two where there is a workspace and rows are shared. Nothing is allocated,
 /// synchronised or read from the device. Errors: those of sampling_check; no_matching_entry if the entry is of another
 /// spec or its policy does not take the rows; workspace_too_small; launch_failed with the runtime's reason.
 template <class B, SamplingSpec S, SamplingPolicy P>

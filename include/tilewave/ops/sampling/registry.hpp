@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks and the tuner.
+// Each architecture has one list of specs and policies, which feeds dispatch, tests, benchmarks and the tuner.
 #pragma once
 
 #include "tilewave/ops/sampling/launch.hpp"
@@ -8,7 +8,7 @@
 
 namespace tilewave {
 
-/// The specs every architecture serves.
+/// Returns the specs that every architecture serves.
 constexpr std::array<SamplingSpec, 3> sampling_specs(ArchId) { return {{{DType::bf16}, {DType::f16}, {DType::f32}}}; }
 
 struct SamplingRegistry : RowRegistry<SamplingSpec, SamplingProblem, sampling_aligned> {
@@ -17,7 +17,7 @@ struct SamplingRegistry : RowRegistry<SamplingSpec, SamplingProblem, sampling_al
   static std::size_t workspace_bytes(const SamplingProblem& p, const RowPolicy&, const ArchFacts& facts, int) {
     return sampling_workspace_size(p, facts);
   }
-  /// As of all rows where only one may be wide, or where rows fit a wave; else what takes the least time.
+  /// Compares as for all rows where only one policy is wide, or where rows fit a wave; otherwise by the least time.
   static bool better(const RowPolicy& a, const RowPolicy& b, const SamplingProblem& p, const ArchFacts& facts) {
     const auto of_wave = [&](const RowPolicy& policy) { return policy.lanes == facts.wave_lanes; };
     if (facts.max_cluster_blocks == 1 || a.vec != b.vec || of_wave(a) || of_wave(b)) {
@@ -29,16 +29,12 @@ struct SamplingRegistry : RowRegistry<SamplingSpec, SamplingProblem, sampling_al
   static constexpr auto launch() {
     return &sampling_launch<B, S, P>;
   }
-  template <class B, SamplingSpec S, RowPolicy P>
-  static constexpr int lds_bytes() {
-    return sizeof(typename Sampling<B, S, P>::Shared);
-  }
 
  private:
-  /// Rounds of blocks, each a latency and the logits of an SM, which come sooner where few SMs ask for some. Clusters
-  /// of more than two blocks leave SMs out: an H200 has room for 62 of 66 clusters of 4 and 30 of 33 of 8.
-  /// Fitted to bf16 rows of `bench_sampling --policies=all` (H100, 2026-11-26) without filters, which lengthen all
-  /// alike.
+  /// Returns the modelled time: rounds of blocks, each with a latency and the logits of an SM, which arrive sooner
+  /// where few SMs load. Clusters of more than two blocks leave SMs out: an H200 has room for 62 of 66 clusters of 4,
+  /// and for 30 of 33 clusters of 8. It was fitted to bf16 rows of `bench_sampling --policies=all` (H100, 2026-11-26)
+  /// without filters, which lengthen all policies alike.
   static float microseconds(const RowPolicy& policy, const SamplingProblem& p, const ArchFacts& facts) {
     const int most = facts.simds_per_cu * policy.waves_per_simd * facts.wave_lanes / policy.block_threads();
     const auto rows_at_once = [&](int blocks_of_sm) {
@@ -58,7 +54,8 @@ struct SamplingRegistry : RowRegistry<SamplingSpec, SamplingProblem, sampling_al
 using SamplingEntry = OpEntry<SamplingRegistry>;
 using SamplingPlan = OpPlan<SamplingRegistry>;
 
-/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
+/// These are all entries of one spec on one backend, the choice among entries, and the plan of one spec
+/// (tile/registry.hpp).
 template <class B, SamplingSpec S>
 inline constexpr auto& sampling_entries = op_entries<SamplingRegistry, B, S>;
 inline constexpr auto sampling_select = select_entry<SamplingRegistry>;

@@ -4,26 +4,24 @@
 
 #include "tilewave/ops/sampling/args.hpp"
 #include "tilewave/ops/sampling/weight.hpp"
-#include "tilewave/tile/largest.hpp"
-#include "tilewave/tile/whole_numbers.hpp"
+#include "tilewave/tile/max_of_packed.hpp"
+#include "tilewave/tile/wave_integers.hpp"
 
 namespace tilewave {
 
-/// Logits of type X that come as accesses of `unit`.
+/// The logits have type X and come in accesses of `unit`.
 template <class B, DType X, int unit>
 struct SamplingSums {
-  using Numbers = WholeNumbers<B>;
+  using Integers = WaveIntegers<B>;
   using Packed = tilewave::Packed<X, unit>;
 
-  static constexpr float minus_infinity = -__builtin_inff();
-
-  /// What may be drawn: logits from `from` on that weigh no less than `least`.
+  /// The tokens that may be drawn: logits from `from` on that weigh no less than `least`.
   struct Chosen {
     Weigher<B> weigher;
     float from;
     std::uint32_t least;
 
-    /// Of a lane's logits, 0 of what may not be drawn.
+    /// Returns the weights of a lane's logits, and 0 for those that may not be drawn.
     TILEWAVE_DEVICE Vec<std::uint32_t, unit> weights(const Vec<float, unit>& x) const {
       Vec<std::uint32_t, unit> all = any_weights(weigher, x);
       TILEWAVE_UNROLL
@@ -32,8 +30,8 @@ struct SamplingSums {
     }
   };
 
-  /// What may be drawn of a row with this largest logit, of which top_k leaves those from `from` on; and all of it, as
-  /// log probabilities count it.
+  /// `drawn` returns the tokens that may be drawn from a row with this largest logit, of which top_k leaves those from
+  /// `from` on. `counted` returns all tokens, as log probabilities count them.
   TILEWAVE_DEVICE static Chosen drawn(const SamplingValues<B>& values, float largest, float from) {
     const Weigher<B> weigher(largest, values.scale());
     return {weigher, values.greedy ? largest : from, least_weight(weigher.weight(largest), values.min_p)};
@@ -41,7 +39,7 @@ struct SamplingSums {
   TILEWAVE_DEVICE static Chosen counted(const SamplingArgs& a, const SamplingValues<B>& values, float largest) {
     return {Weigher<B>(largest, a.raw_logprobs || values.greedy ? log2_e : values.scale()), minus_infinity, 0};
   }
-  /// Whether log probabilities need a sum that draws do not.
+  /// True if log probabilities need a sum that draws do not.
   TILEWAVE_DEVICE static bool counts_apart(const SamplingArgs& a, const Chosen& drawn, const Chosen& counted) {
     return a.logprobs != nullptr && (drawn.from != minus_infinity || counted.weigher.factor != drawn.weigher.factor);
   }
@@ -50,7 +48,7 @@ struct SamplingSums {
   struct Pair {
     std::uint64_t all = 0, likely = 0;
   };
-  /// Of a row or part that each(f) goes through, summed over the wave.
+  /// Returns the sums over a row or part that x.each(f) goes through, summed over the wave.
   template <class Logits>
   TILEWAVE_DEVICE static Pair of(Logits& x, const Chosen& chosen) {
     Pair sums;
@@ -63,9 +61,9 @@ struct SamplingSums {
         sums.likely += weight >= chosen.least ? weight : 0u;
       }
     };
-    // True of most, where filters leave few.
+    // Most accesses are passed over where filters leave few logits.
     const auto passed_over = [&](const Packed& packed) TILEWAVE_INLINE_LAMBDA {
-      return !B::any(Largest<B, X, unit>::of(packed) >= chosen.from);
+      return !B::any(MaxOfPacked<B, X, unit>::of(packed) >= chosen.from);
     };
     if (!chosen.weigher.plain) {
       x.each([&](const Packed& packed, int) {
@@ -82,12 +80,12 @@ struct SamplingSums {
     } else {
       x.each([&](const Packed& packed, int) {
         if (passed_over(packed)) return;
-        const Vec<float, unit> v = floor.raised(packed);  // what is raised weighs nothing, whatever `from` is
+        const Vec<float, unit> v = floor.raised(packed);  // a raised logit weighs nothing, whatever `from` is
         add_chosen(v, raised_weights(chosen.weigher, v));
       });
     }
-    sums.all = Numbers::sum(sums.all);
-    return {sums.all, chosen.least == 0 ? sums.all : Numbers::sum(sums.likely)};
+    sums.all = Integers::sum(sums.all);
+    return {sums.all, chosen.least == 0 ? sums.all : Integers::sum(sums.likely)};
   }
 
  private:
@@ -109,7 +107,7 @@ struct SamplingSums {
   TILEWAVE_DEVICE static Vec<std::uint32_t, unit> raised_weights(const Weigher<B>& weigher, const Vec<float, unit>& x) {
     return in_pairs([&](float a, float b) TILEWAVE_INLINE_LAMBDA { return weigher.weights_of({{a, b}}); }, x);
   }
-  /// Raises logits to a floor, which may be a little lower: pairs of bf16 as they are, where a room does so.
+  /// Raises logits to a floor, which may be a little lower than asked. bf16 is compared in pairs where a room can.
   struct PairFloor {
     static constexpr bool pairs = PairBackend<B> && X == DType::bf16 && unit > 1;
     float floor;
@@ -127,7 +125,7 @@ struct SamplingSums {
       }
       Vec<float, unit> v = widen<B, X, unit>(packed);
       if constexpr (!pairs) {
-        v = Largest<B, X, unit>::canonical(v);
+        v = MaxOfPacked<B, X, unit>::canonical(v);
         TILEWAVE_UNROLL
         for (int e = 0; e < unit; ++e) v[e] = Max{}(v[e], floor);
       }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Softmax and log softmax over rows. Grid: one block, or cluster of P.blocks, per P.rows rows. The lanes of a row keep
-// it in registers between statistics and output (P.held), so it is read once and written once; else it is read once
-// more for the output. Maximum and sum are found together: of a lane, then of the row in one reduction. Shared memory:
-// a few floats per wave. Bound: memory.
+// Softmax and log softmax over rows. Grid: one block, or one cluster of P.blocks, per P.rows rows. The lanes of a row
+// keep it in registers between statistics and output (P.held), so it is read once and written once; otherwise the
+// output reads it once more. Maximum and sum are found together: first of a lane, then of the row in one reduction.
+// Shared memory: a few floats per wave. Bound: memory.
 //
 // Scores are compared as x and scaled as differences. Products of x and the scale would be rounded, or contracted with
-// what is subtracted and not rounded, by whole powers of two where x is large. Half the difference cannot overflow.
+// the subtraction and not rounded, which differs by whole powers of two where x is large. Half the difference cannot
+// overflow.
 #pragma once
 
 #include "tilewave/ops/softmax/policy.hpp"
@@ -21,8 +22,8 @@ struct SoftmaxArgs {
   RowStrides x_strides;
   RowOutputArgs output;
   FastDiv rows_per_length;
-  FastDiv causal_rows;            // by 1 without a causal mask
-  float scale, twice_scale_log2;  // the latter 2 scale log2(e), or next to 0
+  FastDiv causal_rows;            // divides by 1 without a causal mask
+  float scale, twice_scale_log2;  // twice_scale_log2 is 2 scale log2(e), or next to 0
 };
 
 template <class B, SoftmaxSpec S, SoftmaxPolicy P>
@@ -30,15 +31,14 @@ struct Softmax {
   using Room = B;
   using Args = SoftmaxArgs;
   using Tile = Row<B, S.x, P>;
-  using Output = RowOutput<B, S.x, RowOutputSpec{S.x, ScaleMode::none}, P>;
+  using Output = RowOutput<B, S.x, RowOutputSpec{S.x, Scaling::none}, P>;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = Tile::unit;
   static constexpr bool keep = S.kind == SoftmaxKind::softmax && Tile::keeps;
-  static constexpr float minus_infinity = -__builtin_inff();
   using Shared = typename Tile::template Shared<2>;  // maximum and sum, found together
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const auto at = Tile::place(a.extent, shared);
+    const auto at = Tile::lane_row(a.extent, shared);
     const int visible = visible_columns(a, at);
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
@@ -46,7 +46,7 @@ struct Softmax {
     const Scores score{abs_of(a.twice_scale_log2)};
     const auto prepare = [&](int from) {
       if (a.twice_scale_log2 < 0.0f) x.negate();
-      Vec<float, unit> hidden;  // what is not visible becomes a score of -inf
+      Vec<float, unit> hidden;  // hidden columns get a score of -inf
       TILEWAVE_UNROLL
       for (int e = 0; e < unit; ++e) hidden[e] = minus_infinity;
       x.fill(at, from, visible, hidden);
@@ -62,7 +62,7 @@ struct Softmax {
       });
     };
 
-    // Of this lane first: `sum` counts in units of the weight of its largest x.
+    // This lane's results come first: `sum` counts in units of the weight of its largest x.
     Vec<float, unit> kept[keep ? P.chunks : 1];  // x, then weights
     float largest = minus_infinity, sum = 0.0f;
     each(visible, [&](int) {
@@ -100,8 +100,8 @@ struct Softmax {
       B::store(a.lse + at.row, 2.0f * half_top * abs_of(a.scale) + sum_log2 * ln_2);
     }
 
-    const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;                    // NaN stays NaN
-    const float kept_scale = score.weight(lane_largest, half_top) * inverse;  // 0 for a lane that saw nothing
+    const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;                    // a NaN stays NaN
+    const float kept_scale = score.weight(lane_largest, half_top) * inverse;  // 0 for a lane that saw no column
     const float unseen = S.kind == SoftmaxKind::softmax ? 0.0f : minus_infinity;
     Output::template write<0>(
         a.output, a.extent, at, shared, [&](const auto& body) { each(a.extent.columns, body); },
@@ -123,7 +123,7 @@ struct Softmax {
             }
           }
           const int left = visible - from - Tile::column(at.lane, chunk);
-          if (left < unit) {  // where the row has a NaN, so has by now what it does not see
+          if (left < unit) {  // if the row has a NaN, its hidden columns have one by now, too
             TILEWAVE_UNROLL
             for (int e = 0; e < unit; ++e) v[e] = e < left ? v[e] : unseen;
           }
@@ -132,19 +132,20 @@ struct Softmax {
   }
 
  private:
-  using Place = typename Tile::Place;
+  using LaneRow = typename Tile::LaneRow;
 
-  /// Half the largest x, 0 where there is none.
+  /// Returns half the largest x, or 0 where there is none.
   TILEWAVE_DEVICE static float half_finite(float x) { return x == minus_infinity ? 0.0f : 0.5f * x; }
 
   struct Scores {
     float twice_scale_log2;
-    /// Score of x less that of the largest, in log2 units. The same with and without contraction: halves are exact.
+    /// Returns the score of x less that of the largest, in log2 units. It is the same with and without contraction,
+    /// because halves are exact.
     TILEWAVE_DEVICE float below(float x, float half_top) const { return (0.5f * x - half_top) * twice_scale_log2; }
     TILEWAVE_DEVICE float weight(float x, float half_top) const { return B::exp2(below(x, half_top)); }
   };
 
-  /// Of a largest x and a sum in units of its weight; 0 where there is none.
+  /// Reduces pairs of a largest x and a sum in units of its weight; the sum is 0 where there is no x.
   struct ScaledSum {
     Scores score;
     template <int lanes>
@@ -162,7 +163,7 @@ struct Softmax {
     }
   };
 
-  TILEWAVE_DEVICE static int visible_columns(const Args& a, const Place& at) {
+  TILEWAVE_DEVICE static int visible_columns(const Args& a, const LaneRow& at) {
     int visible = a.extent.columns;
     if (a.lengths != nullptr && at.active) {
       visible = min_of(visible, max_of(B::load(a.lengths + a.rows_per_length.quotient(at.row)), 0));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a Problem to a queued kernel: every rule a problem must satisfy, checked before any work is done.
+// Launches the kernel for a Problem. Every rule that a problem must satisfy is checked before any work is done.
 #pragma once
 
 #include <cmath>
@@ -27,7 +27,8 @@ inline Status check_softmax_regions(const SoftmaxProblem& p) {
 
 }  // namespace detail
 
-/// Every rule a problem must satisfy. Lengths live on the device and are not read; one beyond the columns is cut off.
+/// Checks every rule that a problem must satisfy. Lengths live on the device and are not read; the kernel cuts those
+/// beyond the columns.
 inline Status softmax_check(const SoftmaxProblem& p, const ArchFacts&) {
   const DType type = p.spec.x;
   if (!is_kind(p.spec.kind)) return {StatusCode::bad_value, "the kind is none of SoftmaxKind"};
@@ -44,19 +45,19 @@ inline Status softmax_check(const SoftmaxProblem& p, const ArchFacts&) {
   if (!element_aligned(p.x, type)) return {StatusCode::misaligned, "x is not aligned to its elements"};
   if (!element_aligned(p.lse, DType::f32)) return {StatusCode::misaligned, "lse needs 4-byte alignment"};
   if (!element_aligned(p.lengths, DType::f32)) return {StatusCode::misaligned, "lengths need 4-byte alignment"};
-  if (Status s = check_row_output_tensors(p.out, nullptr, type, ScaleMode::none); !s.ok()) return s;
+  if (Status s = check_row_output_tensors(p.out, nullptr, type, Scaling::none); !s.ok()) return s;
   return detail::check_softmax_regions(p);
 }
 
-/// Whether the kernels with 16-byte accesses can take the problem.
+/// True if the kernels with 16-byte accesses can take the problem.
 inline bool softmax_aligned(const SoftmaxProblem& p) {
   return rows_aligned(p.x, p.x_strides, p.inner_rows, p.spec.x) &&
          rows_aligned(p.out, p.out_strides, p.inner_rows, p.spec.x);
 }
 
-/// What the kernels take.
+/// Returns the arguments of the kernels.
 inline SoftmaxArgs softmax_args(const SoftmaxProblem& p) {
-  // What a row does not see becomes -inf by this factor, so it is not 0; no finite element shows the difference.
+  // This factor makes hidden columns -inf, so it must not be 0. No finite element shows the difference.
   constexpr float smallest = std::numeric_limits<float>::denorm_min();
   const float twice_scale_log2 = 2.0f * p.scale * log2_e;
   return {.x = p.x,
@@ -71,7 +72,7 @@ inline SoftmaxArgs softmax_args(const SoftmaxProblem& p) {
           .twice_scale_log2 = twice_scale_log2 == 0.0f ? smallest : twice_scale_log2};
 }
 
-/// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
+/// Queues the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
 /// softmax_check; no_matching_entry if the entry is of another spec or its policy does not take the rows; launch_failed
 /// with the runtime's reason.
 template <class B, SoftmaxSpec S, SoftmaxPolicy P>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How a softmax is computed: may change the speed, never the answer beyond summation order.
+// The policy says how a softmax is computed. It may change the speed, never the answer beyond the order of summation.
 #pragma once
 
 #include "tilewave/ops/softmax/spec.hpp"
@@ -10,9 +10,9 @@ namespace tilewave {
 /// Rows are held as in every row operation.
 using SoftmaxPolicy = RowPolicy;
 
-/// The policies that entries of a spec are built for.
+/// Returns the policies that entries of a spec are built for.
 constexpr RowPolicies softmax_policies(ArchId arch, const SoftmaxSpec& s) {
-  return row_policies(arch, s.x, s.x, ScaleMode::none, 2);
+  return row_policies(arch, s.x, s.x, Scaling::none, 2);
 }
 
 }  // namespace tilewave

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+// Each architecture has one list of specs and policies, which feeds dispatch, tests, benchmarks, the tuner and the ISA
+// gate.
 #pragma once
 
 #include "tilewave/ops/softmax/launch.hpp"
@@ -8,7 +9,7 @@
 
 namespace tilewave {
 
-/// The specs every architecture serves.
+/// Returns the specs that every architecture serves.
 constexpr auto softmax_specs(ArchId) {
   return std::to_array<SoftmaxSpec>({{SoftmaxKind::softmax, DType::bf16},
                                      {SoftmaxKind::softmax, DType::f16},
@@ -25,16 +26,13 @@ struct SoftmaxRegistry : RowRegistry<SoftmaxSpec, SoftmaxProblem, softmax_aligne
   static constexpr auto launch() {
     return &softmax_launch<B, S, P>;
   }
-  template <class B, SoftmaxSpec S, RowPolicy P>
-  static constexpr int lds_bytes() {
-    return sizeof(typename Softmax<B, S, P>::Shared);
-  }
 };
 
 using SoftmaxEntry = OpEntry<SoftmaxRegistry>;
 using SoftmaxPlan = OpPlan<SoftmaxRegistry>;
 
-/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
+/// These are all entries of one spec on one backend, the choice among entries, and the plan of one spec
+/// (tile/registry.hpp).
 template <class B, SoftmaxSpec S>
 inline constexpr auto& softmax_entries = op_entries<SoftmaxRegistry, B, S>;
 inline constexpr auto softmax_select = select_entry<SoftmaxRegistry>;

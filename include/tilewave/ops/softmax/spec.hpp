@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a softmax computes: changing any of it changes the answer.
+// The spec says what a softmax computes. Changing it changes the answer.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ struct SoftmaxSpec {
   friend constexpr bool operator==(const SoftmaxSpec&, const SoftmaxSpec&) = default;
 };
 
-/// `log_softmax.bf16`.
+/// The name is like `log_softmax.bf16`.
 inline std::string name_of(const SoftmaxSpec& s) {
   return std::string(name_of(s.kind)) + "." + std::string(name_of(s.x));
 }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-// The best experts of every token. Grid: P.rows tokens a block; P.lanes lanes of a wave hold the logits of one in
-// registers, so several tokens fill a wave where experts are few. What a token is chosen by becomes keys, order and
-// index in one integer, each lane sorts its own, and lanes merge their best (tile/top_keys.hpp): no round for each
-// choice. Every lane then has all choices and writes its share of them. Shared memory: scores of groups of experts, if
-// there are any. Bound: memory where tokens are many, else the latency of one read and the merges.
+// Chooses the best experts of every token. Grid: P.rows tokens a block. P.lanes lanes of a wave hold the logits of a
+// token in registers, so several tokens fill a wave where experts are few. The value that orders a token's experts
+// becomes a key, with the expert's index in the same integer. Each lane sorts its own keys, and lanes merge their best
+// (tile/top_keys.hpp), so there is no round for each choice. Every lane then has all choices and writes its part of
+// them. Shared memory: scores of groups of experts, if there are any. Bound: memory where tokens are many, else the
+// latency of one read and the merges.
 #pragma once
 
 #include "tilewave/ops/topk_gating/groups.hpp"
 #include "tilewave/ops/topk_gating/policy.hpp"
 #include "tilewave/ops/topk_gating/problem.hpp"
-#include "tilewave/tile/column_values.hpp"
+#include "tilewave/tile/column_vector.hpp"
 #include "tilewave/tile/top_keys.hpp"
 
 namespace tilewave {
@@ -25,8 +26,8 @@ struct TopkGatingArgs {
   GatingGroups groups;
   std::int32_t topk;
   bool sigmoid, renormalise;
-  bool by_score;    // choices are by score + bias, else by logit
-  bool sums_token;  // weights take the sum over all experts
+  bool by_score;    // true: choices are by score + bias; false: by logit
+  bool sums_token;  // true: weights need the sum over all experts
   float scale;
 };
 
@@ -40,10 +41,9 @@ struct TopkGating {
   using Shared = typename Groups::Shared;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = Tile::unit, keep = P.keep;
-  static constexpr float minus_infinity = -__builtin_inff();
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const auto at = Tile::place(a.extent, shared);
+    const auto at = Tile::lane_row(a.extent, shared);
     const void* source = Tile::row(a.logits, a.extent, at, {a.logits_stride, 0});
     Tile x;
     x.load(source, at, 0, a.extent.columns);
@@ -72,12 +72,12 @@ struct TopkGating {
   }
 
  private:
-  using Place = typename Tile::Place;
+  using LaneRow = typename Tile::LaneRow;
   using Values = Vec<float, unit>[P.chunks];
 
   struct Scores {
     bool sigmoid;
-    float top, inverse;  // of softmax: the logit that is subtracted, 1 / sum
+    float top, inverse;  // for softmax: the logit that is subtracted, and 1 / sum
     TILEWAVE_DEVICE float of(float x) const {
       if (sigmoid) return B::reciprocal(1.0f + B::exp2(-log2_e * x));
       return B::exp2((x - top) * log2_e) * inverse;
@@ -85,7 +85,7 @@ struct TopkGating {
   };
   TILEWAVE_DEVICE static float finite_of(float x) { return x == minus_infinity ? 0.0f : x; }
 
-  /// Softmax over all experts of the token, of which a NaN is none.
+  /// Returns the scores of a softmax over all experts of the token; a NaN does not count.
   TILEWAVE_DEVICE static Scores over_all(const Values& v) {
     float top = minus_infinity, sum = 0.0f;
     TILEWAVE_UNROLL
@@ -102,12 +102,12 @@ struct TopkGating {
     return {false, top, sum == 0.0f ? 0.0f : 1.0f / sum};
   }
 
-  /// Logits become what experts are chosen by.
+  /// Turns logits into the values by which experts are chosen.
   TILEWAVE_DEVICE static void to_scores(const Args& a, std::int32_t lane, const Scores& scores, Values& v) {
     const auto biases = Tile::template shared_window<DType::f32>(a.bias, 0, a.bias == nullptr ? 0 : a.extent.columns);
     TILEWAVE_UNROLL
     for (int c = 0; c < P.chunks; ++c) {
-      ColumnValues<B, DType::f32, unit> bias;
+      ColumnVector<B, DType::f32, unit> bias;
       bias.load(biases, Tile::column(lane, c));
       const Vec<float, unit> of_chunk = bias.values();
       TILEWAVE_UNROLL
@@ -115,15 +115,15 @@ struct TopkGating {
     }
   }
 
-  /// `counts`: chunks whose experts may be chosen, as in run.
+  /// Chooses experts. `counts` has the chunks whose experts may be chosen, as in run.
   template <class Key>
-  TILEWAVE_DEVICE static void choose(const Args& a, const Place& at, const void* source, Scores scores, const Values& v,
-                                     std::uint32_t counts) {
+  TILEWAVE_DEVICE static void choose(const Args& a, const LaneRow& at, const void* source, Scores scores,
+                                     const Values& v, std::uint32_t counts) {
     Keys<P.chunks * unit, Key> keys;
     TILEWAVE_UNROLL
     for (int c = 0; c < P.chunks; ++c) {
       Vec<Key, unit> some{};
-      if ((counts >> c & 1u) != 0) {  // one branch a chunk, which waves have little of where experts are few
+      if ((counts >> c & 1u) != 0) {  // one branch a chunk, and a wave has few chunks where experts are few
         TILEWAVE_UNROLL
         for (int e = 0; e < unit; ++e) some[e] = key_of<Key>(v[c][e], Tile::column(at.lane, c) + e);
       }
@@ -137,8 +137,8 @@ struct TopkGating {
     write(a, at, source, scores, best);
   }
 
-  // A key: bits that order as the value does, 0 of a NaN; below them 1024 less the index, 1 to 1024. Of 32 bits it has
-  // the 19 highest of the order, which is all that values of 16 bits have.
+  // Returns a key. Its high bits order as the value does, and are 0 for a NaN; below them is 1024 less the index, which
+  // is 1 to 1024. A key of 32 bits has the 19 highest bits of the order, which are all bits of a 16-bit value.
   template <class Key>
   static constexpr int index_bits = sizeof(Key) == 8 ? 30 : 11;
   template <class Key>
@@ -161,41 +161,41 @@ struct TopkGating {
     return most_gating_experts - static_cast<std::int32_t>(key & (2 * most_gating_experts - 1));
   }
 
-  /// Choices slot, slot + writers, ... of the token, each by one lane.
+  /// Writes choices slot, slot + writers, ... of the token, each from one lane.
   template <class Key>
-  TILEWAVE_DEVICE static void write(const Args& a, const Place& at, const void* source, const Scores& scores,
+  TILEWAVE_DEVICE static void write(const Args& a, const LaneRow& at, const void* source, const Scores& scores,
                                     const Vec<Key, keep>& best) {
-    constexpr int writers = min_of(P.lanes, 16), turns = ceil_div(keep, writers);
-    const std::int32_t first = at.lane - (P.lanes - writers);  // below 0: not all that the lane has was merged
+    constexpr int writers = min_of(P.lanes, 16), lane_choices = ceil_div(keep, writers);
+    const std::int32_t first = at.lane - (P.lanes - writers);  // negative for lanes that have not merged everything
     const auto row = Tile::template window<S.x>(source, at, 0, a.extent.columns);
-    float weight[turns], sum = 0.0f;
-    std::int32_t expert[turns];
+    float weight[lane_choices], sum = 0.0f;
+    std::int32_t expert[lane_choices];
     TILEWAVE_UNROLL
-    for (int turn = 0; turn < turns; ++turn) {
-      const std::int32_t slot = first + turn * writers;
+    for (int c = 0; c < lane_choices; ++c) {
+      const std::int32_t slot = first + c * writers;
       Key key = best[0];
       TILEWAVE_UNROLL
       for (int i = 1; i < keep; ++i) key = slot == i ? best[i] : key;
-      expert[turn] = expert_of(key);
+      expert[c] = expert_of(key);
       float x = value_of(key);
       if (a.by_score) {
-        const auto logit = row.template load<Packed<S.x, 1>>(static_cast<std::uint32_t>(expert[turn]) * size_of(S.x));
+        const auto logit = row.template load<Packed<S.x, 1>>(static_cast<std::uint32_t>(expert[c]) * size_of(S.x));
         x = widen<B, S.x, 1>(logit)[0];
       }
-      weight[turn] = slot >= 0 && slot < a.topk ? scores.of(x) : 0.0f;
-      sum += weight[turn];
+      weight[c] = slot >= 0 && slot < a.topk ? scores.of(x) : 0.0f;
+      sum += weight[c];
     }
     float factor = a.scale;
     if (a.renormalise) {
       sum = B::template reduce<writers>(sum, Sum{});
-      factor /= sum < 1e-20f ? 1e-20f : sum;  // NaN stays NaN
+      factor /= sum < 1e-20f ? 1e-20f : sum;  // a NaN stays NaN
     }
     TILEWAVE_UNROLL
-    for (int turn = 0; turn < turns; ++turn) {
-      const std::int32_t slot = first + turn * writers;
+    for (int c = 0; c < lane_choices; ++c) {
+      const std::int32_t slot = first + c * writers;
       if (!at.active || slot < 0 || slot >= a.topk) continue;
-      B::store(a.weights + at.row * a.weights_stride + slot, weight[turn] * factor);
-      B::store(a.indices + at.row * a.indices_stride + slot, expert[turn]);
+      B::store(a.weights + at.row * a.weights_stride + slot, weight[c] * factor);
+      B::store(a.indices + at.row * a.indices_stride + slot, expert[c]);
       if (a.token_expert_indices != nullptr) {
         B::store(a.token_expert_indices + at.row * a.token_expert_stride + slot, slot * a.extent.rows + at.row);
       }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a Problem to a queued kernel: every rule a problem must satisfy, checked before any work is done.
+// Launches the kernel for a Problem. Every rule that a problem must satisfy is checked before any work is done.
 #pragma once
 
 #include <cmath>
@@ -69,7 +69,7 @@ inline Status check_gating_regions(const TopkGatingProblem& p) {
 
 }  // namespace detail
 
-/// Every rule a problem must satisfy.
+/// Checks every rule that a problem must satisfy.
 inline Status topk_gating_check(const TopkGatingProblem& p, const ArchFacts&) {
   if (!is_row_type(p.spec.x)) return {StatusCode::unsupported_dtype, "logits must be f32, f16 or bf16"};
   if (p.score != GatingScore::softmax && p.score != GatingScore::sigmoid) {
@@ -89,19 +89,19 @@ inline Status topk_gating_check(const TopkGatingProblem& p, const ArchFacts&) {
   return detail::check_gating_regions(p);
 }
 
-/// Whether the kernels with 16-byte accesses can take the problem: what one access brings lies in one group of experts.
+/// True if the kernels with 16-byte accesses can take the problem: the experts of one access lie in one group.
 inline bool topk_gating_aligned(const TopkGatingProblem& p) {
   return rows_aligned(p.logits, {p.logits_stride, 0}, 1, p.spec.x) &&
          reinterpret_cast<std::uintptr_t>(p.bias) % 16 == 0 &&
          (p.groups <= 1 || p.experts / p.groups % (16 / size_of(p.spec.x)) == 0);
 }
 
-/// Whether an entry of this policy serves the problem.
+/// True if an entry of this policy serves the problem.
 inline bool topk_gating_takes(const TopkGatingPolicy& policy, const TopkGatingProblem& p) {
   return p.topk <= policy.keep && policy_takes(policy, p.spec.x, p.experts, topk_gating_aligned(p));
 }
 
-/// What the kernels take.
+/// Returns the arguments of the kernels.
 inline TopkGatingArgs topk_gating_args(const TopkGatingProblem& p, const TopkGatingPolicy& policy) {
   const bool softmax = p.score == GatingScore::softmax,
              two_best = p.groups > 1 && p.group_score == GroupScore::two_best;
@@ -122,11 +122,11 @@ inline TopkGatingArgs topk_gating_args(const TopkGatingProblem& p, const TopkGat
           .sigmoid = !softmax,
           .renormalise = p.renormalise,
           .by_score = by_score,
-          .sums_token = softmax && (by_score || !p.renormalise),  // else what is the same in all weights cancels
+          .sums_token = softmax && (by_score || !p.renormalise),  // otherwise factors common to all weights cancel
           .scale = p.scale};
 }
 
-/// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
+/// Queues the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
 /// topk_gating_check; no_matching_entry if the entry is of another spec or its policy does not take the problem;
 /// launch_failed with the runtime's reason.
 template <class B, TopkGatingSpec S, TopkGatingPolicy P>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+// Each architecture has one list of specs and policies, which feeds dispatch, tests, benchmarks, the tuner and the ISA
+// gate.
 #pragma once
 
 #include "tilewave/ops/topk_gating/launch.hpp"
@@ -8,7 +9,7 @@
 
 namespace tilewave {
 
-/// The specs every architecture serves.
+/// Returns the specs that every architecture serves.
 constexpr std::array<TopkGatingSpec, 3> topk_gating_specs(ArchId) {
   return {{{DType::bf16}, {DType::f16}, {DType::f32}}};
 }
@@ -24,8 +25,8 @@ struct TopkGatingRegistry : RowRegistry<TopkGatingSpec, TopkGatingProblem, topk_
     }
     return RowRegistry::takes(policy, p, facts);
   }
-  /// Wide accesses, then few keys to merge, then of few tokens, which take as long as a lane does, few experts a lane,
-  /// then as rows are.
+  /// Prefers wide accesses, then few keys to merge. Few tokens take as long as one lane does, so few experts a lane
+  /// come next; the rest goes as for rows.
   static bool better(const Policy& a, const Policy& b, const Problem& p, const ArchFacts& facts) {
     if (a.vec != b.vec) return a.vec > b.vec;
     if (a.keep != b.keep) return a.keep < b.keep;
@@ -38,16 +39,13 @@ struct TopkGatingRegistry : RowRegistry<TopkGatingSpec, TopkGatingProblem, topk_
   static constexpr auto launch() {
     return &topk_gating_launch<B, S, P>;
   }
-  template <class B, TopkGatingSpec S, TopkGatingPolicy P>
-  static constexpr int lds_bytes() {
-    return sizeof(typename TopkGating<B, S, P>::Shared);
-  }
 };
 
 using TopkGatingEntry = OpEntry<TopkGatingRegistry>;
 using TopkGatingPlan = OpPlan<TopkGatingRegistry>;
 
-/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
+/// These are all entries of one spec on one backend, the choice among entries, and the plan of one spec
+/// (tile/registry.hpp).
 template <class B, TopkGatingSpec S>
 inline constexpr auto& topk_gating_entries = op_entries<TopkGatingRegistry, B, S>;
 inline constexpr auto topk_gating_select = select_entry<TopkGatingRegistry>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a choice of experts computes: changing any of it changes the answer.
+// The spec says what a choice of experts computes. Changing it changes the answer.
 #pragma once
 
 #include <string>
@@ -8,25 +8,25 @@
 
 namespace tilewave {
 
-/// All arithmetic is f32. Kind of score, bias, groups and how many are chosen are run-time values of the Problem: they
-/// change a few operations of one kernel.
+/// All arithmetic is f32. The kind of score, bias, groups and the number of choices are run-time values of the Problem,
+/// since they change only a few operations of one kernel.
 struct TopkGatingSpec {
-  DType x = DType::bf16;  // of the logits: f32, f16 or bf16
+  DType x = DType::bf16;  // type of the logits: f32, f16 or bf16
 
   friend constexpr bool operator==(const TopkGatingSpec&, const TopkGatingSpec&) = default;
 };
 
-/// `bf16`.
+/// The name is that of the type, like `bf16`.
 inline std::string name_of(const TopkGatingSpec& s) { return std::string(name_of(s.x)); }
 
-/// What a logit counts.
+/// The score of a logit.
 enum class GatingScore : int {
   softmax,  // exp(x - lse of the token's logits)
   sigmoid,  // 1 / (1 + exp(-x))
 };
 constexpr const char* name_of(GatingScore s) { return s == GatingScore::softmax ? "softmax" : "sigmoid"; }
 
-/// What a group of experts counts.
+/// The score of a group of experts.
 enum class GroupScore : int {
   best,      // its best expert
   two_best,  // the sum of its two best

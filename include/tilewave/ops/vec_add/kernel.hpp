@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// out = a + b. Grid: one block per tile of P.tile_bytes() of each tensor; tiles start at a multiple of 16 bytes. Only
-// the first and the last tile can stick out of the tensors: their elements are added one by one. Bound: memory.
+// Computes out = a + b. Grid: one block per tile of P.tile_bytes() of each tensor; tiles start at a multiple of 16
+// bytes. Only the first and the last tile can stick out of the tensors: their elements are added one by one. Bound:
+// memory.
 #pragma once
 
 #include "tilewave/core/math.hpp"
@@ -14,7 +15,7 @@ struct VecAddArgs {
   const void* b;
   void* out;
   std::int64_t count;
-  int lead;  // elements from the multiple of 16 bytes at or below the tensors' start to it
+  int lead;  // elements between the last multiple of 16 bytes at or below the tensors' start and that start
 };
 
 template <class B, VecAddSpec S, VecAddPolicy P>
@@ -25,7 +26,7 @@ struct VecAdd {
   using Args = VecAddArgs;
   struct Shared {};
   static constexpr int block_threads = P.lanes, waves_per_simd = P.waves_per_simd;
-  static constexpr int unit = P.vec / size_of(S.x), tile = P.tile_bytes() / size_of(S.x);  // elements
+  static constexpr int unit = P.vec / size_of(S.x), tile = P.tile_bytes() / size_of(S.x);  // both in elements
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
     const int thread = B::wave_id() * B::facts.wave_lanes + B::lane_id();

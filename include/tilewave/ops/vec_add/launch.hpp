@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a Problem to a queued kernel: every rule a problem must satisfy, checked before any work is done.
+// Launches the kernel for a Problem. Every rule that a problem must satisfy is checked before any work is done.
 #pragma once
 
 #include "tilewave/core/hip.hpp"
@@ -8,10 +8,10 @@
 
 namespace tilewave {
 
-/// Largest count: a launch has fewer than 2^32 lanes, and the lane of the narrowest policy adds four elements.
+/// The largest count: a launch has fewer than 2^32 lanes, and the lane of the narrowest policy adds four elements.
 inline constexpr std::int64_t vec_add_max_count = (std::int64_t{1} << 34) - (1 << 20);
 
-/// Every rule a problem must satisfy.
+/// Checks every rule that a problem must satisfy.
 inline Status vec_add_check(const VecAddProblem& p, const ArchFacts&) {
   const DType type = p.spec.x;
   if (!is_row_type(type)) return {StatusCode::unsupported_dtype, "a, b and out must be f32, f16 or bf16"};
@@ -33,13 +33,13 @@ inline Status vec_add_check(const VecAddProblem& p, const ArchFacts&) {
   return {};
 }
 
-/// Whether an entry of this policy takes the problem.
+/// True if an entry of this policy takes the problem.
 inline bool policy_takes(const VecAddPolicy& policy, const VecAddProblem& p) {
   const auto phase = [](const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16; };
   return policy.vec < 16 || (phase(p.a) == phase(p.out) && phase(p.b) == phase(p.out));
 }
 
-/// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
+/// Queues the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
 /// vec_add_check; no_matching_entry if the entry is of another spec or its policy does not take the problem;
 /// launch_failed with the runtime's reason.
 template <class B, VecAddSpec S, VecAddPolicy P>

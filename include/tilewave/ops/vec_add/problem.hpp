@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One call of a vector addition: raw pointers and a count.
+// The problem describes one call of a vector addition: raw pointers and a count.
 #pragma once
 
 #include "tilewave/core/status.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks and the tuner.
+// Each architecture has one list of specs and policies, which feeds dispatch, tests, benchmarks and the tuner.
 #pragma once
 
 #include "tilewave/ops/vec_add/launch.hpp"
@@ -8,7 +8,7 @@
 
 namespace tilewave {
 
-/// The specs every architecture serves.
+/// Returns the specs that every architecture serves.
 constexpr auto vec_add_specs(ArchId) { return std::to_array<VecAddSpec>({{DType::f32}, {DType::f16}, {DType::bf16}}); }
 
 struct VecAddRegistry {
@@ -21,22 +21,19 @@ struct VecAddRegistry {
     if (policy_takes(policy, p)) return {};
     return {StatusCode::no_matching_entry, "no entry was built for this alignment"};
   }
-  /// They are listed by preference.
+  /// Policies are listed by preference.
   static bool better(const VecAddPolicy&, const VecAddPolicy&, const VecAddProblem&, const ArchFacts&) { return false; }
   template <class B, VecAddSpec S, VecAddPolicy P>
   static constexpr auto launch() {
     return &vec_add_launch<B, S, P>;
-  }
-  template <class B, VecAddSpec S, VecAddPolicy P>
-  static constexpr int lds_bytes() {
-    return 0;
   }
 };
 
 using VecAddEntry = OpEntry<VecAddRegistry>;
 using VecAddPlan = OpPlan<VecAddRegistry>;
 
-/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
+/// These are all entries of one spec on one backend, the choice among entries, and the plan of one spec
+/// (tile/registry.hpp).
 template <class B, VecAddSpec S>
 inline constexpr auto& vec_add_entries = op_entries<VecAddRegistry, B, S>;
 inline constexpr auto vec_add_select = select_entry<VecAddRegistry>;

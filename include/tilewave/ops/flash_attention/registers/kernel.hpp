@@ -105,9 +105,9 @@ struct FlashAttentionRegisters {
       of.visible = VisibleKeys::of(a, at.sequence, of.token);
       of.position = at.sequence.kv_count - at.sequence.q_count + of.token;
       of.scale = a.scale_log2;
-      if constexpr (is_fp8(S.q)) of.scale *= B::load(a.q_scale + (S.quant == QuantMode::per_head ? of.head : 0));
-      if constexpr (S.quant == QuantMode::per_tensor) of.scale *= B::load(a.k_scale);
-      if constexpr (S.quant == QuantMode::per_head) of.scale *= B::load(a.k_scale + at.kv_head * a.scale_head_stride);
+      if constexpr (is_fp8(S.q)) of.scale *= B::load(a.q_scale + (S.quant == Scaling::per_head ? of.head : 0));
+      if constexpr (S.quant == Scaling::per_tensor) of.scale *= B::load(a.k_scale);
+      if constexpr (S.quant == Scaling::per_head) of.scale *= B::load(a.k_scale + at.kv_head * a.scale_head_stride);
       of.slope = 0.0f;
       if constexpr (S.alibi) of.slope = B::load(a.alibi_slopes + of.head) * log2_e;
       of.maximum = minus_infinity;
@@ -264,8 +264,8 @@ struct FlashAttentionRegisters {
 
   TILEWAVE_DEVICE static void write(const FlashAttentionArgs& a, const Place& at, State& s) {
     float v_scale = 1.0f / probability_scale;
-    if constexpr (S.quant == QuantMode::per_tensor) v_scale *= B::load(a.v_scale);
-    if constexpr (S.quant == QuantMode::per_head) v_scale *= B::load(a.v_scale + at.kv_head * a.scale_head_stride);
+    if constexpr (S.quant == Scaling::per_tensor) v_scale *= B::load(a.v_scale);
+    if constexpr (S.quant == Scaling::per_head) v_scale *= B::load(a.v_scale + at.kv_head * a.scale_head_stride);
     if constexpr (is_fp8(S.out)) v_scale *= B::load(a.out_scale);
     TILEWAVE_UNROLL
     for (int r = 0; r < rows_per_lane; ++r) {

@@ -26,7 +26,7 @@ struct FlashKeysAndValues {
   static constexpr int head_units = S.head_size / unit, k_units = ceil_div(head_units, AtomFacts::groups);
   static constexpr int out_tiles = Values::tiles.count;
   static constexpr bool paged = S.storage == KvStorage::paged, dim_major = S.values == ValueLayout::dim_major,
-                        per_token = S.quant == QuantMode::per_token;
+                        per_token = S.quant == Scaling::per_token;
 
   const FlashAttentionArgs& a;
   const std::int32_t* table;  // of pages: this sequence's row

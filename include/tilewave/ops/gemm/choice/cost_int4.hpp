@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a GEMM with i4 weights is expected to take on CDNA: it ranks policies, no more. Nothing in it is measured yet.
+// The modelled time of a GEMM with int4 weights on CDNA. It ranks policies, and promises nothing. None of its constants
+// is measured yet.
 #pragma once
 
 #include "tilewave/ops/gemm/choice/cost_cdna.hpp"
@@ -7,8 +8,8 @@
 
 namespace tilewave {
 
-/// Microseconds, with m rows in each layer: the longest of what memory, L2, products with the widening beside them, and
-/// a wave's own steps take.
+/// Returns microseconds for m rows in each layer. It is the longest of four times: of memory, of L2, of the products
+/// with the widening beside them, and of a wave's own steps.
 inline double gemm_cost_int4(const GemmProblem& p, std::int32_t m, const GemmPolicy& policy, int splits,
                              const ArchFacts& facts) {
   const GemmTileCount count = gemm_tile_count(p, m, policy);
@@ -18,18 +19,18 @@ inline double gemm_cost_int4(const GemmProblem& p, std::int32_t m, const GemmPol
   const double by_tiles = count.tiles * (min_of(policy.rows, m) * row_bytes + policy.columns * code_bytes);
   const double l2 = by_tiles / gemm_cdna_costs(facts.id).l2;
 
-  const double blocks = count.tiles * splits, units = facts.compute_units, of_block = k / splits;
+  const double blocks = count.tiles * splits, units = facts.compute_units, block_k = k / splits;
   const int waves = policy.waves() * policy.waves_k;
   const auto rounds = [&](double at_a_time) { return double(std::int64_t((blocks + at_a_time - 1) / at_a_time)); };
-  const double products = 2.0 * policy.rows * policy.columns * of_block / (0.6 * facts.bf16_flops / units / 1e6);
-  // Two operations a code, by each wave that multiplies it.
-  const double widening = 2.1 * policy.columns * policy.waves_rows * of_block / (64 * 2000.0);
-  // Of a step of 128 k a wave waits for what it loaded `stages` steps before.
-  const double waiting = 0.9 * of_block / 128 / (policy.waves_k * policy.stages);
-  const double together = units * max_of(1, policy.waves_per_simd * facts.simds_per_cu / waves);
-  const double computing = max_of(rounds(units) * (products + widening), rounds(together) * waiting);
-  const double aside = splits > 1 ? 3.0 + 0.3 * splits : 0.0;
-  return 3.5 + max_of(max_of(memory, l2), computing) + 0.15 * policy.waves_k + aside;
+  const double products = 2.0 * policy.rows * policy.columns * block_k / (0.6 * facts.bf16_flops / units / 1e6);
+  // Each wave that multiplies a code widens it by two operations.
+  const double widening = 2.1 * policy.columns * policy.waves_rows * block_k / (64 * 2000.0);
+  // In each step of 128 k, a wave waits for what it loaded `stages` steps before.
+  const double waiting = 0.9 * block_k / 128 / (policy.waves_k * policy.stages);
+  const double resident_blocks = units * max_of(1, policy.waves_per_simd * facts.simds_per_cu / waves);
+  const double computing = max_of(rounds(units) * (products + widening), rounds(resident_blocks) * waiting);
+  const double combine = splits > 1 ? 3.0 + 0.3 * splits : 0.0;
+  return 3.5 + max_of(max_of(memory, l2), computing) + 0.15 * policy.waves_k + combine;
 }
 
 }  // namespace tilewave

@@ -10,7 +10,7 @@ namespace tilewave {
 /// Clusters of so many blocks, each of which fills an SM, that an H200 runs at a time. They lie within a part of the
 /// chip of 16 or 18 SMs: fewer fit than there are SMs for (seen as second rounds).
 constexpr int clusters_at_a_time(int blocks) {
-  constexpr int most[] = {132, 66, 36, 30, 22, 18, 16, 16};
+  constexpr int most[] = {132, 66, 36, 30, 22, 18, 15, 15};
   return most[min_of(blocks, 8) - 1];
 }
 
@@ -22,7 +22,7 @@ struct GemmTail {
 inline GemmTail gemm_tail(const GemmPolicy& p, double tiles, double slots, double steps) {
   const double whole = double(std::int64_t(tiles / slots)), tail = tiles - whole * slots;
   if (tail == 0) return {whole, 0};
-  const double blocks = min_of(slots, max_of(tail, tail * steps / GemmStream::least_share));
+  const double blocks = min_of(slots, max_of(tail, tail * steps / GemmStream::min_stages));
   const double share = double(std::int64_t(tail * steps / blocks + 0.99));
   const double megabytes = (blocks + tail) * p.rows * p.columns * 4e-6;
   return {whole + share / max_of(steps, 1.0), 3.0 + megabytes / 3.5 + megabytes / 4.5 + 0.1 * blocks / tail};
@@ -44,7 +44,7 @@ inline double gemm_cost_few_rows(const GemmProblem& problem, std::int32_t m, con
 }
 
 /// Microseconds on an H200: the longer of what the products and what the bytes take, and what is there once. How its
-/// constants were fitted is in docs/notebook/2026-11-23-gemm-stream-k.md.
+/// constants were fitted is in docs/notebook/2026-11-23-gemm-stream-k.md and 2026-11-27-gemm-in-turns.md.
 inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits) {
   const GemmSpec& spec = problem.spec;
   const int element = size_of(spec.a);
@@ -61,7 +61,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   // wait for shared memory, block scales for additions.
   const double tall = p.swapped ? p.columns : p.rows, wide = p.swapped ? p.rows : p.columns;
   double cycles = tall / 64 * max_of(wide, 32.0) / 2 * (p.depth_bytes / 32);
-  const bool block = problem.spec.scale == GemmScale::block, scaled_large = block && !p.swapped;
+  const bool block = problem.spec.scale == Scaling::per_block, scaled_large = block && !p.swapped;
   if (scaled_large) {
     const bool large = p.waves() > 1 && p.waves() != 3 && (tall >= 256 || wide >= 256);
     cycles *= p.waves() == 1 ? 2.0 : p.waves() == 3 ? 1.52 : large ? 1.36 : 1.53;
@@ -69,7 +69,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
     // (docs/notebook/2026-11-27-gemm-ptxas.md).
     if (large && spec.gated && spec.groups != GemmGroups::one) cycles *= 1.77;
   } else {
-    cycles *= (wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? 1.03 : 1.08);
+    cycles *= (p.pingpong ? 1.0 : wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? 1.03 : 1.08);
     // Of block scales few rows' stages are a chain: products, their sums' scales, additions.
     if (block) cycles = max_of(1.4 * cycles, (270 + 2.8 * wide) * (p.waves_rows > 1 ? 1.5 : 1.0));
     if (spec.has_sums_to_choose() && spec.sums == GemmSums::promoted) cycles *= 1.035;
@@ -81,15 +81,26 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   // What copies bring a block a cycle: from L2 more than what streams from memory, and most where few ask. The two of a
   // stage take 262 cycles to begin, whatever their size; two blocks of an SM take turns.
   const double active = min_of(count.tiles * p.cluster * splits, sms);
-  const double rate = spec.int4() ? 50.0 : max_of(p.swapped || m <= 128 ? 50.0 : 60.0, min_of(70.0, 6700 / active));
+  const double few_columns =
+      problem.n <= 256 && p.waves() == 1 && element == 2 ? 0.85 : 1.0;  // all blocks read the same rows of B
+  const double rate =
+      spec.int4() ? 50.0 : max_of(p.swapped || m <= 128 ? 50.0 : 60.0, min_of(70.0, 6700 / active)) * few_columns;
   const double begin = spec.int4() ? 0.0 : 262.0;
   const double blocks_in_turn = !spec.int4() && p.waves_per_simd > 1 && count.tiles > sms ? 2.0 : 1.0;
   const double copy_cycles =
       blocks_in_turn * max_of(begin, (p.rows + p.columns * b_bytes / element) * p.depth_bytes / rate);
-  const double own_epilogue =
-      scaled_large ? (p.rows * p.columns == 16384 ? 0.4 : 1.1) : 0.6 + 1.2 * p.rows * p.columns / 32768;
-  const double epilogue = own_epilogue + (splits > 1 ? 2.0 + 0.3 * splits + 5.0 * p.rows * p.columns / 16384 : 0.0);
-  const double products = rounds * steps * max_of(cycles, copy_cycles) / 1750 + rounds_started * epilogue;
+  const double area = p.rows * p.columns / 32768.0;  // in tiles of 128 x 256
+  const double own_epilogue = spec.int4()    ? 0.6 + 1.2 * area
+                              : scaled_large ? (area == 0.5 ? 0.4 : 0.5)
+                                             : 0.3 + 0.8 * area;
+  const double merge = spec.int4() ? 2.0 + 0.3 * splits + 10.0 * area
+                                   : 1.2 + 0.2 * splits + 2.0 * area + (area >= 0.5 && m > 128 ? 4.0 : 0.0);
+  const double epilogue = own_epilogue + (splits > 1 ? merge : 0.0);
+  // Under pingpong a wave group's epilogue lies beside the products of the other, and is longer: it has fewer boxes.
+  const double tile_us = steps * max_of(cycles, copy_cycles) / 1750, long_epilogue = 4.9 * area;
+  const double products = p.pingpong
+                              ? (rounds - 1) * max_of(tile_us, (tile_us + long_epilogue) / 2) + tile_us + long_epilogue
+                              : rounds * tile_us + rounds_started * epilogue;
   // Clusters of further rows of tiles come late, where they are not all there from the beginning.
   const double passes = p.swapped && splits > 1 ? 0.7 * min_of(double(ceil_div(m, p.rows)), rounds_started) - 0.7 : 0.0;
   const double layers = problem.spec.groups == GemmGroups::one ? problem.batch : problem.groups;
@@ -99,15 +110,17 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double bytes = ((rows_read * element + layers * problem.n * b_bytes) * problem.k +
                         count.rows * problem.n * size_of(problem.spec.out)) *
                        (grouped && (p.rows < 64 || rows_read > 3 * count.rows) ? 1.05 : 1.0);
-  // Blocks that have nothing left leave bandwidth to the others, but not all can use it.
+  // Blocks that have nothing left leave bandwidth to the others, which cannot use all of it.
   const double bandwidth_share = count.tiles / (rounds * slots) * (slots * p.cluster * splits / sms);
   // What rows of tiles below each other read again comes from L2, all of it if they are all there at once; blocks of a
   // second round begin anew.
   const bool at_once = (rounds_started == 1 && splits == 1) || grouped;  // of a group
   const double row_bands = at_once ? 1.0 : double(ceil_div(min_of(m, 1024), p.rows * p.cluster));
   const double reread_bytes = 0.4 * (row_bands - 1) * problem.n * problem.k * b_bytes * layers;
-  const double memory = (bytes + reread_bytes) / (4.4e6 * max_of(0.6, min_of(1.0, 0.6 + 0.5 * bandwidth_share))) +
-                        epilogue + (splits > 1 ? 4 * (rounds - 1) : 0.4 * (rounds_started - 1));
+  const double used =
+      max_of(0.6, min_of(1.0, (spec.int4() || (p.swapped && p.rows <= 32) ? 0.6 : 0.5) + 0.5 * bandwidth_share));
+  const double memory = (bytes + reread_bytes) / (4.4e6 * used) + (p.pingpong ? long_epilogue : epilogue) +
+                        (splits > 1 ? 4 * (rounds - 1) : 0.4 * (rounds_started - 1));
   const double us = 3.5 + passes + max_of(products, memory);
   // Streamed products took 3 to 6 % more beside whole tiles than this says, without a whole round 8 %.
   return p.stream ? (rounds >= 1 ? 1.06 : 1.08) * (us + tail.us) : us;

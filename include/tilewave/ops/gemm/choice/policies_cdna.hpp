@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: MIT
-// The policies that entries of CDNA are built for.
+// The policies for which CDNA's entries are built.
 #pragma once
 
-#include <array>
-
 #include "tilewave/core/math.hpp"
-#include "tilewave/ops/gemm/policy.hpp"
+#include "tilewave/ops/gemm/choice/policies.hpp"
 
 namespace tilewave {
 
-struct GemmPolicies {
-  std::array<GemmPolicy, 16> list{};
-  int count = 0;
-  constexpr void add(const GemmPolicy& p) { list[count++] = p; }
-};
-
-/// Of i4 weights: few rows, with many waves for few columns, or many columns for what A takes of L2; some rows; tiles
-/// that use both operands as often as registers allow.
+/// Returns the policies for int4 weights. They are for few rows, for some rows, and for many, with tiles as large as
+/// registers allow. For few rows there are many waves on few columns, or many columns, which read A less often from L2.
 constexpr GemmPolicies gemm_int4_cdna_policies(const GemmSpec& s) {
   GemmPolicies all;
   const auto add = [&](int rows, int columns, int waves_rows, int waves_columns, int waves_k, int splits) {
@@ -27,7 +19,7 @@ constexpr GemmPolicies gemm_int4_cdna_policies(const GemmSpec& s) {
     all.add(p);
   };
   add(16, 32, 1, 1, 8, 8);
-  if (s.scale_k < 64) {  // scales take registers, too
+  if (s.scale_k < 64) {  // Scales take registers as well.
     add(32, 64, 1, 2, 4, 8);
   } else {
     add(16, 128, 1, 4, 1, 8);
@@ -37,21 +29,22 @@ constexpr GemmPolicies gemm_int4_cdna_policies(const GemmSpec& s) {
   return all;
 }
 
-/// Of mx scales: steps of 128 k, three of them in LDS with their scales, or four; few rows as others have them.
+/// Returns the policies for MX scales. Tiles have three or four steps of 128 k in LDS, with their scales. Few rows have
+/// both operands in registers, as with other scales.
 constexpr GemmPolicies gemm_scaled_policies(const ArchFacts& facts, const GemmSpec& s) {
   GemmPolicies all;
   const int depth = 128 * size_of(s.a) / packing_of(s.a), depth_b = 128 * size_of(s.b) / packing_of(s.b);
   const bool fp8_weights = packing_of(s.b) == 1;
   const auto tile = [&](int rows, int columns, int waves_rows, int waves_columns, int splits, int waves_per_simd) {
-    const int waves = waves_rows * waves_columns, step = rows * depth + columns * depth_b + waves * 512;
+    const int waves = waves_rows * waves_columns, step_bytes = rows * depth + columns * depth_b + waves * 512;
     GemmPolicy p{.rows = rows, .columns = columns, .depth_bytes = depth};
-    p.stages = min_of(fp8_weights ? 3 : 4, facts.lds_bytes / waves_per_simd / step);
+    p.stages = min_of(fp8_weights ? 3 : 4, facts.lds_bytes / waves_per_simd / step_bytes);
     p.waves_rows = waves_rows, p.waves_columns = waves_columns;
     p.path = GemmPath::direct;
     p.splits = splits, p.waves_per_simd = waves_per_simd;
     all.add(p);
   };
-  const auto few = [&](int rows, int columns, int stages) {
+  const auto few_rows = [&](int rows, int columns, int stages) {
     GemmPolicy p{.rows = rows, .columns = columns, .depth_bytes = depth, .stages = stages};
     p.waves_rows = 1, p.waves_columns = 4;
     p.path = GemmPath::weights_in_registers;
@@ -60,17 +53,18 @@ constexpr GemmPolicies gemm_scaled_policies(const ArchFacts& facts, const GemmSp
   };
   fp8_weights ? tile(256, 128, 4, 2, 1, 1) : tile(256, 256, 2, 4, 1, 1);
   tile(128, 128, 2, 2, 16, fp8_weights ? 1 : 2);
-  few(16, s.gated ? 128 : 64, fp8_weights ? 4 : 8);
-  if (s.weights == GemmWeights::preshuffled && !s.gated) few(32, 128, 4);
+  few_rows(16, s.gated ? 128 : 64, fp8_weights ? 4 : 8);
+  if (s.weights == GemmWeights::preshuffled && !s.gated) few_rows(32, 128, 4);
   return all;
 }
 
+/// Returns the policies for all other specs.
 constexpr GemmPolicies gemm_cdna_policies(ArchId arch, const GemmSpec& s) {
   GemmPolicies all;
-  const bool direct = facts_of(arch).direct_copies, blocks = s.scale == GemmScale::block;
+  const bool direct = facts_of(arch).direct_copies, blocks = s.scale == Scaling::per_block;
   const bool transposed = s.layout != GemmLayout::nt;
   const GemmPath path = direct ? GemmPath::direct : GemmPath::staged;
-  const bool wide = s.gated && s.out_scale == ScaleMode::per_group;  // 128 columns of C
+  const bool wide = s.gated && s.out_scale == Scaling::per_group;  // A scale needs 128 columns of C.
   const bool preshuffled = s.weights == GemmWeights::preshuffled;
   const auto tile = [&](int rows, int columns, int stages, int waves_rows, int waves_columns) {
     GemmPolicy p{.rows = rows, .columns = columns, .stages = stages, .waves_rows = waves_rows};
@@ -79,7 +73,7 @@ constexpr GemmPolicies gemm_cdna_policies(ArchId arch, const GemmSpec& s) {
     return p;
   };
   const int stages = direct ? 2 : 1;
-  const auto shared = [&](GemmPolicy p) {
+  const auto add_shared_k = [&](GemmPolicy p) {
     p.splits = 16;
     p.waves_per_simd = 2;
     all.add(p);
@@ -90,29 +84,29 @@ constexpr GemmPolicies gemm_cdna_policies(ArchId arch, const GemmSpec& s) {
   } else if (direct && blocks) {
     all.add(tile(256, 128, 3, 4, 2));
   } else {
-    shared(tile(128, 128, stages, 2, 2));
+    add_shared_k(tile(128, 128, stages, 2, 2));
   }
-  // 64 to 512 rows: so many tiles that no unit is without, before K is shared (docs/notebook/campaigns;
+  // For 64 to 512 rows, small tiles give every compute unit one before K is shared (docs/notebook/campaigns;
   // docs/notebook/2026-11-23-clock-choices.md).
-  const bool one = s.groups == GemmGroups::one && !s.gated && s.out_scale == ScaleMode::none;
+  const bool one = s.groups == GemmGroups::one && !s.gated && s.out_scale == Scaling::none;
   if (one && !transposed && !blocks && !preshuffled) {
-    shared(direct ? tile(64, 64, 4, 2, 2) : tile(64, 64, 2, 2, 2));
+    add_shared_k(direct ? tile(64, 64, 4, 2, 2) : tile(64, 64, 2, 2, 2));
     if (direct && size_of(s.a) == 2) {
-      shared(tile(64, 128, 3, 2, 2));
-      shared(tile(64, 32, 6, 2, 2));
+      add_shared_k(tile(64, 128, 3, 2, 2));
+      add_shared_k(tile(64, 32, 6, 2, 2));
     }
   }
   if (transposed) return all;
-  // Few rows: 16 columns of 16 rows of B a wave are 2 KiB in flight a step.
-  const auto few = [&](int rows, int columns, int stages) {
+  // For few rows, a wave has 16 columns, and so 2 KiB of B under way in each step.
+  const auto few_rows = [&](int rows, int columns, int stages) {
     GemmPolicy p{.rows = rows, .columns = columns, .stages = stages, .waves_rows = 1, .waves_columns = 4};
     p.path = GemmPath::weights_in_registers;
     p.splits = 16;
     all.add(p);
   };
-  const bool narrow = !blocks && !s.gated && s.out_scale != ScaleMode::per_group;
-  few(16, wide ? 256 : narrow ? 64 : 128, 4);
-  if (preshuffled && !s.gated) few(32, 128, 4);
+  const bool narrow = !blocks && !s.gated && s.out_scale != Scaling::per_group;
+  few_rows(16, wide ? 256 : narrow ? 64 : 128, 4);
+  if (preshuffled && !s.gated) few_rows(32, 128, 4);
   return all;
 }
 

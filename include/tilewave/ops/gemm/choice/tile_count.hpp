@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How many tiles of a policy a problem takes: what every cost model counts first.
+// The number of tiles that a problem has with a policy, which every cost model counts first.
 #pragma once
 
 #include "tilewave/core/math.hpp"
@@ -8,8 +8,8 @@
 
 namespace tilewave {
 
-/// Rows that a problem multiplies, over all batches and groups, and the tiles of `p` that it takes: groups are taken
-/// for equally full.
+/// The tiles of a policy that a problem has, and the rows of A that it multiplies, over all batches and groups. Groups
+/// count as equally full.
 struct GemmTileCount {
   double tiles, rows;
 };
@@ -17,9 +17,9 @@ inline GemmTileCount gemm_tile_count(const GemmProblem& problem, std::int32_t m,
   const double columns = ceil_div(problem.n, p.columns);
   const std::int32_t tile_rows = p.rows * p.cluster;
   if (problem.spec.groups == GemmGroups::contiguous) {
-    const double groups = max_of(problem.groups, 1), of_group = m / groups;
-    // Half a tile is idle on average.
-    return {groups * max_of(1.0, of_group / tile_rows + 0.5) * columns, double(m)};
+    const double groups = max_of(problem.groups, 1), group_rows = m / groups;
+    // On average a group's last tile is half full.
+    return {groups * max_of(1.0, group_rows / tile_rows + 0.5) * columns, double(m)};
   }
   if (problem.spec.groups == GemmGroups::masked && problem.expected_group_rows > 0)
     m = min_of(m, problem.expected_group_rows);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// GEMM with weights of four bits under few rows, in rooms with products of one wave and copies of a lane (sm90). A
-// block has some sixteens of columns ("strips"), as many as any other give or take one, and multiplies a few at a time,
-// a pass. All of its waves share K, every so many-th 128 of it each, so that what the chip reads at a time lies close
-// together. A wave copies what it will read itself: none waits for another, and no descriptor stands between a launch
-// and its first bytes. Copies go on over the end of a pass, where the waves' sums meet in shared memory. LDS plan: a
-// ring of stages of each wave's own; the sums of a pass or two. Bound: bytes of B over memory bandwidth.
+// GEMM with int4 weights and few rows of A on sm90, or any room with products of one wave and copies of one lane. Grid:
+// so many blocks for each tile of P.rows rows, each with a share of the strips of sixteen columns that is equal give or
+// take one. A block takes its strips in passes of P.columns / 16. All of its waves share K: wave w has stages w, w +
+// waves and so on, of 128 k each, so that what the chip reads at a time lies close together.
+//
+// A wave copies what it will read itself. So no wave waits for another, and no tensor map has to be read before the
+// first bytes are. Copies run on past the end of a pass. There the waves merge their sums through shared memory. LDS
+// plan: a ring of P.stages stages for each wave, and the sums of one pass or two. Bound: memory bandwidth of B.
 #pragma once
 
 #include "tilewave/ops/gemm/epilogue.hpp"
@@ -12,10 +14,11 @@
 
 namespace tilewave {
 
-/// K is summed up in any order, the same of both operands: lane l has of a stage the sixteens of k l % 4 and
-/// 4 + l % 4, of rows 2 (l / 4) and the next of a strip, 16 bytes each, and has use for all of them. A shift and one
-/// operation more make two values of eight codes, all too large by the same bias; what the biases sum up to is one
-/// product more, which the sums of all strips of a stage begin with.
+/// The order of K is free, as long as both operands agree on it. In a stage, lane l has two runs of sixteen k, from 16
+/// (l % 4) and from 16 (4 + l % 4) on. Its rows of a strip are 2 (l / 4) and the next one. These are 16 bytes each, and
+/// it uses all of them. A shift and one more operation make two values of eight codes, all too large by the same bias.
+/// One more product with A gives what the biases add up to, and the sums of all strips of a stage begin with its
+/// negative.
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue = GemmIdentity>
 struct GemmFewRowsKernel {
   static_assert(gemm_policy_status(B::facts.id, S, P).ok(),
@@ -26,21 +29,22 @@ struct GemmFewRowsKernel {
   using Scales = Packed<S.group_scale(), 2>;  // of a lane's two rows of a strip
   static constexpr int lanes = B::facts.wave_lanes, waves = P.waves_k, block_threads = waves * lanes;
   static constexpr int waves_per_simd = waves / B::facts.simds_per_cu;
-  static constexpr int step = 128, strip_bytes = step * 8;            // k of a stage; bytes of a strip's
-  static constexpr int strips = P.columns / 16, panels = P.rows / 8;  // of a pass; 8 rows of A
-  static constexpr DType type = is_fp8(S.a) ? DType::f16 : S.a;       // that is multiplied; of fp8 no value is rounded
+  static constexpr int stage_k = 128, strip_bytes = stage_k * 8;  // strip_bytes: of a strip in a stage
+  static constexpr int strips = P.columns / 16;                   // of a pass
+  static constexpr int panels = P.rows / 8;                       // of 8 rows of A
+  static constexpr DType type = is_fp8(S.a) ? DType::f16 : S.a;   // of the products; f16 holds every fp8 value
 
   struct Stage {
     Chunk codes[strips][2][lanes];
     Scales scales[strips][8];
   };
   using Sums = Atom[waves][strips][panels][lanes];
-  static constexpr int turns = 2 * sizeof(Sums) + waves * P.stages * sizeof(Stage) <= B::facts.lds_bytes ? 2 : 1;
+  static constexpr int sum_buffers = 2 * sizeof(Sums) + waves * P.stages * sizeof(Stage) <= B::facts.lds_bytes ? 2 : 1;
   struct Shared {
-    Sums sums[turns];
+    Sums sums[sum_buffers];
     Stage ring[waves][P.stages];
   };
-  /// No more than come with a launch, 176 bytes: others a block would read from memory
+  /// At most 176 bytes come with a launch. A block would read what goes beyond from memory
   /// (docs/notebook/2026-11-22-decode.md).
   struct Args {
     const char *codes, *a, *scales;
@@ -48,106 +52,110 @@ struct GemmFewRowsKernel {
     const float* a_scale;
     const void *bias, *residual;
     float* out_scale;
-    std::int32_t m, n, steps;
-    // Whole passes; strips of a block in the last one, and of how many blocks one more.
+    std::int32_t m, n, stages;  // stages: of K
+    // All blocks have full_passes passes. What is left is one more pass, of strips_per_block strips, or one more.
     std::int32_t full_passes, strips_per_block, blocks_with_one_more;
-    FastDiv blocks, row_tiles;  // of a tile of rows; of a layer
+    FastDiv blocks;     // of a tile of rows
+    FastDiv row_tiles;  // of a layer
     float alpha;
-    bool wide;                                                         // out's rows take two neighbours at a time
-    std::int32_t a_stride, scale_stride, out_stride, residual_stride;  // of a: in units of 16 bytes, else elements
-    std::int32_t code_layer, a_layer, scale_layer, out_layer, residual_layer, bias_layer,
-        a_scale_layer;  // codes: strips
+    bool wide;  // out's rows are such that two neighbours are stored at once
+    // Strides in elements, but a_stride and a_layer in units of 16 bytes, and code_layer in strips.
+    std::int32_t a_stride, scale_stride, out_stride, residual_stride;
+    std::int32_t code_layer, a_layer, scale_layer, out_layer, residual_layer, bias_layer, a_scale_layer;
     [[no_unique_address]] UserEpilogue epilogue;
   };
   static_assert(!std::is_empty_v<UserEpilogue> || sizeof(Args) <= 176, "arguments beyond 176 bytes come from memory");
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const std::int32_t rest = a.blocks.quotient(B::block_id()), share = B::block_id() - rest * a.blocks.divisor;
+    const std::int32_t row_tile = a.blocks.quotient(B::block_id());
+    const std::int32_t block = B::block_id() - row_tile * a.blocks.divisor;  // of the tile of rows
     GemmTile tile{};
-    tile.layer = a.row_tiles.quotient(rest);
+    tile.layer = a.row_tiles.quotient(row_tile);
     tile.a_layer = tile.layer;
-    tile.first_row = (rest - tile.layer * a.row_tiles.divisor) * P.rows;
+    tile.first_row = (row_tile - tile.layer * a.row_tiles.divisor) * P.rows;
     tile.row_end = a.m;
-    const Passes passes(a, share);
+    const Passes passes(a, block);
     const int wave = B::wave_id();
 
     Copies copies(a, tile, passes);
     Rows rows(a, tile);
-    if (a.steps > 0) rows.load(a, wave);
+    if (a.stages > 0) rows.load(a, wave);
     TILEWAVE_ROLL
     for (int i = 0; i < P.stages; ++i) copies.next(a, shared.ring[wave][i]);
-    const int own = B::opaque(place_of(B::lane_id() % 4, B::lane_id() / 4));
-    std::int32_t at = wave;
-    int slot = 0, turn = 0;
+    const int read_unit = B::opaque(slot_unit(B::lane_id() % 4, B::lane_id() / 4));
+    std::int32_t stage_of_k = wave;
+    int slot = 0, buffer = 0;
     for (std::int32_t pass = 0; pass < passes.count(a); ++pass) {
-      Atom all[strips][panels];
+      Atom sums[strips][panels];
       TILEWAVE_UNROLL
-      for (int i = 0; i < strips * panels; ++i) all[i / panels][i % panels] = {};
+      for (int i = 0; i < strips * panels; ++i) sums[i / panels][i % panels] = {};
       const int count = passes.strips_of(a, pass);
       TILEWAVE_ROLL
-      for (; at < a.steps; at += waves) {
+      for (; stage_of_k < a.stages; stage_of_k += waves) {
         const Operands operands(rows);
-        rows.load(a, at + waves);
+        rows.load(a, stage_of_k + waves);
         Stage& stage = shared.ring[wave][slot];
         B::template lane_copies_wait<P.stages - 1>();
         B::wave_barrier();
-        multiply(operands, stage, own, count, all);
+        multiply(operands, stage, read_unit, count, sums);
         B::wave_barrier();
         copies.next(a, stage);
         slot = slot + 1 == P.stages ? 0 : slot + 1;
       }
-      at -= a.steps;
-      if (turns == 1 && pass > 0) B::barrier();
+      stage_of_k -= a.stages;
+      if (sum_buffers == 1 && pass > 0) B::barrier();
       TILEWAVE_UNROLL
       for (int s = 0; s < strips; ++s) {
         TILEWAVE_UNROLL
         for (int n = 0; n < panels; ++n)
-          if (s < count) shared.sums[turn][wave][s][n][B::lane_id()] = all[s][n];
+          if (s < count) shared.sums[buffer][wave][s][n][B::lane_id()] = sums[s][n];
       }
       B::barrier();
       tile.first_column = 16 * passes.first_of(a, pass);
-      finish(a, tile, count, shared.sums[turn]);
-      if (turns == 2) turn ^= 1;
+      finish(a, tile, count, shared.sums[buffer]);
+      if (sum_buffers == 2) buffer ^= 1;
     }
     B::template lane_copies_wait<0>();
   }
 
  private:
-  /// Lanes copy units of 16 bytes in memory's order, or a request would be four. Where sixteen k number `line` of rows
-  /// 2 `unit` and the next then are: lanes that read at a time, four lines of two units, meet each bank once.
-  TILEWAVE_DEVICE static int place_of(int line, int unit) { return 8 * line + (unit ^ 2 * line); }
+  /// Returns where the unit of sixteen k number `line` of rows 2 `unit` and 2 `unit` + 1 of a strip lies in a stage.
+  /// Lanes copy units of 16 bytes in memory's order, since a request would otherwise become four. Lanes that read at a
+  /// time, four lines of two units, meet each bank once.
+  TILEWAVE_DEVICE static int slot_unit(int line, int unit) { return 8 * line + (unit ^ 2 * line); }
 
-  /// Which strips a block has: in each pass those behind the block before, so that all blocks read close together.
+  /// The strips of a block. In each pass they follow those of the block before, so that all blocks read close together.
   struct Passes {
-    std::int32_t share, last;
+    std::int32_t block, last_strips;  // last_strips: of the pass behind the full ones
 
-    TILEWAVE_DEVICE Passes(const Args& a, std::int32_t of_block)
-        : share(of_block), last(a.strips_per_block + (of_block < a.blocks_with_one_more ? 1 : 0)) {}
-    TILEWAVE_DEVICE std::int32_t count(const Args& a) const { return a.full_passes + (last > 0 ? 1 : 0); }
+    TILEWAVE_DEVICE Passes(const Args& a, std::int32_t own_block)
+        : block(own_block), last_strips(a.strips_per_block + (own_block < a.blocks_with_one_more ? 1 : 0)) {}
+    TILEWAVE_DEVICE std::int32_t count(const Args& a) const { return a.full_passes + (last_strips > 0 ? 1 : 0); }
     TILEWAVE_DEVICE std::int32_t first_of(const Args& a, std::int32_t pass) const {
-      if (pass < a.full_passes) return (pass * a.blocks.divisor + share) * strips;
-      return a.full_passes * a.blocks.divisor * strips + share * a.strips_per_block +
-             min_of(share, a.blocks_with_one_more);
+      if (pass < a.full_passes) return (pass * a.blocks.divisor + block) * strips;
+      return a.full_passes * a.blocks.divisor * strips + block * a.strips_per_block +
+             min_of(block, a.blocks_with_one_more);
     }
     TILEWAVE_DEVICE std::int32_t strips_of(const Args& a, std::int32_t pass) const {
-      return pass < a.full_passes ? strips : pass == a.full_passes ? last : 0;
+      return pass < a.full_passes ? strips : pass == a.full_passes ? last_strips : 0;
     }
   };
 
-  /// A wave's stages of all passes, in order.
+  /// Copies a wave's stages of all passes, in order.
   class Copies {
    public:
     TILEWAVE_DEVICE Copies(const Args& a, const GemmTile& tile, const Passes& passes)
-        : passes_(passes), at_(B::wave_id()), of_strip_(std::int64_t{a.steps} * strip_bytes) {
-      first_ = a.codes + tile.layer * std::int64_t{a.code_layer} * of_strip_ + 16 * B::lane_id();
+        : passes_(passes), stage_(B::wave_id()), strip_stride_(std::int64_t{a.stages} * strip_bytes) {
+      first_ = a.codes + tile.layer * std::int64_t{a.code_layer} * strip_stride_ + 16 * B::lane_id();
       first_scales_ = a.scales + tile.layer * std::int64_t{a.scale_layer} * 2 + 4 * B::lane_id();
-      target_ = B::opaque(place_of(B::lane_id() / 8, B::lane_id() % 8));
-      place(a);
+      target_ = B::opaque(slot_unit(B::lane_id() / 8, B::lane_id() % 8));
+      begin_pass(a);
     }
+    /// Begins the copies of the next stage, if there is one.
     TILEWAVE_DEVICE void next(const Args& a, Stage& to) {
-      if (at_ >= a.steps && count_ > 0) {
-        for (; at_ >= a.steps; at_ -= a.steps) ++pass_;
-        place(a);
+      if (stage_ >= a.stages && count_ > 0) {
+        for (; stage_ >= a.stages; stage_ -= a.stages) ++pass_;
+        begin_pass(a);
       }
       if (count_ > 0) {
         const char* from = codes_;
@@ -157,7 +165,7 @@ struct GemmFewRowsKernel {
           TILEWAVE_UNROLL
           for (int i = 0; i < 2; ++i)
             B::copy_lane(&to.codes[s][i][target_], reinterpret_cast<const Chunk*>(from + i * 512));
-          from += of_strip_;
+          from += strip_stride_;
         }
         const auto* const scales = reinterpret_cast<const Scales*>(scales_);
         TILEWAVE_UNROLL
@@ -167,83 +175,85 @@ struct GemmFewRowsKernel {
         }
       }
       B::lane_copies_end();
-      at_ += waves;
+      stage_ += waves;
       codes_ += waves * strip_bytes;
       scales_ += std::int64_t{2 * waves} * a.scale_stride;
     }
 
    private:
-    TILEWAVE_DEVICE void place(const Args& a) {
+    TILEWAVE_DEVICE void begin_pass(const Args& a) {
       const std::int64_t strip = passes_.first_of(a, pass_);
-      count_ = a.steps > 0 ? passes_.strips_of(a, pass_) : 0;
-      codes_ = B::opaque(first_ + strip * of_strip_ + std::int64_t{at_} * strip_bytes);
-      scales_ = B::opaque(first_scales_ + strip * 32 + std::int64_t{at_} * a.scale_stride * 2);
+      count_ = a.stages > 0 ? passes_.strips_of(a, pass_) : 0;
+      codes_ = B::opaque(first_ + strip * strip_stride_ + std::int64_t{stage_} * strip_bytes);
+      scales_ = B::opaque(first_scales_ + strip * 32 + std::int64_t{stage_} * a.scale_stride * 2);
     }
 
     const Passes& passes_;
-    std::int32_t pass_ = 0, at_;  // stage of the pass
-    int count_, target_;          // strips; where in the ring a lane's unit goes
-    std::int64_t of_strip_;
+    std::int32_t pass_ = 0, stage_;  // stage_: of the pass
+    int count_;                      // strips of the pass
+    int target_;                     // unit of a stage that this lane copies
+    std::int64_t strip_stride_;      // in bytes
     const char *first_, *first_scales_, *codes_, *scales_;
   };
 
-  /// What a lane has of a stage of rows of A, as they lie: of its two sixteens of k, of row l / 4 of each panel.
+  /// What lane l loads of a stage of rows of A, as they lie: its two runs of sixteen k of row l / 4 of each panel.
   struct Rows {
     static constexpr int chunks = size_of(S.a);  // of sixteen k
-    Chunk of[2][panels][chunks];
+    Chunk units[2][panels][chunks];
     const char* first[panels];
 
-    /// Rows that are not there are as their last neighbour, and nobody stores what comes of them.
+    /// Rows beyond M are loaded as the last row is, and what comes of them is not stored.
     TILEWAVE_DEVICE Rows(const Args& a, const GemmTile& tile) {
-      const int own = B::lane_id() % 4, row = B::lane_id() / 4;
+      const int sixteen = B::lane_id() % 4, row = B::lane_id() / 4;
       TILEWAVE_UNROLL
       for (int n = 0; n < panels; ++n) {
         const std::int64_t at = min_of(tile.first_row + 8 * n + row, a.m - 1);
-        first[n] = B::opaque(a.a + (tile.layer * std::int64_t{a.a_layer} + at * a.a_stride + own * size_of(S.a)) * 16);
+        first[n] =
+            B::opaque(a.a + (tile.layer * std::int64_t{a.a_layer} + at * a.a_stride + sixteen * size_of(S.a)) * 16);
       }
     }
-    /// Of stage `at` of a pass, or of the next one.
-    TILEWAVE_DEVICE void load(const Args& a, std::int32_t at) {
-      while (at >= a.steps) at -= a.steps;
+    /// Loads a stage of the pass. Stages past its end are those of the next pass.
+    TILEWAVE_DEVICE void load(const Args& a, std::int32_t stage) {
+      while (stage >= a.stages) stage -= a.stages;
       TILEWAVE_UNROLL
       for (int n = 0; n < panels; ++n) {
-        const char* const from = first[n] + std::int64_t{at} * (step * size_of(S.a));
+        const char* const from = first[n] + std::int64_t{stage} * (stage_k * size_of(S.a));
         TILEWAVE_UNROLL
         for (int i = 0; i < 2 * chunks; ++i) {
-          of[i / chunks][n][i % chunks] =
+          units[i / chunks][n][i % chunks] =
               B::load(reinterpret_cast<const Chunk*>(from + i / chunks * 64 * size_of(S.a) + i % chunks * 16));
         }
       }
     }
   };
 
-  /// The same as operands, in the order in which codes are widened, and what the biases of codes sum up to.
+  /// The same rows as operands, in the order in which codes are widened, and the negative sum of the codes' biases.
   struct Operands {
-    typename B::KvOperand of[4][panels][2];  // two products of each 8 k
-    Atom of_bias[panels];
+    typename B::KvOperand values[4][panels][2];  // two products for each 8 k
+    Atom bias_sums[panels];
 
     TILEWAVE_DEVICE explicit Operands(const Rows& rows) {
       constexpr std::uint32_t bias = B::template i4_negative_biases<type>;
       TILEWAVE_UNROLL
       for (int n = 0; n < panels; ++n) {
-        of_bias[n] = {};
+        bias_sums[n] = {};
         TILEWAVE_UNROLL
         for (int j = 0; j < 4; ++j) {
-          const Chunk k = eight(rows, n, j);
+          const Chunk k = eight_k(rows, n, j);
           TILEWAVE_UNROLL
           for (int p = 0; p < 2; ++p) {
-            of[j][n][p][0] = B::template pick_bytes<0, 1, 4, 5>(k[2 * p], k[2 * p + 1]);
-            of[j][n][p][1] = B::template pick_bytes<2, 3, 6, 7>(k[2 * p], k[2 * p + 1]);
-            of_bias[n] = product(of[j][n][p], {{bias, bias, bias, bias}}, of_bias[n]);
+            values[j][n][p][0] = B::template pick_bytes<0, 1, 4, 5>(k[2 * p], k[2 * p + 1]);
+            values[j][n][p][1] = B::template pick_bytes<2, 3, 6, 7>(k[2 * p], k[2 * p + 1]);
+            bias_sums[n] = product(values[j][n][p], {{bias, bias, bias, bias}}, bias_sums[n]);
           }
         }
       }
     }
 
    private:
-    TILEWAVE_DEVICE static Chunk eight(const Rows& rows, int n, int j) {
-      if constexpr (!is_fp8(S.a)) return rows.of[j / 2][n][j % 2];
-      const Chunk& sixteen = rows.of[j / 2][n][0];
+    TILEWAVE_DEVICE static Chunk eight_k(const Rows& rows, int n, int j) {
+      if constexpr (!is_fp8(S.a)) return rows.units[j / 2][n][j % 2];
+      const Chunk& sixteen = rows.units[j / 2][n][0];
       const auto low = B::widen_fp8_to_f16(sixteen[2 * (j % 2)]), high = B::widen_fp8_to_f16(sixteen[2 * (j % 2) + 1]);
       return {{low[0], low[1], high[0], high[1]}};
     }
@@ -254,26 +264,27 @@ struct GemmFewRowsKernel {
     return type == DType::bf16 ? B::mma(kv, rows, sum) : B::mma_f16(kv, rows, sum);
   }
 
-  /// `own`: where this lane's codes are.
-  TILEWAVE_DEVICE static void multiply(const Operands& operands, const Stage& stage, int own, int count,
-                                       Atom (&all)[strips][panels]) {
+  /// Adds the products of `count` strips of a stage. `read_unit`: the unit of a strip that has this lane's codes.
+  TILEWAVE_DEVICE static void multiply(const Operands& operands, const Stage& stage, int read_unit, int count,
+                                       Atom (&sums)[strips][panels]) {
     TILEWAVE_UNROLL
     for (int s = 0; s < strips; ++s) {
       if (s >= count) continue;
-      Atom sums[panels];
+      Atom stage_sums[panels];
       TILEWAVE_UNROLL
-      for (int n = 0; n < panels; ++n) sums[n] = operands.of_bias[n];
+      for (int n = 0; n < panels; ++n) stage_sums[n] = operands.bias_sums[n];
       TILEWAVE_UNROLL
       for (int j = 0; j < 4; ++j) {
-        const Chunk& eights = stage.codes[s][j / 2][own];
-        const Chunk first = B::template widen_i4_biased<type>(eights[j % 2]);
-        const Chunk second = B::template widen_i4_biased<type>(eights[2 + j % 2]);
+        const Chunk& codes = stage.codes[s][j / 2][read_unit];
+        const Chunk first = B::template widen_i4_biased<type>(codes[j % 2]);
+        const Chunk second = B::template widen_i4_biased<type>(codes[2 + j % 2]);
         TILEWAVE_UNROLL
         for (int p = 0; p < 2; ++p) {
           TILEWAVE_UNROLL
           for (int n = 0; n < panels; ++n) {
-            sums[n] = product(operands.of[j][n][p],
-                              {{first[2 * p], first[2 * p + 1], second[2 * p], second[2 * p + 1]}}, sums[n]);
+            stage_sums[n] =
+                product(operands.values[j][n][p], {{first[2 * p], first[2 * p + 1], second[2 * p], second[2 * p + 1]}},
+                        stage_sums[n]);
           }
         }
       }
@@ -281,18 +292,18 @@ struct GemmFewRowsKernel {
       TILEWAVE_UNROLL
       for (int n = 0; n < panels; ++n) {
         TILEWAVE_UNROLL
-        for (int e = 0; e < 4; ++e) all[s][n][e] += sums[n][e] * scale[e / 2];
+        for (int e = 0; e < 4; ++e) sums[s][n][e] += stage_sums[n][e] * scale[e / 2];
       }
     }
   }
 
-  /// Elements 2 h and 2 h + 1 of lane l's atom are of column 2 (l / 4) + h of the strip, rows 2 (l % 4) and the next of
-  /// the panel. Waves' sums are added up in their order.
+  /// Adds up the sums of all waves in the order of the waves, and writes them. Elements 2 h and 2 h + 1 of lane l's
+  /// atom have column 2 (l / 4) + h of the strip. Their rows of the panel are 2 (l % 4) and the next one.
   TILEWAVE_DEVICE static void finish(const Args& a, const GemmTile& tile, int count, const Sums& sums) {
     struct InTile {
       int row, column;
     };
-    GemmArgs gemm{};  // what the epilogue reads of it
+    GemmArgs gemm{};  // with what the epilogue reads
     gemm.m = a.m, gemm.n = a.n, gemm.alpha = a.alpha;
     gemm.a_scale = a.a_scale, gemm.a_scale_layer_stride = a.a_scale_layer;
     gemm.bias = a.bias, gemm.bias_layer_stride = a.bias_layer;
@@ -304,23 +315,23 @@ struct GemmFewRowsKernel {
       const int lane = i % lanes, panel = i / lanes % panels, strip = i / lanes / panels;
       const InTile first{8 * panel + 2 * (lane % 4), 16 * strip + 2 * (lane / 4)};
       if (tile.first_row + first.row >= a.m) continue;
-      Vec<float, 4> all[1]{};
+      Vec<float, 4> merged[1]{};
       constexpr int at_once = 4;
       static_assert(waves % at_once == 0, "sums of waves are added up four at a time");
       TILEWAVE_ROLL
       for (int w = 0; w < waves; w += at_once) {
         TILEWAVE_UNROLL
         for (int i = 0; i < at_once; ++i) {
-          const Atom some = sums[w + i][strip][panel][lane];
+          const Atom wave_sums = sums[w + i][strip][panel][lane];
           TILEWAVE_UNROLL
-          for (int e = 0; e < 4; ++e) all[0][e] += some[e];
+          for (int e = 0; e < 4; ++e) merged[0][e] += wave_sums[e];
         }
       }
       const auto at = [&](int e) TILEWAVE_INLINE_LAMBDA { return InTile{first.row + e % 2, first.column + e / 2}; };
-      Epilogue::apply(gemm, a.epilogue, tile, all, at);
+      Epilogue::apply(gemm, a.epilogue, tile, merged, at);
       TILEWAVE_UNROLL
       for (int r = 0; r < 2; ++r) {
-        const Vec<float, 2> pair{{all[0][r] * factor, all[0][2 + r] * factor}};
+        const Vec<float, 2> pair{{merged[0][r] * factor, merged[0][2 + r] * factor}};
         const std::int32_t row = tile.first_row + first.row + r, column = tile.first_column + first.column;
         if (row >= a.m) continue;
         if constexpr (size_of(S.out) > 1) {

@@ -1,46 +1,51 @@
 // SPDX-License-Identifier: MIT
-// GEMM with weights of four bits, preshuffled, of CDNA: rows of A and codes of B come straight to registers,
-// where codes are widened to the type of the products, exactly; fp8 rows are, too, to f16. Products are the room's
-// atom, with A as its rows. What a group of k sums up to is scaled and added in f32. A step is 128 k, of which `stages`
-// are under way. Waves share nothing but, where P.waves_k says so, the K of their tile, whose sums they merge in order
-// at the end; blocks may share K besides. LDS plan: those sums. Bound: memory bandwidth of B where rows are few.
+// GEMM with preshuffled int4 weights on CDNA. Grid: one block for each tile of C, or with P.splits several that share
+// its K. A wave has its own part of the tile and loads the rows of A and the codes of B straight to registers. There it
+// widens the codes to the type of the products, exactly, and fp8 rows of A to f16. Products are the room's atom, with A
+// as its rows. The sum of the values that share a scale is scaled and added in f32. A step is 128 k, and loads of
+// P.stages steps are under way. Waves share nothing, except the K of their tile with P.waves_k: then they merge their
+// sums in order at the end. LDS plan: these sums. Bound: memory bandwidth of B where A has few rows.
 #pragma once
 
 #include "tilewave/ops/gemm/wave_tile/wave_tile.hpp"
 
 namespace tilewave {
 
-/// How a lane's loads, the units of k, follow each other. A lane of group u takes 8 k for an atom or two of 32 k: of
-/// each 32 those from 8 u on; or, where scales let two such products be of one group, of each 64 the 16 from 16 u on,
-/// which lie side by side.
+/// The loads of a step. A lane's load of codes is a unit: 8 k of a column for one atom of 32 k, or 16 k for two. Lane
+/// group u of an atom takes k 8 u to 8 u + 7 of each 32. Where both atoms have one scale, it takes the 16 k from 16 u
+/// on of each 64 instead, which lie side by side in memory.
 template <GemmSpec S>
-struct GemmPackedUnits {
-  static constexpr int step = 128, products = S.scale_k >= 64 ? 2 : 1, k = 8 * products;  // of a lane's load of codes
-  static constexpr int all_k = 4 * k, count = step / all_k;                               // of a step
-  static constexpr int code_bytes = all_k * 8;                                            // of sixteen rows
-  static constexpr int a_words = k * size_of(S.a) / 4;                                    // of a lane
+struct GemmInt4Units {
+  static constexpr int step_k = 128;
+  static constexpr int products = S.scale_k >= 64 ? 2 : 1;          // atoms of a unit along K
+  static constexpr int lane_k = 8 * products, wave_k = 4 * lane_k;  // k of a unit, of a lane and of its wave
+  static constexpr int per_step = step_k / wave_k;                  // units of a step
+  static constexpr int code_bytes = wave_k * 8;                     // of a unit of sixteen rows
+  static constexpr int a_words = lane_k * size_of(S.a) / 4;         // of a lane's unit of a row of A
 
-  /// Where a lane's first unit of codes lies, of row r of sixteen; in bytes.
-  TILEWAVE_HOST_DEVICE static constexpr int code_at(int group, int r) {
-    return k * group / 16 * 128 + r * 8 + k * group % 16 / 2;
+  /// Returns where the codes of a lane's first unit lie for row r of sixteen; in bytes.
+  TILEWAVE_HOST_DEVICE static constexpr int code_offset(int lane_group, int r) {
+    return lane_k * lane_group / 16 * 128 + r * 8 + lane_k * lane_group % 16 / 2;
   }
 };
 
+/// The kernel. A wave has `tiles_m` x `tiles_n` products, each of `atoms` atoms side by side.
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue = GemmIdentity>
 struct GemmInt4Kernel {
   using Room = B;
   using W = GemmWaveTile<B, S, P, UserEpilogue>;
   using Args = typename W::Args;
-  using Units = GemmPackedUnits<S>;
+  using Units = GemmInt4Units<S>;
   using Map = typename W::Map;
   static constexpr int lanes = B::facts.wave_lanes;
   static constexpr int block_threads = W::block_threads * P.waves_k;
   static constexpr int waves_per_simd = P.waves_per_simd * ceil_div(W::waves * P.waves_k, B::facts.simds_per_cu);
   static constexpr int k_per_lane = B::atom.k_per_lane, rows_per_lane = B::atom.rows_per_lane;
-  static constexpr int atoms = Map::columns / Map::kv, sums_of_row = Map::run;  // beside each other; of a lane in each
-  static constexpr int groups = Units::step / S.scale_k, units_of_group = Units::count / groups;
-  static constexpr bool of_bf16 = S.a == DType::bf16;  // products, else of f16
-  static_assert(W::tiles_m % rows_per_lane == 0 && units_of_group > 0,
+  static constexpr int atoms = Map::columns / Map::kv;  // side by side in a product of 16 columns
+  static constexpr int run_length = Map::run;           // neighbours of a row of C that a lane has in an atom
+  static constexpr int step_scales = Units::step_k / S.scale_k, scale_units = Units::per_step / step_scales;
+  static constexpr bool bf16_products = S.a == DType::bf16;  // else they are of f16
+  static_assert(W::tiles_m % rows_per_lane == 0 && scale_units > 0,
                 "a wave has whole atoms of rows, and a lane's loads are of one scale");
 
   static constexpr int products = W::tiles_m * W::tiles_n;
@@ -50,159 +55,163 @@ struct GemmInt4Kernel {
   struct Shared : std::conditional_t<(P.waves_k > 1), Merged, typename W::Exchange> {};
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const typename W::Place place(a, B::block_id(), true);
-    if (!place.any) return;
-    typename W::AllSums sums;
+    const typename W::BlockWork work(a, B::block_id(), true);
+    if (!work.exists) return;
+    typename W::WaveSums sums;
     W::clear(sums);
-    auto steps = a.steps(place.split);
-    int part = 0;
+    auto steps = a.steps(work.split);
+    int k_part = 0;  // the part of the tile's K that is this wave's
     if constexpr (P.waves_k > 1) {
-      part = B::wave_id() / W::waves;
+      k_part = B::wave_id() / W::waves;
       const std::int32_t count = steps.end - steps.first;
       const std::int32_t first = steps.first;
-      steps = {first + count * part / P.waves_k, first + count * (part + 1) / P.waves_k};
+      steps = {first + count * k_part / P.waves_k, first + count * (k_part + 1) / P.waves_k};
     }
-    if (steps.first < steps.end) multiply(a.gemm, place.tile, steps, sums);
+    if (steps.first < steps.end) multiply(a.gemm, work.tile, steps, sums);
     if constexpr (P.waves_k > 1) {
-      if (!merge(part, shared, sums)) return;
+      if (!merge(k_part, shared, sums)) return;
     }
     typename W::Exchange none;
-    W::finish(a, place, none, sums);
+    W::finish(a, work, none, sums);
   }
 
  private:
   using Codes = Vec<std::uint32_t, Units::products>;
   using AWords = Vec<std::uint32_t, Units::a_words>;
-  using GroupScales = Packed<S.group_scale(), sums_of_row>;
+  using LaneScales = Packed<S.group_scale(), run_length>;
   using Window = typename B::template Window<true>;
-  static constexpr std::uint32_t nowhere = 1u << 31;  // beyond every window
+  static constexpr std::uint32_t nowhere = 1u << 31;  // an offset beyond every window
 
-  /// The first wave of those that share a part of the tile adds what the others bring, in their order.
-  TILEWAVE_DEVICE static bool merge(int part, Shared& shared, typename W::AllSums& sums) {
+  /// Merges the sums of the waves that share a part of the tile. The first of them adds the others' in the order of K,
+  /// and gets true. The others get false, and are done.
+  TILEWAVE_DEVICE static bool merge(int k_part, Shared& shared, typename W::WaveSums& sums) {
     const int lane = B::block_lane_id() % W::block_threads;
-    if (part > 0) {
+    if (k_part > 0) {
       static_for<products>([&](auto i) TILEWAVE_INLINE_LAMBDA {
-        shared.sums[part - 1][i][lane] = __builtin_bit_cast(Chunk, sums[i / W::tiles_n][i % W::tiles_n]);
+        shared.sums[k_part - 1][i][lane] = __builtin_bit_cast(Chunk, sums[i / W::tiles_n][i % W::tiles_n]);
       });
     }
     B::barrier();
-    if (part > 0) return false;
+    if (k_part > 0) return false;
     TILEWAVE_UNROLL
     for (int p = 0; p < P.waves_k - 1; ++p) {
       static_for<products>([&](auto i) TILEWAVE_INLINE_LAMBDA {
-        const auto more = __builtin_bit_cast(typename W::Sums, shared.sums[p][i][lane]);
+        const auto other = __builtin_bit_cast(typename W::Sums, shared.sums[p][i][lane]);
         TILEWAVE_UNROLL
-        for (int e = 0; e < Map::sums; ++e) sums[i / W::tiles_n][i % W::tiles_n][e] += more[e];
+        for (int e = 0; e < Map::sums; ++e) sums[i / W::tiles_n][i % W::tiles_n][e] += other[e];
       });
     }
     return true;
   }
 
-  /// A unit of the rows of A.
+  /// A unit of all rows of A that a wave has.
   struct Rows {
-    AWords of[W::tiles_m];
+    AWords words[W::tiles_m];
   };
-  /// CDNA waits for loads in their order: rows of A have to be asked for as early as codes.
+  /// A step in registers. CDNA waits for loads in their order, so rows of A are loaded as early as codes.
   struct Stage {
-    Rows rows[Units::count];
-    Codes codes[W::tiles_n][atoms][Units::count];
-    GroupScales scales[groups][W::tiles_n][atoms];
+    Rows rows[Units::per_step];
+    Codes codes[W::tiles_n][atoms][Units::per_step];
+    LaneScales scales[step_scales][W::tiles_n][atoms];
   };
 
-  /// Loads of one step after the other.
+  /// Loads one step after the other.
   struct Loads {
-    const char *a, *codes, *scales;  // of the next step
-    std::uint32_t a_bytes, code_bytes, scale_bytes;
-    std::int64_t scale_step;
-    std::int32_t left;  // k from the next step on
-    std::uint32_t a_at[W::tiles_m], codes_at[W::tiles_n][atoms], scales_at[W::tiles_n][atoms];
+    const char *a, *codes, *scales;                  // the next step in the rows of the tile
+    std::uint32_t a_bytes, code_bytes, scale_bytes;  // of the windows that begin there
+    std::int64_t scale_stride;                       // from scale_k values of K to the next, in bytes
+    std::int32_t left;                               // k from the next step on
+    // Offsets in the windows, in bytes, of this lane's units and scales.
+    std::uint32_t a_offset[W::tiles_m], code_offset[W::tiles_n][atoms], scale_offset[W::tiles_n][atoms];
 
     TILEWAVE_DEVICE Loads(const GemmArgs& g, const GemmTile& tile, typename Args::Steps steps) {
-      const typename W::RowsOfA rows_a(g, tile);
-      const typename W::RowsOfB rows_b(g, tile);
-      const int lane = B::lane_id(), group = LaneMap<B>::group(lane), position = LaneMap<B>::position(lane);
+      const typename W::TileRowsA rows_a(g, tile);
+      const typename W::TileRowsB rows_b(g, tile);
+      const int lane = B::lane_id(), lane_group = LaneMap<B>::group(lane), position = LaneMap<B>::position(lane);
       constexpr int a_size = size_of(S.a), scale_size = size_of(S.group_scale());
-      const std::int64_t k = std::int64_t{steps.first} * Units::step;
-      left = min_of(g.k, steps.end * Units::step) - steps.first * Units::step;
+      const std::int64_t k = std::int64_t{steps.first} * Units::step_k;
+      left = min_of(g.k, steps.end * Units::step_k) - steps.first * Units::step_k;
       a = static_cast<const char*>(g.a) + (tile.a_layer * g.a_layer_stride + rows_a.first * g.a_stride + k) * a_size;
-      // The last row's end; a tile of one row has no use for the stride, however large.
+      // The window ends with the last row. In a tile of one row the stride does not count, however large it is.
       a_bytes = static_cast<std::uint32_t>((max_of(rows_a.span() - 1, 0) * g.a_stride + g.k) * a_size);
       TILEWAVE_UNROLL
       for (int i = 0; i < W::tiles_m; ++i) {
         const int row = W::first_row() + i * Map::rows + position;
-        a_at[i] = rows_a.has(row)
-                      ? static_cast<std::uint32_t>((rows_a.row(row) * g.a_stride + Units::k * group) * a_size)
-                      : nowhere;
+        a_offset[i] =
+            rows_a.has(row)
+                ? static_cast<std::uint32_t>((rows_a.row(row) * g.a_stride + Units::lane_k * lane_group) * a_size)
+                : nowhere;
       }
-      const std::int64_t of_sixteen = std::int64_t{g.k} * 8;  // bytes of sixteen rows of B
-      codes = static_cast<const char*>(g.b) + tile.layer * g.b_layer_stride + rows_b.first / 16 * of_sixteen + k * 8;
-      code_bytes = static_cast<std::uint32_t>(ceil_div(rows_b.span(), 16) * of_sixteen);
+      const std::int64_t strip_bytes = std::int64_t{g.k} * 8;  // of sixteen rows of B
+      codes = static_cast<const char*>(g.b) + tile.layer * g.b_layer_stride + rows_b.first / 16 * strip_bytes + k * 8;
+      code_bytes = static_cast<std::uint32_t>(ceil_div(rows_b.span(), 16) * strip_bytes);
       scales = static_cast<const char*>(g.b_group_scale) +
                (tile.layer * g.b_scale_layer_stride + k / S.scale_k * g.b_scale_k_stride + rows_b.first) * scale_size;
       scale_bytes = static_cast<std::uint32_t>(rows_b.span()) * scale_size;
-      scale_step = g.b_scale_k_stride * scale_size;
+      scale_stride = g.b_scale_k_stride * scale_size;
       TILEWAVE_UNROLL
       for (int j = 0; j < W::tiles_n; ++j) {
         TILEWAVE_UNROLL
         for (int atom = 0; atom < atoms; ++atom) {
           const int first = W::first_column() + j * Map::columns + atom * Map::kv;
-          const std::int32_t of_codes = rows_b.row(first + position),
-                             of_scales = rows_b.row(first + sums_of_row * group);
-          codes_at[j][atom] = rows_b.has(first + position) ? static_cast<std::uint32_t>(of_codes / 16 * of_sixteen) +
-                                                                 Units::code_at(group, of_codes % 16)
-                                                           : nowhere;
-          scales_at[j][atom] = rows_b.has(first + sums_of_row * group) ? of_scales * scale_size : nowhere;
+          const std::int32_t code_row = rows_b.row(first + position),
+                             scale_row = rows_b.row(first + run_length * lane_group);
+          code_offset[j][atom] = rows_b.has(first + position)
+                                     ? static_cast<std::uint32_t>(code_row / 16 * strip_bytes) +
+                                           Units::code_offset(lane_group, code_row % 16)
+                                     : nowhere;
+          scale_offset[j][atom] = rows_b.has(first + run_length * lane_group) ? scale_row * scale_size : nowhere;
         }
       }
     }
 
-    /// Unit u of A's next step. `whole`: it is there.
+    /// Loads unit u of A's next step. `whole`: all of the step lies within K.
     template <bool whole, int u>
     TILEWAVE_DEVICE void load_rows(Rows& to) {
-      const Window of_a{a, a_bytes};
-      const std::uint32_t beyond = whole || u * Units::all_k < left ? 0 : nowhere;
+      const Window window{a, a_bytes};
+      const std::uint32_t beyond = whole || u * Units::wave_k < left ? 0 : nowhere;
       constexpr int words = min_of(Units::a_words, 4);
       TILEWAVE_UNROLL
       for (int i = 0; i < W::tiles_m; ++i) {
         TILEWAVE_UNROLL
         for (int w = 0; w < Units::a_words; w += words) {
-          const auto some = of_a.template load<Vec<std::uint32_t, words>>((a_at[i] | beyond) +
-                                                                          u * Units::all_k * size_of(S.a) + 4 * w);
+          const auto loaded = window.template load<Vec<std::uint32_t, words>>((a_offset[i] | beyond) +
+                                                                              u * Units::wave_k * size_of(S.a) + 4 * w);
           TILEWAVE_UNROLL
-          for (int e = 0; e < words; ++e) to.of[i][w + e] = some[e];
+          for (int e = 0; e < words; ++e) to.words[i][w + e] = loaded[e];
         }
       }
     }
-    /// The next step.
+    /// Loads the next step.
     template <bool whole>
     TILEWAVE_DEVICE void load(Stage& to) {
-      const Window of_codes{codes, code_bytes};
-      static_for<Units::count>([&](auto u) TILEWAVE_INLINE_LAMBDA {
-        const std::uint32_t beyond = whole || u * Units::all_k < left ? 0 : nowhere;
+      const Window code_window{codes, code_bytes};
+      static_for<Units::per_step>([&](auto u) TILEWAVE_INLINE_LAMBDA {
+        const std::uint32_t beyond = whole || u * Units::wave_k < left ? 0 : nowhere;
         TILEWAVE_UNROLL
         for (int j = 0; j < W::tiles_n * atoms; ++j) {
           to.codes[j / atoms][j % atoms][u] =
-              of_codes.template load<Codes>((codes_at[j / atoms][j % atoms] | beyond) + u * Units::code_bytes);
+              code_window.template load<Codes>((code_offset[j / atoms][j % atoms] | beyond) + u * Units::code_bytes);
         }
         load_rows<whole, u>(to.rows[u]);
       });
-      static_for<groups>([&](auto g) TILEWAVE_INLINE_LAMBDA {
-        const Window of_group{scales + g * scale_step, scale_bytes};
-        const std::uint32_t beyond = whole || g * S.scale_k < left ? 0 : nowhere;
+      static_for<step_scales>([&](auto s) TILEWAVE_INLINE_LAMBDA {
+        const Window scale_window{scales + s * scale_stride, scale_bytes};
+        const std::uint32_t beyond = whole || s * S.scale_k < left ? 0 : nowhere;
         TILEWAVE_UNROLL
         for (int j = 0; j < W::tiles_n * atoms; ++j) {
-          to.scales[g][j / atoms][j % atoms] =
-              of_group.template load<GroupScales>(scales_at[j / atoms][j % atoms] | beyond);
+          to.scales[s][j / atoms][j % atoms] =
+              scale_window.template load<LaneScales>(scale_offset[j / atoms][j % atoms] | beyond);
         }
       });
-      a += Units::step * size_of(S.a);
-      codes += Units::step * 8;
-      scales += groups * scale_step;
-      left -= Units::step;
+      a += Units::step_k * size_of(S.a);
+      codes += Units::step_k * 8;
+      scales += step_scales * scale_stride;
+      left -= Units::step_k;
     }
   };
 
-  /// A lane's 8 k of a row of A for product p of a unit.
+  /// Returns a lane's 8 k of a row of A for product p of a unit, in the type of the products.
   TILEWAVE_DEVICE static Chunk widened_row(const AWords& words, int p) {
     Chunk row;
     if constexpr (is_fp8(S.a)) {
@@ -219,57 +228,60 @@ struct GemmInt4Kernel {
     return row;
   }
 
-  /// 32 k of 16 columns and of the rows of one atom, whose tiles are `first` and those behind it.
+  /// Multiplies 32 k of 16 columns by the rows of one atom, which are tile `first` of the wave and those behind it.
   TILEWAVE_DEVICE static void multiply_atoms(const Chunk (&kv)[atoms], const Chunk (&rows)[W::tiles_m], int j,
-                                             int first, typename W::AllSums& sums) {
+                                             int first, typename W::WaveSums& sums) {
     TILEWAVE_UNROLL
-    for (int part = 0; part < 8 / k_per_lane; ++part) {
+    for (int chained = 0; chained < 8 / k_per_lane; ++chained) {
       constexpr int words = k_per_lane / 2;
-      typename B::RowsOperand of_rows;
+      typename B::RowsOperand row_operand;
       TILEWAVE_UNROLL
-      for (int w = 0; w < rows_per_lane * words; ++w) of_rows[w] = rows[first + w / words][part * words + w % words];
+      for (int w = 0; w < rows_per_lane * words; ++w)
+        row_operand[w] = rows[first + w / words][chained * words + w % words];
       TILEWAVE_UNROLL
       for (int atom = 0; atom < atoms; ++atom) {
-        typename B::KvOperand of_kv;
+        typename B::KvOperand kv_operand;
         TILEWAVE_UNROLL
-        for (int w = 0; w < words; ++w) of_kv[w] = kv[atom][part * words + w];
+        for (int w = 0; w < words; ++w) kv_operand[w] = kv[atom][chained * words + w];
         typename B::Accumulator acc;
-        constexpr int n = sums_of_row;
         TILEWAVE_UNROLL
-        for (int i = 0; i < rows_per_lane * n; ++i) acc[i] = sums[first + i / n][j][atom * n + i % n];
-        if constexpr (of_bf16) {
-          acc = B::mma(of_kv, of_rows, acc);
+        for (int i = 0; i < rows_per_lane * run_length; ++i)
+          acc[i] = sums[first + i / run_length][j][atom * run_length + i % run_length];
+        if constexpr (bf16_products) {
+          acc = B::mma(kv_operand, row_operand, acc);
         } else {
-          acc = B::mma_f16(of_kv, of_rows, acc);
+          acc = B::mma_f16(kv_operand, row_operand, acc);
         }
         TILEWAVE_UNROLL
-        for (int i = 0; i < rows_per_lane * n; ++i) sums[first + i / n][j][atom * n + i % n] = acc[i];
+        for (int i = 0; i < rows_per_lane * run_length; ++i)
+          sums[first + i / run_length][j][atom * run_length + i % run_length] = acc[i];
       }
     }
   }
 
-  TILEWAVE_DEVICE static void multiply_stage(const Stage& stage, typename W::AllSums& sums) {
-    static_for<groups>([&](auto g) TILEWAVE_INLINE_LAMBDA {
-      typename W::AllSums part;
-      W::clear(part);
-      static_for<units_of_group>([&](auto unit) TILEWAVE_INLINE_LAMBDA {
-        constexpr int u = g * units_of_group + unit;
+  /// Adds the products of a step. The sum of the values that share a scale is scaled before it is added.
+  TILEWAVE_DEVICE static void multiply_stage(const Stage& stage, typename W::WaveSums& sums) {
+    static_for<step_scales>([&](auto s) TILEWAVE_INLINE_LAMBDA {
+      typename W::WaveSums scale_sums;
+      W::clear(scale_sums);
+      static_for<scale_units>([&](auto unit) TILEWAVE_INLINE_LAMBDA {
+        constexpr int u = s * scale_units + unit;
         const Rows& unit_rows = stage.rows[u];
         TILEWAVE_UNROLL
         for (int p = 0; p < Units::products; ++p) {
           Chunk rows[W::tiles_m];
           TILEWAVE_UNROLL
-          for (int i = 0; i < W::tiles_m; ++i) rows[i] = widened_row(unit_rows.of[i], p);
+          for (int i = 0; i < W::tiles_m; ++i) rows[i] = widened_row(unit_rows.words[i], p);
           TILEWAVE_UNROLL
           for (int j = 0; j < W::tiles_n; ++j) {
             Chunk kv[atoms];
             TILEWAVE_UNROLL
             for (int atom = 0; atom < atoms; ++atom) {
               const std::uint32_t codes = stage.codes[j][atom][u][p];
-              kv[atom] = of_bf16 ? B::widen_i4(codes) : B::widen_i4_to_f16(codes);
+              kv[atom] = bf16_products ? B::widen_i4(codes) : B::widen_i4_to_f16(codes);
             }
             TILEWAVE_UNROLL
-            for (int i = 0; i < W::tiles_m; i += rows_per_lane) multiply_atoms(kv, rows, j, i, part);
+            for (int i = 0; i < W::tiles_m; i += rows_per_lane) multiply_atoms(kv, rows, j, i, scale_sums);
           }
         }
       });
@@ -277,12 +289,12 @@ struct GemmInt4Kernel {
       for (int j = 0; j < W::tiles_n; ++j) {
         TILEWAVE_UNROLL
         for (int atom = 0; atom < atoms; ++atom) {
-          const Vec<float, sums_of_row> scales = widen<B, S.group_scale(), sums_of_row>(stage.scales[g][j][atom]);
+          const Vec<float, run_length> scales = widen<B, S.group_scale(), run_length>(stage.scales[s][j][atom]);
           TILEWAVE_UNROLL
           for (int i = 0; i < W::tiles_m; ++i) {
             TILEWAVE_UNROLL
-            for (int e = 0; e < sums_of_row; ++e) {
-              sums[i][j][atom * sums_of_row + e] += part[i][j][atom * sums_of_row + e] * scales[e];
+            for (int e = 0; e < run_length; ++e) {
+              sums[i][j][atom * run_length + e] += scale_sums[i][j][atom * run_length + e] * scales[e];
             }
           }
         }
@@ -291,15 +303,15 @@ struct GemmInt4Kernel {
   }
 
   TILEWAVE_DEVICE static void multiply(const GemmArgs& g, const GemmTile& tile, typename Args::Steps steps,
-                                       typename W::AllSums& sums) {
+                                       typename W::WaveSums& sums) {
     Loads loads(g, tile, steps);
     Stage stage[P.stages];
     static_for<P.stages>([&](auto s) TILEWAVE_INLINE_LAMBDA { loads.template load<false>(stage[s]); });
     std::int32_t step = steps.first;
-    for (; loads.left >= P.stages * Units::step; step += P.stages) {
+    for (; loads.left >= P.stages * Units::step_k; step += P.stages) {
       static_for<P.stages>([&](auto s) TILEWAVE_INLINE_LAMBDA {
         multiply_stage(stage[s], sums);
-        B::sched_fence();  // else loads get registers of their own, and wait for a copy from there
+        B::sched_fence();  // Without it, loads get registers of their own, and wait for a copy from there.
         loads.template load<true>(stage[s]);
         B::sched_fence();
       });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Specs of many products in one launch, as a layer of experts has them.
+// The list of specs with many products in one launch, as a layer of experts has them.
 #pragma once
 
 #include "tilewave/ops/gemm/registry.hpp"
@@ -10,11 +10,11 @@ constexpr std::array<GemmSpec, 4> gemm_grouped_specs(ArchId arch) {
   const DType fp8 = facts_of(arch).fp8;
   return {{{.groups = GemmGroups::contiguous},
            {.groups = GemmGroups::masked},
-           {.a = fp8, .b = fp8, .scale = GemmScale::block, .groups = GemmGroups::contiguous},
-           {.a = fp8, .b = fp8, .scale = GemmScale::block, .groups = GemmGroups::masked}}};
+           {.a = fp8, .b = fp8, .scale = Scaling::per_block, .groups = GemmGroups::contiguous},
+           {.a = fp8, .b = fp8, .scale = Scaling::per_block, .groups = GemmGroups::masked}}};
 }
 
-/// The entries of a spec under the name that the list of grouped ones is found by.
+/// The entries of a spec, under the name in which the generated list of grouped specs finds them.
 template <class B, GemmSpec S>
 inline constexpr auto& gemm_grouped_entries = gemm_entries<B, S>;
 

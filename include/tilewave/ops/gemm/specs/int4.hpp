@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Specs of i4 weights, as their own list: dense under 16-bit and fp8 rows, and the first half of experts' feed-forward
-// layers, silu(gate) * up.
+// The list of specs with int4 weights: dense products with 16-bit and fp8 rows of A, and the first half of experts'
+// feed-forward layers, silu(gate) * up.
 #pragma once
 
 #include "tilewave/ops/gemm/registry.hpp"
@@ -10,10 +10,10 @@ namespace tilewave {
 constexpr std::array<GemmSpec, 3> gemm_int4_specs(ArchId arch) {
   constexpr DType i4 = DType::i4;
   constexpr GemmWeights preshuffled = GemmWeights::preshuffled;
-  return {{{.b = i4, .scale = GemmScale::group, .weights = preshuffled, .scale_k = 128},
-           {.a = facts_of(arch).fp8, .b = i4, .scale = GemmScale::group, .weights = preshuffled, .scale_k = 128},
+  return {{{.b = i4, .scale = Scaling::per_group, .weights = preshuffled, .scale_k = 128},
+           {.a = facts_of(arch).fp8, .b = i4, .scale = Scaling::per_group, .weights = preshuffled, .scale_k = 128},
            {.b = i4,
-            .scale = GemmScale::group,
+            .scale = Scaling::per_group,
             .weights = preshuffled,
             .groups = GemmGroups::contiguous,
             .activation = ActivationKind::silu,
@@ -23,7 +23,7 @@ constexpr std::array<GemmSpec, 3> gemm_int4_specs(ArchId arch) {
 
 constexpr GemmPolicies gemm_int4_policies(ArchId arch, const GemmSpec& s) { return gemm_policies(arch, s); }
 
-/// The entries of a spec under the name that the list of them is found by.
+/// The entries of a spec, under the name in which the generated list of int4 specs finds them.
 template <class B, GemmSpec S>
 inline constexpr auto& gemm_int4_entries = gemm_entries<B, S>;
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Specs of operands with mx scales, as their own list: fp4, fp6, fp8, fp4 weights under rows of fp8 and fp6; weights
-// preshuffled; and the first half of experts' feed-forward layers, silu(gate) * up. Other chips than CDNA4 have no
-// entries of them.
+// The list of specs with MX scales: fp4, fp6, fp8, and fp4 weights with rows of fp8 and fp6; preshuffled weights; and
+// the first half of experts' feed-forward layers, silu(gate) * up. Only CDNA4 (gfx950) has entries for them.
 #pragma once
 
 #include "tilewave/ops/gemm/registry.hpp"
@@ -10,7 +9,7 @@ namespace tilewave {
 
 constexpr std::array<GemmSpec, 10> gemm_mx_specs(ArchId arch) {
   constexpr DType fp4 = DType::fp4_e2m1, e2m3 = DType::fp6_e2m3, e3m2 = DType::fp6_e3m2;
-  constexpr GemmScale mx = GemmScale::mx;
+  constexpr Scaling mx = Scaling::mx;
   const DType fp8 = facts_of(arch).fp8;
   return {{{.a = fp4, .b = fp4, .scale = mx},
            {.a = fp8, .b = fp8, .scale = mx},
@@ -30,7 +29,7 @@ constexpr std::array<GemmSpec, 10> gemm_mx_specs(ArchId arch) {
            {.a = fp8, .b = fp4, .scale = mx, .weights = GemmWeights::preshuffled}}};
 }
 
-/// Of groups the first and the last.
+/// Returns the policies of a spec: all, or for specs with groups the first and the last.
 constexpr GemmPolicies gemm_mx_policies(ArchId arch, const GemmSpec& s) {
   const GemmPolicies all = gemm_policies(arch, s);
   if (s.groups == GemmGroups::one || all.count < 2) return all;
@@ -40,7 +39,7 @@ constexpr GemmPolicies gemm_mx_policies(ArchId arch, const GemmSpec& s) {
   return some;
 }
 
-/// The entries of a spec under the name that the list of them is found by.
+/// The entries of a spec, under the name in which the generated list of MX specs finds them.
 template <class B, GemmSpec S>
 inline constexpr auto gemm_mx_entries = gemm_entries_of<B, S, gemm_mx_policies>();
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Weights of four bits as the 64-row side of a wave group's products: codes lie in the ring as they lie in memory,
-// sixteen rows by sixteen k in 128 bytes, and a lane widens those of its two rows into the registers that the product
-// reads.
+// Int4 weights as the 64-row side of a wave group's products. Codes lie in the ring as they lie in memory, sixteen rows
+// by sixteen k in 128 bytes. A lane widens the codes of its two rows into the registers that a product reads.
 #pragma once
 
 #include "tilewave/core/static_for.hpp"
@@ -10,21 +9,22 @@
 
 namespace tilewave {
 
-/// A stage is 128 k: of sixteen rows ("a strip") 8 rows of 128 bytes, as copy_tensor writes those of a box. An SM
-/// starts a copy in some 120 cycles, of any size, so one copy brings all strips that lie side by side.
+/// A stage is 128 k. A strip of it is 8 rows of 128 bytes, with the swizzle of copy_tensor. An SM takes about 120
+/// cycles to start a copy of any size, so one copy brings all strips that are contiguous.
 template <class B, GemmSpec S, GemmPolicy P, class TileRows>
 struct GemmInt4Rows {
   static constexpr int step = 128, strip_chunks = step * 8 / 16, strips = P.columns / 16;
-  static constexpr int piece = 32 / size_of(S.a);                      // k of a product
-  static constexpr int group = S.int4() ? S.scale_k : step;            // k of a scale
-  static constexpr int groups = step / group, pieces = group / piece;  // of a stage; products of one
+  static constexpr int slice_k = 32 / size_of(S.a);  // values of k in a product
+  static constexpr int scale_k = S.int4() ? S.scale_k : step;
+  static constexpr int scales_per_stage = step / scale_k, k_slices = scale_k / slice_k;  // k slices under one scale
   static constexpr int box_strips = S.gated ? TileRows::run / 16 : strips;
 
-  /// Strips of all layers, one after the other, of which each has K / 16 rows.
+  /// B as the tensor map sees it: the strips of all layers, each of K / 16 rows of 128 bytes.
   static TensorShape shape(const void* b, std::int32_t k, std::int64_t strips_of_all) {
     return {b, DType::i8, 128, k / 16, strips_of_all, 128, std::int64_t{k} * 8, step / 16, box_strips};
   }
-  /// By a wave. What lies beyond B nobody stores.
+  /// Starts the copies of a stage's codes. All lanes of a wave call this. Columns beyond N repeat the last strip, and
+  /// nothing stores them.
   template <class Map, class Mbarrier>
   TILEWAVE_DEVICE static void copy(const GemmArgs& a, const Map& map, const GemmTile& tile, std::int32_t stage,
                                    Chunk* to, Mbarrier* full) {
@@ -36,22 +36,22 @@ struct GemmInt4Rows {
     B::copy_tensor(to + first * strip_chunks, map, 0, stage * (step / 16), strip, full);
   }
 
-  /// Codes of 64 rows, of group g of the stage: word i of piece p as group_multiply takes operand a's. A lane reads all
-  /// of 16 k, as its neighbours do, and takes the two or four of each eight that are its own.
-  TILEWAVE_DEVICE static void widen(const Chunk* rows, int group_wave, int g, Chunk (&codes)[pieces]) {
+  /// Widens the codes of 64 rows under scale number `scale` of the stage into operands a of group_multiply. A lane
+  /// reads all 16 k, as its neighbours do, and keeps the two or four of each eight that are its own.
+  TILEWAVE_DEVICE static void widen(const Chunk* rows, int wave, int scale, Chunk (&codes)[k_slices]) {
     using Words = Vec<std::uint32_t, 2>;  // 16 k of a row, half a unit
     const int lane = B::lane_id(), own = lane % 4, row = lane / 4;
-    const auto* const strip = reinterpret_cast<const Words*>(rows + group_wave * strip_chunks);
-    // A row's unit of line l is row / 2 ^ l % 8: what a lane knows of it, of four lines, and a constant each.
+    const auto* const strip = reinterpret_cast<const Words*>(rows + wave * strip_chunks);
+    // The unit of a row in line l is row / 2 ^ l % 8. Four lines depend on the lane; the others differ by constants.
     const Words* of_line[4];
     TILEWAVE_UNROLL
     for (int l = 0; l < 4; ++l) of_line[l] = strip + 2 * (row / 2 ^ l) + row % 2;
     TILEWAVE_UNROLL
-    for (int p = 0; p < pieces; ++p) {
+    for (int p = 0; p < k_slices; ++p) {
       TILEWAVE_UNROLL
       for (int h = 0; h < 2; ++h) {
         const auto words_of = [&](int sixteen) TILEWAVE_INLINE_LAMBDA {
-          const int line = (g * pieces + p) * (piece / 16) + sixteen;  // of the strip's 8
+          const int line = (scale * k_slices + p) * (slice_k / 16) + sixteen;  // of the strip's 8
           return of_line[line % 4][line * 16 + 8 * (h ^ line / 4)];
         };
         if constexpr (size_of(S.a) == 2) {
@@ -69,27 +69,27 @@ struct GemmInt4Rows {
     }
   }
 
-  /// Scales of a stage in a wave's registers, on their way from device to shared memory: [groups][P.columns].
+  /// A wave's registers for the scales of a stage, [scales_per_stage][P.columns], between device and shared memory.
   struct FetchedScales {
-    static constexpr int lanes = B::facts.wave_lanes, per_load = 4, count = groups * P.columns / per_load;
-    static constexpr float unit = is_fp8(S.a) ? B::i4_fp8_unit : 1.0f;  // of what `widen` makes
+    static constexpr int lanes = B::facts.wave_lanes, per_load = 4, count = scales_per_stage * P.columns / per_load;
+    static constexpr float unit = is_fp8(S.a) ? B::i4_fp8_unit : 1.0f;  // the unit of the values that `widen` makes
     using Scales = Packed<S.group_scale(), per_load>;
     Scales scales[ceil_div(count, lanes)];
 
     TILEWAVE_DEVICE void load(const GemmArgs& a, const GemmTile& tile, std::int32_t stage) {
       const auto* const first =
           static_cast<const std::uint16_t*>(a.b_group_scale) + tile.layer * a.b_scale_layer_stride;
-      each([&](Scales& some, int at) TILEWAVE_INLINE_LAMBDA {
-        const int r = at % P.columns, g = at / P.columns;
+      for_each_load([&](Scales& some, int at) TILEWAVE_INLINE_LAMBDA {
+        const int r = at % P.columns, scale = at / P.columns;
         const std::int32_t column = min_of(tile.first_column + TileRows::column(r), a.n - per_load);
         const std::int32_t row = gemm_row_of_b<S>(a, column, TileRows::half(r));
-        const std::int32_t of_k = min_of(stage * groups + g, a.k / group - 1);  // what is beyond is times 0
-        some = B::load(reinterpret_cast<const Scales*>(first + of_k * a.b_scale_k_stride + row));
+        const std::int32_t k_block = min_of(stage * scales_per_stage + scale, a.k / scale_k - 1);  // beyond K, A is 0
+        some = B::load(reinterpret_cast<const Scales*>(first + k_block * a.b_scale_k_stride + row));
       });
     }
     template <class Shared>
     TILEWAVE_DEVICE void store(Shared& shared, int slot) {
-      each([&](const Scales& some, int at) TILEWAVE_INLINE_LAMBDA {
+      for_each_load([&](const Scales& some, int at) TILEWAVE_INLINE_LAMBDA {
         Vec<float, per_load> wide = tilewave::widen<B, S.group_scale(), per_load>(some);
         TILEWAVE_UNROLL
         for (float& scale : wide.data) scale *= 1.0f / unit;
@@ -98,9 +98,9 @@ struct GemmInt4Rows {
     }
 
    private:
-    /// Where in [groups][P.columns] each load of the lane begins.
+    /// Calls body(registers, offset in [scales_per_stage][P.columns]) for each load of the lane.
     template <class Body>
-    TILEWAVE_DEVICE void each(const Body& body) {
+    TILEWAVE_DEVICE void for_each_load(const Body& body) {
       TILEWAVE_UNROLL
       for (int i = 0; i < ceil_div(count, lanes); ++i) {
         const int load = i * lanes + B::lane_id();

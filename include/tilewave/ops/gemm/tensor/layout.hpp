@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a block of GemmTensorKernel keeps where: shared memory, arguments, the ring, and which part is whose.
+// The layout of GemmTensorKernel: shared memory, arguments, the ring, and which part of a tile each wave group has.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
@@ -19,78 +19,92 @@ struct GemmTensorLayout {
   static_assert(gemm_policy_status(B::facts.id, S, P).ok(),
                 "a law of policies is broken: gemm_policy_status(arch, spec, policy).reason says which");
   using Backend = B;
-  static constexpr int group_waves = 4, group_lanes = group_waves * B::facts.wave_lanes;
-  static constexpr int groups = P.waves();
+  static constexpr int wave_group_waves = 4, wave_group_lanes = wave_group_waves * B::facts.wave_lanes;
+  static constexpr int wave_groups = P.wave_groups();
   static constexpr int tall_rows = P.swapped ? P.columns : P.rows, wide_rows = P.swapped ? P.rows : P.columns;
-  static constexpr int group_tall = tall_rows / P.waves_rows, group_wide = wide_rows / P.waves_columns;
-  static constexpr int tiles = group_tall / 64;
-  using TileRows = GemmTileRows<S, P.swapped ? group_tall : group_wide>;  // of B
+  static constexpr int wave_group_tall = tall_rows / P.waves_rows, wave_group_wide = wide_rows / P.waves_columns;
+  static constexpr int tiles = wave_group_tall / 64;
+  using TileRows = GemmTileRows<S, P.swapped ? wave_group_tall : wave_group_wide>;  // rows of B
   static constexpr int halves = TileRows::halves;
-  static constexpr int b_box = halves == 1 ? P.columns / P.cluster : TileRows::run;  // rows of B of a copy
-  static constexpr int depth_k = P.depth_bytes / size_of(S.a);                       // elements of K of a stage
-  static constexpr bool packed = S.int4();                                           // the tall side is codes
+  static constexpr int b_box = halves == 1 ? P.columns / P.cluster : TileRows::run;  // rows of B that one copy brings
+  static constexpr int depth_k = P.depth_bytes / size_of(S.a);                       // elements of K in a stage
+  static constexpr bool packed = S.int4();                                           // the tall side is int4 codes
   static constexpr bool shuffled = S.weights == GemmWeights::preshuffled && !packed;
-  static constexpr bool row_scales = S.scale == GemmScale::row || (packed && is_fp8(S.a));
+  static constexpr bool row_scales = S.scale == Scaling::per_row || (packed && is_fp8(S.a));
   using Codes = GemmInt4Rows<B, S, P, TileRows>;
-  static constexpr int stage_bytes = (tall_rows * !packed + wide_rows) * P.depth_bytes;  // without codes
-  static constexpr int boxes = P.depth_bytes / 128, row_chunks = 8;  // boxes of a stage's k, of 128 bytes
-  static constexpr int box_chunks = 8 * depth_k;                     // of 64 rows side by side by a stage's k
-  /// Of preshuffled B units of a box, sixteen rows by 16 bytes of k, lie as products read them without swizzle: all of
-  /// its rows, then those of the next 16 bytes.
+  static constexpr int stage_bytes = (tall_rows * !packed + wide_rows) * P.depth_bytes;  // int4 codes come besides
+  static constexpr int boxes = P.depth_bytes / 128, row_chunks = 8;  // boxes of 128 bytes of K in a stage
+  static constexpr int box_chunks = 8 * depth_k;  // chunks of a transposed box: 64 contiguous rows by a stage's k
+  /// A box of preshuffled B is [16 bytes of k][rows]. Its units are sixteen rows by 16 bytes of k, which products read
+  /// as they lie, without a swizzle.
   static constexpr int box_unit = 16 * b_box, strip_bytes = 256;
   static constexpr bool tall_transposed = P.swapped ? transposed_b(S.layout) : transposed_a(S.layout);
   static constexpr bool wide_transposed = P.swapped ? transposed_a(S.layout) : transposed_b(S.layout);
-  static constexpr bool block_scales = S.scale == GemmScale::block;
-  /// Sums of a stage, which is 128 k, are added to those of all in f32: the unit's own of fp8 keep fewer bits.
+  static constexpr bool block_scales = S.scale == Scaling::per_block;
+  /// After each stage of 128 k its sums are added in f32, because the matrix unit keeps fewer bits of fp8 sums.
   static constexpr bool promoted = S.has_sums_to_choose() && S.sums == GemmSums::promoted;
-  /// Waves that bring block scales through shared memory, beside the one that copies. Where A's rows are the tall side,
-  /// a lane needs two of them only and loads them itself. Codes' scales, too.
+  /// Sums stay in the matrix unit over all of K.
+  static constexpr bool plain = !packed && !block_scales && !promoted;
+  /// Scales come through shared memory where a lane needs many: block scales of swapped tiles, and scales of int4
+  /// weights. Where A's rows are the tall side, a lane needs two scales a tile and loads them itself.
   static constexpr bool shared_scales = (block_scales && P.swapped) || packed;
-  static constexpr int scale_waves = 3;  // of the fetching group, beside the one that copies
-  /// With block scales: columns of the wide side whose sums of a stage registers hold beside those of all stages.
-  static constexpr int part_wide = group_wide > 128 ? group_wide / 2 : group_wide;
-  /// Registers hold the sums of all stages and of two more.
+  static constexpr int scale_waves = 3;  // waves of the fetching wave group that fetch scales; the fourth copies boxes
+  /// Rows of the wide side whose sums of one stage fit the registers beside the sums of all stages.
+  static constexpr int part_wide = wave_group_wide > 128 ? wave_group_wide / 2 : wave_group_wide;
+  /// Whether registers hold the sums of all stages and those of two single stages.
   static constexpr bool scaled_ahead =
-      groups <= 2 && part_wide == group_wide && (promoted ? tiles * group_wide <= 128 : tiles == 1);
+      wave_groups <= 2 && part_wide == wave_group_wide && (promoted ? tiles * wave_group_wide <= 128 : tiles == 1);
 
-  /// A group's sums of one 64-row tile: element 4 j + 2 h + e of lane l of wave w is tall row 16 w + l / 4 + 8 h, wide
-  /// row 8 j + 2 (l % 4) + e.
+  /// A wave group's sums of one 64-row tile. Element 4 j + 2 h + e of lane l of wave w is tall row 16 w + l / 4 + 8 h,
+  /// wide row 8 j + 2 (l % 4) + e.
   using Sum = ProductSum<S.a>;
-  using Sums = Vec<Sum, group_wide / 2>;
+  using Sums = Vec<Sum, wave_group_wide / 2>;
 
-  /// Boxes of output: 128 bytes of a row of C by the rows of a wave's tile, or (swapped, where f32 has none) of a
-  /// group's.
+  /// A box of output is 128 bytes of a row of C by 64 rows (swapped: by all rows of the wave group). A wave group fills
+  /// it together. In grouped GEMM, whose groups end anywhere, a wave fills a box of 16 rows alone. Swapped tiles write
+  /// f32 without boxes.
   static constexpr bool out_in_boxes = S.out != DType::f32 || !P.swapped;
+  static constexpr bool shared_boxes = P.swapped || S.groups == GemmGroups::one;
   static constexpr int out_size = min_of(size_of(S.out), 2);
   static constexpr int box_columns = 128 / (P.swapped ? out_size : size_of(S.out));
-  static constexpr int out_rows = P.swapped ? group_wide : 16;
-  /// A whole tile's, of f32 half of it: the engine writes them while the next tile's products are under way.
-  static constexpr int out_boxes = P.swapped ? 1 : tiles * ceil_div(group_wide / halves, 128 / out_size);
-  /// Who fills a box together: a group, or a wave alone.
-  static constexpr int team_lanes = P.swapped ? group_lanes : B::facts.wave_lanes;
-  TILEWAVE_DEVICE static int team_lane() { return B::block_lane_id() % team_lanes; }
-  TILEWAVE_DEVICE static void team_barrier() {
-    if constexpr (P.swapped) {
+  static constexpr int out_rows = P.swapped ? wave_group_wide : shared_boxes ? 64 : 16;
+  /// There are boxes for a whole tile (f32: for half of it), so the copy engine writes them during the next tile. Under
+  /// pingpong fewer are enough, because the other wave group multiplies meanwhile.
+  static constexpr int tile_boxes = tiles * ceil_div(wave_group_wide / halves, 128 / out_size);
+  static constexpr int out_boxes = P.swapped ? 1 : P.pingpong ? detail::gemm_pingpong_boxes(S, P) : tile_boxes;
+  /// The lanes that fill a box together: those of a wave group, or of one wave.
+  static constexpr int box_lanes = shared_boxes ? wave_group_lanes : B::facts.wave_lanes;
+  TILEWAVE_DEVICE static int lane_of_box() { return B::block_lane_id() % box_lanes; }
+  TILEWAVE_DEVICE static void box_barrier() {
+    if constexpr (shared_boxes) {
       B::group_barrier();
     } else {
       B::wave_barrier();
     }
   }
+  /// The lanes that send boxes: the first of a wave group with one box, else the first of each wave. Waves that share
+  /// boxes take turns.
+  static constexpr int senders = shared_boxes && !P.swapped ? wave_group_waves : 1;
+  TILEWAVE_DEVICE static bool may_send() {
+    return B::block_lane_id() % (P.swapped ? wave_group_lanes : B::facts.wave_lanes) == 0;
+  }
+  TILEWAVE_DEVICE static int first_sent() { return senders > 1 ? wave_in_wave_group() : 0; }
 
   struct Args {
     std::int32_t blocks, clusters;
-    FastDiv cluster;  // blocks of one
+    FastDiv cluster;  // blocks in a cluster
     std::int32_t k_steps;
-    bool wide_stores;  // out's rows are such that the engine can write them
+    bool wide_stores;  // the base and strides of out suit the copy engine
     GemmArgs gemm;
     typename B::TensorMap a, b[halves], out;
     UserEpilogue epilogue;
     GemmStream stream;
-    Sum* partial;  // sums of those that share a tile's K
+    Sum* partial;  // stream-K: [partials][P.rows][P.columns]
 
+    /// The steps of a tile's K that a block takes.
     struct Steps {
       std::int32_t first, end;
-      std::int32_t aside = -1;  // which of the partial sums they are, if others have other steps
+      std::int32_t partial = -1;  // the number of their partial, where other blocks take other steps
     };
     TILEWAVE_DEVICE Steps steps(int rank) const {
       if (gemm.splits == 1) return {0, k_steps};
@@ -101,39 +115,48 @@ struct GemmTensorLayout {
   };
 
   struct Barriers : RingBarriers<B, P.stages, P.cluster> {
-    /// By one wave.
+    /// One wave calls this.
     TILEWAVE_DEVICE void begin() {
-      RingBarriers<B, P.stages, P.cluster>::begin(shared_scales ? 2 : 1, groups * group_waves);
+      RingBarriers<B, P.stages, P.cluster>::begin(shared_scales ? 2 : 1,
+                                                  (P.pingpong ? 1 : wave_groups) * wave_group_waves);
     }
   };
 
-  static constexpr int shared_b_scales = packed ? Codes::groups * P.columns : shared_scales ? P.columns / 64 : 1;
+  static constexpr int shared_b_scales = packed          ? Codes::scales_per_stage * P.columns
+                                         : shared_scales ? P.columns / 64
+                                                         : 1;
   static constexpr int tall_chunks = tall_rows * (packed ? depth_k / 2 : P.depth_bytes) / 16;
+  static constexpr int wide_chunks = wide_rows * boxes * row_chunks;
   struct Shared {
     alignas(1024) Chunk tall[P.stages][tall_chunks];
-    alignas(1024) Chunk wide[P.stages][wide_rows * boxes * row_chunks];
-    alignas(1024) Chunk out[groups][out_boxes][out_rows * (P.swapped ? 1 : group_waves) * 8];
+    alignas(1024) Chunk wide[P.stages][wide_chunks];
+    alignas(1024) Chunk out[wave_groups][out_boxes][(P.swapped ? out_rows : 64) * 8];
     Barriers ring;
-    float wide_scale[row_scales ? groups : 1][row_scales ? group_wide : 1];
-    // Scales of a stage. Block scales: of the tile's rows of A, and of B for each 64 columns.
+    float wide_scale[row_scales ? wave_groups : 1][row_scales ? wave_group_wide : 1];
+    // The scales of each stage. Block scales are one for each row of A in the tile and one for each 64 rows of B.
     float a_scale[shared_scales && !packed ? P.stages : 1][shared_scales && !packed ? P.rows : 1];
     alignas(16) float b_scale[shared_scales ? P.stages : 1][shared_b_scales];
   };
 
-  /// A wave's tile and its place among groups do not fit beside sums, parts and two sets of scales.
-  static constexpr bool places_in_shared =
+  /// During the products of grouped GEMM a wave keeps its tile and the state of its queue in shared memory: registers
+  /// are full of sums and scales.
+  static constexpr bool saves_tile =
       (block_scales || (promoted && !P.swapped)) && !shared_scales && S.groups != GemmGroups::one;
 
   using Ring = RingSlot<P.stages>;
 
-  /// This lane's in its group, and its wave's: not by wave_id(), which all lanes of a wave would have to call.
-  TILEWAVE_DEVICE static int group_lane() { return B::block_lane_id() % group_lanes; }
-  TILEWAVE_DEVICE static int group_wave() { return group_lane() / B::facts.wave_lanes; }
+  /// These do not use wave_id(), which all lanes of a wave must call together.
+  TILEWAVE_DEVICE static int lane_in_wave_group() { return B::block_lane_id() % wave_group_lanes; }
+  TILEWAVE_DEVICE static int wave_in_wave_group() { return lane_in_wave_group() / B::facts.wave_lanes; }
 
-  TILEWAVE_DEVICE static int tall_row(int group) { return group / P.waves_columns * group_tall; }
-  TILEWAVE_DEVICE static int wide_row(int group) { return group % P.waves_columns * group_wide; }
+  TILEWAVE_DEVICE static int tall_row(int wave_group) {
+    return P.pingpong ? 0 : wave_group / P.waves_columns * wave_group_tall;
+  }
+  TILEWAVE_DEVICE static int wide_row(int wave_group) {
+    return P.pingpong ? 0 : wave_group % P.waves_columns * wave_group_wide;
+  }
 
-  /// By a wave.
+  /// Starts the copies of one stage into a slot. All lanes of the fetching wave call this.
   TILEWAVE_DEVICE static void copy_stage(const Args& a, const GemmTile& tile, std::int32_t step, int rank,
                                          Shared& shared, int slot) {
     auto* const full = &shared.ring.full[slot];
@@ -148,6 +171,13 @@ struct GemmTensorLayout {
       B::mbarrier_expect(full, stage_bytes);
       if (B::lane_id() == 0) copy_boxes(a, tile, step, rank, shared, slot);
     }
+  }
+  /// Fills a stage with zeros. All lanes of the fetching wave call this.
+  TILEWAVE_DEVICE static void clear_stage(Shared& shared, int slot) {
+    for (int i = B::lane_id(); i < tall_chunks; i += B::facts.wave_lanes) shared.tall[slot][i] = {};
+    for (int i = B::lane_id(); i < wide_chunks; i += B::facts.wave_lanes) shared.wide[slot][i] = {};
+    B::shared_written();
+    B::mbarrier_arrive(&shared.ring.full[slot]);
   }
   TILEWAVE_DEVICE static void copy_boxes(const Args& a, const GemmTile& tile, std::int32_t step, int rank,
                                          Shared& shared, int slot) {
@@ -189,22 +219,22 @@ struct GemmTensorLayout {
     for (int i = 0; i < rows / 64; ++i) B::copy_tensor(to + i * box_chunks, map, first_row + 64 * i, k, layer, full);
   }
 
-  /// Strips of sixteen rows of all layers, each of 256 bytes for 16 of k.
+  /// Preshuffled B as the tensor map sees it: the strips of all layers, each 256 bytes for 16 bytes of k.
   static TensorShape shuffled_shape(const void* b, std::int64_t k_bytes, std::int64_t strips_of_all) {
     return {b,           DType::i8,  strip_bytes,        strips_of_all, k_bytes / 16, 16 * k_bytes,
             strip_bytes, b_box / 16, P.depth_bytes / 16, true};
   }
 
-  /// An operand of a stage from a row on: 32 bytes of k, number `piece`.
+  /// An operand of a product: rows of a stage from `row` on, by k slice `k_slice` of 32 bytes.
   template <bool tall>
-  TILEWAVE_DEVICE static auto operand(const Chunk* stage, int row, int piece) {
+  TILEWAVE_DEVICE static auto operand(const Chunk* stage, int row, int k_slice) {
     if constexpr (shuffled && tall == P.swapped) {
-      const int offset = row / b_box * (b_box * P.depth_bytes) + row % b_box * 16 + piece * 2 * box_unit;
+      const int offset = row / b_box * (b_box * P.depth_bytes) + row % b_box * 16 + k_slice * 2 * box_unit;
       return GroupOperand{stage, 128, box_unit, offset};
     } else if constexpr (tall ? tall_transposed : wide_transposed) {
-      return TransposedOperand{stage, depth_k, row, piece};
+      return TransposedOperand{stage, depth_k, row, k_slice};
     } else {
-      return SwizzledOperand{stage, row, piece};
+      return SwizzledOperand{stage, row, k_slice};
     }
   }
 
@@ -213,14 +243,14 @@ struct GemmTensorLayout {
     for (int t = 0; t < tiles; ++t) sums[t] = {};
   }
 
-  /// Where the scales of 64 rows of B are, from row r of the tile on.
+  /// The scales of 64 rows of B, from row r of the tile on, for the first 128 k.
   TILEWAVE_DEVICE static const float* scales_of_b(const GemmArgs& a, const GemmTile& tile, int r) {
     const std::int32_t column = min_of(tile.first_column + TileRows::column(r), a.n - 1);
     const std::int32_t row = gemm_row_of_b<S>(a, column, TileRows::half(r));
     return a.b_scale + tile.layer * a.b_scale_layer_stride + B::divergent(row / gemm_scale_block) * a.b_scale_stride;
   }
 
-  /// Block scales of one stage in a wave's registers, on their way from device to shared memory.
+  /// A wave's registers for the block scales of one stage, between device and shared memory.
   struct FetchedBlockScales {
     static constexpr int lanes = B::facts.wave_lanes, rows = ceil_div(P.rows, lanes);
     Vec<float, rows> of_a;
@@ -247,31 +277,31 @@ struct GemmTensorLayout {
 
   using FetchedScales = std::conditional_t<packed, typename Codes::FetchedScales, FetchedBlockScales>;
 
-  /// Those of a lane's elements, of one stage.
+  /// The block scales of a lane's sums of one stage.
   struct BlockScales {
-    // Of A: for its two tall rows of each tile, or (swapped) for its columns, pair after pair. Of B: for each 64 rows,
-    // where a tile may begin in the middle of a block.
-    static constexpr int of_a = P.swapped ? group_wide / 4 : 2 * tiles;
-    static constexpr bool of_blocks = !P.swapped && !S.gated && group_wide % gemm_scale_block == 0;
+    // A has one scale for each of the lane's two rows of a tile, or (swapped) for each of its columns, in pairs. B has
+    // one for each 64 rows where a tile may begin in the middle of a block of 128.
+    static constexpr int of_a = P.swapped ? wave_group_wide / 4 : 2 * tiles;
+    static constexpr bool of_blocks = !P.swapped && !S.gated && wave_group_wide % gemm_scale_block == 0;
     static constexpr int b_columns = of_blocks ? gemm_scale_block : 64;
-    static constexpr int of_b = ceil_div(P.swapped ? group_tall : group_wide, b_columns);
+    static constexpr int of_b = ceil_div(P.swapped ? wave_group_tall : wave_group_wide, b_columns);
     Vec<float, of_a> a_scale;
     Vec<float, of_b> b_scale;
 
-    TILEWAVE_DEVICE void read(const Shared& shared, int slot, int group) {
-      const int row = wide_row(group) + 2 * (B::lane_id() % 4);
+    TILEWAVE_DEVICE void read(const Shared& shared, int slot, int wave_group) {
+      const int row = wide_row(wave_group) + 2 * (B::lane_id() % 4);
       TILEWAVE_UNROLL
       for (int i = 0; i < of_a; ++i) a_scale[i] = shared.a_scale[slot][row + 8 * (i / 2) + i % 2];
       TILEWAVE_UNROLL
-      for (int i = 0; i < of_b; ++i) b_scale[i] = shared.b_scale[slot][tall_row(group) / 64 + i];
+      for (int i = 0; i < of_b; ++i) b_scale[i] = shared.b_scale[slot][tall_row(wave_group) / 64 + i];
     }
-    /// Of element i of tile t.
+    /// The scale of element i of tile t.
     TILEWAVE_DEVICE float of(int t, int i) const {
       if constexpr (P.swapped) return a_scale[i / 4 * 2 + i % 2] * b_scale[t];
       return a_scale[2 * t + i / 2 % 2] * b_scale[i / 4 * 8 / b_columns];
     }
 
-    /// The same, worked out.
+    /// The products of A's and B's scales.
     struct Products {
       Vec<float, of_a * of_b> of_all;
       TILEWAVE_DEVICE float of(int t, int i) const {
@@ -287,28 +317,28 @@ struct GemmTensorLayout {
     }
   };
 
-  /// Scales of a lane's two rows of each tile, and of its columns, from device memory, a stage after the other.
+  /// Reads the scales of a lane's two rows of each tile, and of its columns, from device memory, stage by stage.
   struct ScaleReader {
     Vec<const float*, 2 * tiles> of_a;
     Vec<const float*, BlockScales::of_b> of_b;
     std::int64_t a_step, b_step;
     std::int32_t left;
 
-    TILEWAVE_DEVICE ScaleReader(const GemmArgs& a, const GemmTile& tile, int group, typename Args::Steps steps)
+    TILEWAVE_DEVICE ScaleReader(const GemmArgs& a, const GemmTile& tile, int wave_group, typename Args::Steps steps)
         : a_step(a.a_scale_k_stride), b_step(a.b_scale_k_stride), left(steps.end - steps.first) {
       const float* const first_a = a.a_scale + tile.a_layer * a.a_scale_layer_stride + steps.first * a_step;
       TILEWAVE_UNROLL
       for (int i = 0; i < 2 * tiles; ++i) {
-        const std::int32_t row =
-            tile.first_row + tall_row(group) + 64 * (i / 2) + 16 * group_wave() + B::lane_id() / 4 + 8 * (i % 2);
+        const std::int32_t row = tile.first_row + tall_row(wave_group) + 64 * (i / 2) + 16 * wave_in_wave_group() +
+                                 B::lane_id() / 4 + 8 * (i % 2);
         of_a[i] = first_a + min_of(row, tile.row_end - 1) * a.a_scale_stride;
       }
       TILEWAVE_UNROLL
       for (int i = 0; i < BlockScales::of_b; ++i) {
-        of_b[i] = scales_of_b(a, tile, wide_row(group) + BlockScales::b_columns * i) + steps.first * b_step;
+        of_b[i] = scales_of_b(a, tile, wide_row(wave_group) + BlockScales::b_columns * i) + steps.first * b_step;
       }
     }
-    /// Those of the next stage, where there is one.
+    /// Loads the scales of the next stage, where there is one.
     TILEWAVE_DEVICE void next(BlockScales& s) {
       if (--left < 0) return;
       TILEWAVE_UNROLL
@@ -324,7 +354,7 @@ struct GemmTensorLayout {
     }
   };
 
-  /// Of sums that nothing scales.
+  /// The scales of sums that are promoted without a scale.
   struct NoScales {
     struct Products {
       TILEWAVE_DEVICE static constexpr float of(int, int) { return 1.0f; }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How GemmTensorKernel's sums leave: as boxes that the copy engine writes, or where it cannot, element by element.
+// The epilogue of GemmTensorKernel: sums leave as boxes that the copy engine writes, or element by element where the
+// engine cannot write the rows of out.
 #pragma once
 
 #include "tilewave/ops/gemm/tensor/sum_map.hpp"
@@ -9,33 +10,34 @@ namespace tilewave {
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue>
 class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
  public:
-  using Pieces = GemmSumMap<B, S, P, UserEpilogue>;
-  using L = typename Pieces::L;
+  using SumMap = GemmSumMap<B, S, P, UserEpilogue>;
+  using L = typename SumMap::L;
   using Args = typename L::Args;
   using Shared = typename L::Shared;
   using Sums = typename L::Sums;
-  using Epilogue = typename Pieces::Epilogue;
-  using Pieces::per_group;
-  using Pieces::quantised;
+  using Epilogue = typename SumMap::Epilogue;
+  using SumMap::per_group;
+  using SumMap::quantised;
   static constexpr bool boxes = L::out_in_boxes;
   static constexpr bool in_floats = boxes && S.out == DType::f32;
   static constexpr int unit = 16 / size_of(S.out);  // elements of 16 bytes
 
   static constexpr bool row_scales = L::row_scales;
 
-  /// By all lanes of a group, before a tile's products: the scales it will need are on their way meanwhile. The tall
-  /// side's stay with the lanes, the wide side's are the group's.
-  TILEWAVE_DEVICE void begin(const Args& a, const GemmTile& tile, int group) {
+  /// Loads the scales of a tile, which arrive during its products. All lanes of a wave group call this before them.
+  /// Scales of the tall side stay in the lane. Those of the wide side go to shared memory later.
+  TILEWAVE_DEVICE void begin(const Args& a, const GemmTile& tile, int wave_group) {
     if constexpr (row_scales) {
       TILEWAVE_UNROLL
       for (int i = 0; i < 2 * L::tiles; ++i) {
-        const InTile at = element(group, i / 2 % tiles_c, 2 * (i % 2));
+        const InTile at = element(wave_group, i / 2 % tiles_c, 2 * (i % 2));
         tall_scale_[i] = P.swapped ? Epilogue::column_scale(a.gemm, tile, at.column, i / 2 / tiles_c)
                                    : Epilogue::row_scale(a.gemm, tile, at.row);
       }
       TILEWAVE_UNROLL
       for (int r = 0; r < rounds; ++r) {
-        const int wide = L::wide_row(group) + min_of(r * L::group_lanes + L::group_lane(), L::group_wide - 1);
+        const int wide =
+            L::wide_row(wave_group) + min_of(r * L::wave_group_lanes + L::lane_in_wave_group(), L::wave_group_wide - 1);
         using Rows = typename L::TileRows;
         wide_scale_[r] = P.swapped ? Epilogue::row_scale(a.gemm, tile, wide)
                                    : Epilogue::column_scale(a.gemm, tile, Rows::column(wide), Rows::half(wide));
@@ -43,85 +45,148 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
     }
   }
 
-  /// By all lanes of a group.
-  TILEWAVE_DEVICE void write(const Args& a, const GemmTile& tile, int group, Shared& shared, Sums (&sums)[L::tiles]) {
+  /// Writes a tile. All lanes of a wave group call this.
+  TILEWAVE_DEVICE void write(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
+                             Sums (&sums)[L::tiles]) {
     factor_ = Epilogue::tensor_scale(a.gemm);
     out_factor_ = Epilogue::out_factor(a.gemm);
     if constexpr (row_scales) {
       TILEWAVE_UNROLL
       for (float& scale : tall_scale_) scale *= factor_;
-      B::group_barrier();  // the tile before has been written
+      if (!barriers_of_boxes) B::group_barrier();  // all lanes have read the scales of the tile before
       TILEWAVE_UNROLL
       for (int r = 0; r < rounds; ++r) {
-        const int at = r * L::group_lanes + L::group_lane();
-        if (at < L::group_wide) shared.wide_scale[group][at] = wide_scale_[r];
+        const int at = r * L::wave_group_lanes + L::lane_in_wave_group();
+        if (at < L::wave_group_wide) shared.wide_scale[wave_group][at] = wide_scale_[r];
       }
-      B::group_barrier();
+      if (!barriers_of_boxes) B::group_barrier();
     }
-    // The common case apart: its code is read anew for every tile, and what it jumps over would be read with it.
-    if (boxes && a.wide_stores && a.gemm.bias == nullptr && a.gemm.residual == nullptr) {
-      write_parts<false>(a, tile, group, shared, sums);
+    // The common case has code of its own, because code is fetched anew for every tile and jumps cost fetches, too.
+    if (a.gemm.bias == nullptr && a.gemm.residual == nullptr) {
+      write_tile<false>(a, tile, wave_group, shared, sums);
     } else {
-      write_parts<true>(a, tile, group, shared, sums);
+      write_tile<true>(a, tile, wave_group, shared, sums);
     }
   }
   TILEWAVE_DEVICE void finish() {
-    if (boxes && L::team_lane() == 0) B::template stores_read<0>();
+    if (boxes && L::may_send()) B::template stores_read<0>();
   }
 
  private:
-  using Pieces::columns;
-  using Pieces::element;
-  using Pieces::first_tall;
-  using Pieces::first_wide;
-  using Pieces::keep_scale;
-  using Pieces::out_factor_;
-  using Pieces::store;
-  using Pieces::sum_of;
-  using Pieces::tiles_c;
-  using Pieces::wide_c;
-  using InTile = typename Pieces::InTile;
+  using SumMap::columns;
+  using SumMap::element;
+  using SumMap::first_tall;
+  using SumMap::first_wide;
+  using SumMap::keep_scale;
+  using SumMap::out_factor_;
+  using SumMap::store;
+  using SumMap::sum_of;
+  using SumMap::tiles_c;
+  using SumMap::wide_c;
+  using InTile = typename SumMap::InTile;
 
-  /// What one box holds: 128 bytes of rows of C, of a wave's or (swapped: 64 columns) of all of a group's. Values are
-  /// worked out part by part: of a whole tile they would need more registers than sums leave.
-  static constexpr int part_wide = P.swapped ? wide_c : in_floats ? L::box_columns * L::out_boxes : L::box_columns;
+  /// Boxes of one 64-row tile and of all tiles of the wave group. Values are computed box by box, because those of a
+  /// whole tile would need more registers than the sums leave.
+  static constexpr int box_wide = P.swapped ? wide_c : L::box_columns;
+  static constexpr int boxes_per_tile = ceil_div(wide_c, box_wide), all_boxes = tiles_c * boxes_per_tile;
+  /// The last box of a tile ends with it, and repeats columns of the box before where widths ask for it: the engine
+  /// writes whole boxes only.
+  TILEWAVE_DEVICE static constexpr int box_from(int box) {
+    return min_of(box * box_wide, max_of(wide_c - box_wide, 0));
+  }
+  /// The barriers around the filling of boxes also order the scales in shared memory.
+  static constexpr bool barriers_of_boxes = boxes && !P.swapped && L::shared_boxes;
 
-  template <bool any>
-  TILEWAVE_DEVICE void write_parts(const Args& a, const GemmTile& tile, int group, Shared& shared,
-                                   Sums (&sums)[L::tiles]) {
-    TILEWAVE_UNROLL
-    for (int t = 0; t < tiles_c; ++t) {
+  /// `extras`: with bias or residual.
+  template <bool extras>
+  TILEWAVE_DEVICE void write_tile(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
+                                  Sums (&sums)[L::tiles]) {
+    if constexpr (boxes) {
       TILEWAVE_UNROLL
-      for (int from = 0; from < wide_c; from += part_wide) {
-        if (from + part_wide <= wide_c) {
-          write_part<any, part_wide>(a, tile, group, shared, sums, t, from);
-        } else {
-          write_part<any, wide_c % part_wide>(a, tile, group, shared, sums, t, from);
-        }
+      for (int first = 0; first < all_boxes; first += L::out_boxes)
+        write_boxes<extras>(a, tile, wave_group, shared, sums, first);
+    } else {
+      TILEWAVE_UNROLL
+      for (int t = 0; t < tiles_c; ++t) {
+        const auto values = values_of<extras, wide_c>(a, tile, wave_group, shared, sums, t, 0);
+        TILEWAVE_UNROLL
+        for (int i = 0; i < wide_c / 2; ++i) store(a, tile, element(wave_group, t, i), values[i]);
       }
     }
   }
 
-  /// `wide` rows of the wide side, from `from` on, of tile t. `any`: with bias, residual or rows that are not aligned.
-  template <bool any, int wide>
-  TILEWAVE_DEVICE void write_part(const Args& a, const GemmTile& tile, int group, Shared& shared,
-                                  const Sums (&sums)[L::tiles], int t, int from) {
-    if constexpr (wide > 0 && in_floats) {
-      write_float_boxes<any, wide>(a, tile, group, shared, sums, t, from);
-    } else if constexpr (wide > 0 && quantised) {
-      write_box<wide>(a, tile, group, shared, codes_of<any, wide>(a, tile, group, shared, sums, t, from), t, from);
-    } else if constexpr (wide > 0) {
-      const Vec<float, wide / 2> part = values_of<any, wide>(a, tile, group, shared, sums, t, from);
-      if (boxes && (!any || a.wide_stores)) {
-        if constexpr (boxes) write_box<wide>(a, tile, group, shared, part, t, from);
+  /// Fills all boxes that shared memory has room for, from box `first` of the tile on, and then sends them. So lanes
+  /// wait for each other only twice, and the copy engine starts few copies, each of which takes it some 120 cycles.
+  template <bool extras>
+  TILEWAVE_DEVICE void write_boxes(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
+                                   const Sums (&sums)[L::tiles], int first) {
+    if (L::may_send()) B::template stores_read<0>();
+    L::box_barrier();
+    TILEWAVE_UNROLL
+    for (int i = 0; i < min_of(L::out_boxes, all_boxes - first); ++i) {
+      const int t = (first + i) / boxes_per_tile, from = box_from((first + i) % boxes_per_tile);
+      Chunk* const box = shared.out[wave_group][i] + (P.swapped ? 0 : L::wave_in_wave_group() * 16 * 8);
+      if (from + box_wide <= wide_c) {
+        fill_box<extras, box_wide>(a, tile, wave_group, shared, sums, t, from, box);
       } else {
-        TILEWAVE_UNROLL
-        for (int i = 0; i < wide / 2; ++i) store(a, tile, element(group, t, from / 2 + i), part[i]);
+        fill_box<extras, wide_c % box_wide>(a, tile, wave_group, shared, sums, t, from, box);
       }
     }
+    B::shared_written();
+    L::box_barrier();
+    send_boxes(a, tile, wave_group, shared, first);
   }
-  template <bool any, int wide>
-  TILEWAVE_DEVICE Vec<float, wide / 2> values_of(const Args& a, const GemmTile& tile, int group, Shared& shared,
+
+  /// Fills a box with `wide` rows of the wide side of tile t, from `from` on.
+  template <bool extras, int wide>
+  TILEWAVE_DEVICE void fill_box(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
+                                const Sums (&sums)[L::tiles], int t, int from, Chunk* box) {
+    if constexpr (wide > 0 && quantised) {
+      write_bytes<wide>(box, codes_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
+    } else if constexpr (wide > 0 && in_floats) {
+      write_floats<wide>(box, values_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
+    } else if constexpr (wide > 0) {
+      write_matrices<wide>(box, values_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
+    }
+  }
+
+  /// Sends the boxes that were filled: by the copy engine where it can write them, else by the lanes that filled them.
+  TILEWAVE_DEVICE static void send_boxes(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
+                                         int first) {
+    constexpr int wide_here = P.swapped ? 64 : min_of(box_wide, wide_c);  // columns of a box that are filled
+    const int own_row = L::shared_boxes ? 0 : 16 * L::wave_in_wave_group();
+    const std::int32_t first_row =
+        tile.first_row + (P.swapped ? L::wide_row(wave_group) : L::tall_row(wave_group) + own_row);
+    const std::int32_t first_column = tile.first_column + (P.swapped ? first_tall(wave_group) : first_wide(wave_group));
+    // The rows of a group of grouped GEMM end where the next group's begin. The engine writes whole boxes and units.
+    const bool whole_rows =
+        S.groups == GemmGroups::one || first_row + (P.swapped ? 0 : 64 * (tiles_c - 1)) + L::out_rows <= tile.row_end;
+    const bool whole_units = a.gemm.n % unit == 0 || first_column + (P.swapped ? 64 * tiles_c : wide_c) <= a.gemm.n;
+    const bool by_engine = wide_here == L::box_columns && a.wide_stores && whole_rows && whole_units;
+    const auto send = [&](int i) TILEWAVE_INLINE_LAMBDA {
+      const int t = (first + i) / boxes_per_tile, from = box_from((first + i) % boxes_per_tile);
+      const std::int32_t row = first_row + (P.swapped ? 0 : 64 * t),
+                         column = first_column + (P.swapped ? 64 * t : from);
+      Chunk* const box = shared.out[wave_group][i] + (P.swapped ? 0 : own_row * 8);
+      if (!by_engine) {
+        copy_out(a, tile, row, column, wide_here / unit, box);
+      } else if (column < a.gemm.n && row < tile.row_end) {
+        B::store_tensor(a.out, column, row, tile.a_layer, box);
+      }
+    };
+    const int count = min_of(L::out_boxes, all_boxes - first);
+    if (!by_engine) {
+      TILEWAVE_ROLL
+      for (int i = 0; i < count; ++i) send(i);
+    } else if (L::may_send()) {
+      TILEWAVE_ROLL
+      for (int i = L::first_sent(); i < count; i += L::senders) send(i);
+      B::stores_end();
+    }
+  }
+
+  template <bool extras, int wide>
+  TILEWAVE_DEVICE Vec<float, wide / 2> values_of(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
                                                  const Sums (&sums)[L::tiles], int t, int from) {
     Vec<float, wide / 2> parts[L::halves];
     TILEWAVE_UNROLL
@@ -129,25 +194,25 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
       TILEWAVE_UNROLL
       for (int i = 0; i < wide / 2; ++i) parts[half][i] = static_cast<float>(sum_of(sums, half, t, from / 2 + i));
     }
-    const auto at = [&](int i) TILEWAVE_INLINE_LAMBDA { return element(group, t, from / 2 + i); };
+    const auto at = [&](int i) TILEWAVE_INLINE_LAMBDA { return element(wave_group, t, from / 2 + i); };
     const float* const wide_scale =
-        shared.wide_scale[row_scales ? group : 0] + (row_scales ? from + 2 * (B::lane_id() % 4) : 0);
+        shared.wide_scale[row_scales ? wave_group : 0] + (row_scales ? from + 2 * (B::lane_id() % 4) : 0);
     const auto scale_of = [&](int i, int half) TILEWAVE_INLINE_LAMBDA {
       if constexpr (!row_scales) return factor_;
       const int of_tall = 2 * (P.swapped ? t + half * tiles_c : t) + i / 2 % 2;
       return tall_scale_[of_tall] * wide_scale[8 * (i / 4) + i % 2 + (P.swapped ? 0 : half * wide_c)];
     };
-    Epilogue::template apply<any>(a.gemm, a.epilogue, tile, parts, at, scale_of);
+    Epilogue::template apply<extras>(a.gemm, a.epilogue, tile, parts, at, scale_of);
     return parts[0];
   }
-  /// Quantised, four elements a word. A few at a time, and rounded as soon as may be: registers are few.
-  template <bool any, int wide>
-  TILEWAVE_DEVICE Vec<std::uint32_t, wide / 8> codes_of(const Args& a, const GemmTile& tile, int group, Shared& shared,
-                                                        const Sums (&sums)[L::tiles], int t, int from) {
+  /// Quantised values, four elements a word. A few are rounded at a time, because registers are few.
+  template <bool extras, int wide>
+  TILEWAVE_DEVICE Vec<std::uint32_t, wide / 8> codes_of(const Args& a, const GemmTile& tile, int wave_group,
+                                                        Shared& shared, const Sums (&sums)[L::tiles], int t, int from) {
     constexpr int step = min_of(wide, 16), kept = per_group ? wide / 2 : step / 2;
     Vec<float, kept> values;
     Vec<std::uint32_t, wide / 8> codes;
-    float factor[2] = {out_factor_, out_factor_}, largest[2] = {0.0f, 0.0f};  // of the lane's two rows
+    float factor[2] = {out_factor_, out_factor_}, largest[2] = {0.0f, 0.0f};  // one for each of the lane's two rows
     const auto round = [&](int word, int first) TILEWAVE_INLINE_LAMBDA {
       Vec<float, 4> four;
       TILEWAVE_UNROLL
@@ -156,12 +221,12 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
     };
     TILEWAVE_UNROLL
     for (int done = 0; done < wide; done += step) {
-      const Vec<float, step / 2> some = values_of<any, step>(a, tile, group, shared, sums, t, from + done);
+      const Vec<float, step / 2> some = values_of<extras, step>(a, tile, wave_group, shared, sums, t, from + done);
       TILEWAVE_UNROLL
       for (int i = 0; i < step / 2; ++i) {
         values[(done / 2 + i) % kept] = some[i];
         if constexpr (per_group) {
-          const std::int32_t column = tile.first_column + element(group, t, (from + done) / 2 + i).column;
+          const std::int32_t column = tile.first_column + element(wave_group, t, (from + done) / 2 + i).column;
           largest[i / 2 % 2] = Epilogue::amax(a.gemm, column, largest[i / 2 % 2], some[i]);
         } else if (i % 4 == 3) {
           round((done / 2 + i) / 4, i - 3);
@@ -172,9 +237,9 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
       static_assert(wide == scale_group, "a lane has a quarter of two rows of 128 columns");
       TILEWAVE_UNROLL
       for (int h = 0; h < 2; ++h) {
-        const InTile at = element(group, t, from / 2 + 2 * h);
+        const InTile at = element(wave_group, t, from / 2 + 2 * h);
         const int first = at.column / scale_group * scale_group;
-        factor[h] = Pieces::template keep_scale<4>(a, tile, at.row, first, largest[h]);
+        factor[h] = SumMap::template keep_scale<4>(a, tile, at.row, first, largest[h]);
       }
       TILEWAVE_UNROLL
       for (int word = 0; word < wide / 8; ++word) round(word, 4 * word);
@@ -182,78 +247,10 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
     return codes;
   }
 
-  /// Through shared memory, as words of two neighbours of the wide side. A wave's box is its own: no other waits for
-  /// it.
-  template <int wide, class Part>
-  TILEWAVE_DEVICE void write_box(const Args& a, const GemmTile& tile, int group, Shared& shared, const Part& part,
-                                 int t, int from) {
-    const int wave = L::group_wave();
-    Chunk* const box = shared.out[group][next_box_] + (P.swapped ? 0 : wave * L::out_rows * 8);
-    next_box_ = (next_box_ + 1) % L::out_boxes;
-    if (L::team_lane() == 0) B::template stores_read<L::out_boxes - 1>();
-    L::team_barrier();
-    if constexpr (quantised) {
-      write_bytes<wide>(box, part);
-    } else {
-      write_matrices<wide>(box, part);
-    }
-    B::shared_written();
-    L::team_barrier();
-    const std::int32_t row =
-        tile.first_row + (P.swapped ? L::wide_row(group) : L::tall_row(group) + 64 * t + 16 * wave);
-    const std::int32_t column = tile.first_column + (P.swapped ? first_tall(group) + 64 * t : first_wide(group) + from);
-    send_box(a, tile, row, column, P.swapped ? 64 : wide, box);
-  }
-  /// As many boxes as a wave has. Rows that the engine cannot write go through them, too, and what sends a box is there
-  /// once for all of them: each copy of it costs registers that sums need.
-  template <bool any, int wide>
-  TILEWAVE_DEVICE void write_float_boxes(const Args& a, const GemmTile& tile, int group, Shared& shared,
-                                         const Sums (&sums)[L::tiles], int t, int from) {
-    constexpr int of_box = L::box_columns;
-    const int wave = L::group_wave();
-    Chunk* const first = shared.out[group][0] + wave * L::out_rows * 8;
-    if (L::team_lane() == 0) B::template stores_read<0>();
-    L::team_barrier();
-    TILEWAVE_UNROLL
-    for (int at = 0; at < wide; at += of_box) {
-      Chunk* const box = shared.out[group][at / of_box] + wave * L::out_rows * 8;
-      if (at + of_box <= wide) {
-        write_floats<of_box>(box, values_of<any, of_box>(a, tile, group, shared, sums, t, from + at));
-      } else if constexpr (wide % of_box != 0) {
-        write_floats<wide % of_box>(box, values_of<any, wide % of_box>(a, tile, group, shared, sums, t, from + at));
-      }
-    }
-    B::shared_written();
-    L::team_barrier();
-    const std::int32_t row = tile.first_row + L::tall_row(group) + 64 * t + 16 * wave;
-    const std::int32_t column = tile.first_column + first_wide(group) + from;
-    TILEWAVE_ROLL
-    for (int at = 0; at < wide; at += of_box) {
-      send_box(a, tile, row, column + at, min_of(of_box, wide - at),
-               first + at / of_box * static_cast<int>(sizeof(shared.out[0][0]) / sizeof(Chunk)));
-    }
-  }
-  /// `here` columns of a box that was written.
-  TILEWAVE_DEVICE static void send_box(const Args& a, const GemmTile& tile, std::int32_t row, std::int32_t column,
-                                       int here, Chunk* box) {
-    constexpr bool any_rows = quantised || in_floats;  // also those that the engine cannot write
-    // A group's rows end where the next group's begin, and the last box of a tile may be narrower.
-    const bool whole_rows = S.groups == GemmGroups::one || row + L::out_rows <= tile.row_end;
-    const bool whole_units = a.gemm.n % unit == 0 || column + here <= a.gemm.n;  // as the engine writes them
-    if (here == L::box_columns && (!any_rows || a.wide_stores) && whole_rows && whole_units) {
-      if (L::team_lane() == 0) {
-        if (column < a.gemm.n && row < tile.row_end) B::store_tensor(a.out, column, row, tile.a_layer, box);
-        B::stores_end();
-      }
-    } else {
-      copy_out(a, tile, row, column, here / unit, box);
-    }
-  }
-
-  /// Of a box that the engine reads: unit u of row r is at 8 r + (u ^ r % 8).
+  /// Fills a box of 16-bit elements. The engine's swizzle has unit u of row r at 8 r + (u ^ r % 8).
   template <int wide>
   TILEWAVE_DEVICE static void write_matrices(Chunk* box, const Vec<float, wide / 2>& part) {
-    const int lane = B::lane_id(), wave = L::group_wave();
+    const int lane = B::lane_id(), wave = L::wave_in_wave_group();
     TILEWAVE_UNROLL
     for (int j = 0; j < wide / 8; j += 2) {
       // Matrix m is rows 8 (j + m / 2) of the wide side by rows 16 wave + 8 (m % 2) of the tall side.
@@ -279,7 +276,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
       }
     }
   }
-  /// Two neighbours of a row at a time.
+  /// Fills a box of f32, two neighbours of a row at a time.
   template <int wide>
   TILEWAVE_DEVICE static void write_floats(Chunk* box, const Vec<float, wide / 2>& part) {
     const int lane = B::lane_id(), row = lane / 4, first = B::opaque(row * 8 + (lane % 4 / 2 ^ row));
@@ -289,10 +286,11 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
       reinterpret_cast<Vec<float, 2>*>(unit)[lane % 2] = {{part[i], part[i + 1]}};
     }
   }
-  /// Elements of a byte: two neighbours of the wide side at a time, or (swapped) one.
+  /// Fills a box of one-byte elements: two neighbours of a row at a time, or (swapped) one.
   template <int wide>
   TILEWAVE_DEVICE static void write_bytes(Chunk* box, const Vec<std::uint32_t, wide / 8>& codes) {
-    const int lane = B::lane_id(), of_tall = lane / 4 + 16 * L::group_wave() * P.swapped, of_wide = 2 * (lane % 4);
+    const int lane = B::lane_id(), of_tall = lane / 4 + 16 * L::wave_in_wave_group() * P.swapped,
+              of_wide = 2 * (lane % 4);
     const auto put = [&](int row, int column, auto bits) TILEWAVE_INLINE_LAMBDA {
       char* const chunk = reinterpret_cast<char*>(box + row * 8 + (column / 16 ^ row % 8));
       *reinterpret_cast<decltype(bits)*>(chunk + column % 16) = bits;
@@ -313,10 +311,10 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
     }
   }
 
-  /// Rows of a box that the engine cannot write, 16 bytes a lane; only those that are the tile's.
+  /// Stores the rows of a box that the engine cannot write, 16 bytes a lane. Rows beyond the tile are left out.
   TILEWAVE_DEVICE static void copy_out(const Args& a, const GemmTile& tile, std::int32_t first_row,
                                        std::int32_t first_column, int units, const Chunk* box) {
-    for (int i = L::team_lane(); i < L::out_rows * units; i += L::team_lanes) {
+    for (int i = L::lane_of_box(); i < L::out_rows * units; i += L::box_lanes) {
       const std::int32_t in_box = i / units, of_row = i % units;
       const std::int32_t row = first_row + in_box, column = first_column + unit * of_row;
       if (row >= tile.row_end || column >= a.gemm.n) continue;
@@ -324,7 +322,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
       using Element = Storage<S.out>;
       auto* const to =
           static_cast<Element*>(a.gemm.out) + tile.a_layer * a.gemm.out_layer_stride + row * a.gemm.out_stride + column;
-      if ((!(quantised || in_floats) || a.wide_stores) && column + unit <= a.gemm.n) {
+      if (a.wide_stores && column + unit <= a.gemm.n) {
         B::store(reinterpret_cast<Chunk*>(to), values);
       } else {
         constexpr int per_word = unit / 4, bits = 32 / per_word;
@@ -334,11 +332,10 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
     }
   }
 
-  int next_box_ = 0;
   float factor_ = 1.0f;
-  float tall_scale_[2 * L::tiles];  // of the lane's two rows of each tile
-  static constexpr int rounds = ceil_div(L::group_wide, L::group_lanes);
-  float wide_scale_[rounds];  // on their way to shared memory
+  float tall_scale_[2 * L::tiles];  // one for each of the lane's two rows of a tile
+  static constexpr int rounds = ceil_div(L::wave_group_wide, L::wave_group_lanes);
+  float wide_scale_[rounds];  // loaded, and not yet in shared memory
 };
 
 }  // namespace tilewave

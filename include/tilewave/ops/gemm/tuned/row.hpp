@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What was measured to be fastest, ahead of the cost model: rows of a table that `tilewave tune write` makes.
+// A row of a tuned table, which `tilewave tune write` makes. It says which policy is fastest, and overrules the cost
+// model.
 #pragma once
 
 #include "tilewave/ops/gemm/policy.hpp"
@@ -7,14 +8,14 @@
 
 namespace tilewave {
 
-/// Problems of a spec with these extents, m from m_from to m_to, and how they are computed.
+/// The policy and the splits for problems of a spec with these extents, where m is from m_from to m_to.
 struct TunedGemm {
   GemmSpec spec;
   std::int32_t m_from, m_to, n, k, batch, groups;
   GemmPolicy policy;
   int splits;
 
-  /// A call that has to be the same in any batch is not looked up by m.
+  /// Says whether the row applies to a problem. A batch-invariant call is never looked up, since the row depends on m.
   constexpr bool serves(const GemmProblem& p) const {
     return !p.batch_invariant && spec == p.spec && m_from <= p.m && p.m <= m_to && n == p.n && k == p.k &&
            batch == p.batch && groups == p.groups;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a block of CDNA's GEMM kernels keeps where: waves in the tile, sums in a wave, rows of operands in LDS.
+// What CDNA's GEMM kernels share: a block's tile, a wave's part of it with its sums, and how sums become output.
+// GemmCombineKernel adds up the sums of blocks that share the K of a tile.
 #pragma once
 
 #include "tilewave/arch/lds.hpp"
@@ -9,17 +10,17 @@
 
 namespace tilewave {
 
-/// Sums of a wave's products, rows x columns each, of which `run` neighbours of a row of C are a lane's.
-/// `chunks_a`, `chunks_b`: units of 16 bytes that a lane has of either operand for one product.
+/// The lane map of a product by the matrix unit's square instructions. A lane has `sums` of its rows x columns, in runs
+/// of `run` neighbours of a row of C. It supplies `chunks_a` and `chunks_b` units of 16 bytes of the operands.
 template <class B, GemmSpec S, int side>
 struct GemmSquareMap : ProductMap<side> {
   static constexpr int rows = side, columns = side, run = 4;
-  /// In LDS the k of a lane in a step lie side by side, and not those of all lanes for a product: two products of six
-  /// bits take three units.
+  /// With fp6, the k of a lane in a step lie side by side in LDS, since two products take three units. Otherwise the k
+  /// of all lanes for one product do.
   static constexpr bool by_lane = is_fp6(S.a) || is_fp6(S.b);
   static constexpr int chunks_a = B::template product_chunks<S.a>, chunks_b = B::template product_chunks<S.b>;
 };
-/// The same by the room's atom: as many atoms side by side as make 16 columns.
+/// The lane map of a product by the room's atom, of which as many stand side by side as make 16 columns.
 template <class B>
 struct GemmAtomMap {
   static constexpr int kv = B::atom.kv, run = B::atom.kv_per_lane;
@@ -31,8 +32,8 @@ struct GemmAtomMap {
   }
 };
 
-/// Waves and their products. A wave has `tiles_m` x `tiles_n` products of side x side; the lanes of A's side are the
-/// rows operand, so that a lane's sums are runs of four neighbours of a row of C.
+/// The waves of a block and their products. A wave has `tiles_m` x `tiles_n` products of side x side. A's rows are the
+/// lanes' side of the instruction, so a lane's sums are runs of four neighbours of a row of C.
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue>
 struct GemmWaveTile {
   static_assert(gemm_policy_status(B::facts.id, S, P).ok(),
@@ -40,27 +41,28 @@ struct GemmWaveTile {
   using Backend = B;
   static constexpr GemmSpec spec = S;
   static constexpr GemmPolicy policy = P;
-  static constexpr int waves = P.waves_rows * P.waves_columns;
-  static constexpr int block_threads = waves * B::facts.wave_lanes;  // of those that share no K
+  static constexpr int waves = P.waves_rows * P.waves_columns;       // that share no K
+  static constexpr int block_threads = waves * B::facts.wave_lanes;  // of these waves
   static constexpr int wave_rows = P.rows / P.waves_rows, wave_columns = P.columns / P.waves_columns;
   static constexpr int side = wave_rows % 32 == 0 && wave_columns % 32 == 0 ? 32 : 16;
   using Map = std::conditional_t<S.int4(), GemmAtomMap<B>, GemmSquareMap<B, S, side>>;
   static constexpr int tiles_m = wave_rows / Map::rows, tiles_n = wave_columns / Map::columns;
   using Sum = ProductSum<S.a>;
-  using Sums = Vec<Sum, Map::sums>;
-  using AllSums = Sums[tiles_m][tiles_n];
-  using TileRows = GemmTileRows<S, wave_columns>;                              // of B
-  static constexpr int tile_columns = gemm_tile_columns(S, P);                 // of C
-  static constexpr int halves = TileRows::halves, tiles_c = tiles_n / halves;  // of C along a row, each of all halves
+  using Sums = Vec<Sum, Map::sums>;         // a lane's sums of one product
+  using WaveSums = Sums[tiles_m][tiles_n];  // a lane's sums of all products of its wave
+  using TileRows = GemmTileRows<S, wave_columns>;
+  static constexpr int tile_columns = gemm_tile_columns(S, P);  // of C
+  static constexpr int halves = TileRows::halves;               // gates and ups
+  static constexpr int tiles_c = tiles_n / halves;              // products of C along a row, each with all its halves
   static constexpr int step_k = P.depth_bytes * packing_of(S.a) / size_of(S.a);
 
   struct Args {
     GemmArgs gemm;
     UserEpilogue epilogue;
-    float* partial;        // sums of blocks that share K, of i8 as ints
-    std::int64_t tiles;    // of the grid, `splits` blocks each
+    float* partial;        // the workspace: partials of blocks that share K, of i8 as 32-bit integers
+    std::int64_t tiles;    // of the grid, which has `splits` blocks for each
     std::int32_t k_steps;  // of P.depth_bytes bytes
-    bool wide_rows;        // runs of four neighbours of a row of C are aligned
+    bool wide_rows;        // runs of four neighbours of a row of C are aligned, and are stored at once
 
     struct Steps {
       std::int32_t first, end;
@@ -71,23 +73,23 @@ struct GemmWaveTile {
     }
   };
 
-  /// Where a block works. Block ids go round robin over the XCDs, each of which has an L2 of its own: neighbouring
-  /// tiles go to one of them.
-  struct Place {
-    std::int32_t number, split;
-    bool any;
+  /// The tile and the split of a block. The chip deals block ids round robin to its XCDs, each of which has an L2 of
+  /// its own. Tiles are numbered so that neighbours, which share operands, go to one XCD.
+  struct BlockWork {
+    std::int32_t tile_index, split;
+    bool exists;  // The grid may be larger than the number of tiles.
     GemmTile tile;
 
-    TILEWAVE_DEVICE Place(const Args& a, std::int32_t block, bool of_split) {
+    TILEWAVE_DEVICE BlockWork(const Args& a, std::int32_t block, bool has_splits) {
       constexpr std::int32_t xcds = B::facts.xcds;
-      const std::int32_t tiles = static_cast<std::int32_t>(a.tiles), splits = of_split ? a.gemm.splits : 1;
-      const std::int32_t turn = block / splits, whole = tiles / xcds, more = tiles % xcds;
-      split = block - turn * splits;
-      const std::int32_t xcd = turn % xcds;
-      number = xcd * whole + min_of(xcd, more) + turn / xcds;
-      GemmTiles<B, S, P> all(a.gemm, number, 1, 0);
-      any = all.next(tile);
-      if (!any) return;
+      const std::int32_t tiles = static_cast<std::int32_t>(a.tiles), splits = has_splits ? a.gemm.splits : 1;
+      const std::int32_t launch_index = block / splits, per_xcd = tiles / xcds, xcds_with_one_more = tiles % xcds;
+      split = block - launch_index * splits;
+      const std::int32_t xcd = launch_index % xcds;
+      tile_index = xcd * per_xcd + min_of(xcd, xcds_with_one_more) + launch_index / xcds;
+      GemmTiles<B, S, P> all(a.gemm, tile_index, 1, 0);
+      exists = all.next(tile);
+      if (!exists) return;
       tile.layer = B::uniform(tile.layer);
       tile.a_layer = B::uniform(tile.a_layer);
       tile.first_row = B::uniform(tile.first_row);
@@ -96,47 +98,49 @@ struct GemmWaveTile {
     }
   };
 
-  /// Of this wave among those that share no K; those that do come one set after the other.
+  /// The number of this wave among those that share no K. Waves that do share it follow in further sets.
   TILEWAVE_DEVICE static int wave() { return P.waves_k == 1 ? B::wave_id() : B::wave_id() % waves; }
   TILEWAVE_DEVICE static int first_row() { return wave() / P.waves_columns * wave_rows; }
   TILEWAVE_DEVICE static int first_column() { return wave() % P.waves_columns * wave_columns; }
 
-  /// The rows that a tile has of an operand as a buffer.
-  template <DType type, class RowsOf>
-  TILEWAVE_DEVICE static auto source(const void* base, std::int64_t layer_offset, std::int64_t stride, const RowsOf& of,
-                                     std::int32_t k) {
-    const char* const at = static_cast<const char*>(base) + (layer_offset + of.first * stride) * size_of(type);
+  /// The rows of an operand that a tile has, as a buffer. Reads beyond its end give 0.
+  template <DType type, class TileRowsOf>
+  TILEWAVE_DEVICE static auto source(const void* base, std::int64_t layer_offset, std::int64_t stride,
+                                     const TileRowsOf& rows, std::int32_t k) {
+    const char* const at = static_cast<const char*>(base) + (layer_offset + rows.first * stride) * size_of(type);
     const std::int64_t bytes =
-        of.left <= 0 || k == 0 ? 0 : (of.span() - 1) * stride * size_of(type) + bytes_of(type, k);
+        rows.left <= 0 || k == 0 ? 0 : (rows.span() - 1) * stride * size_of(type) + bytes_of(type, k);
     return typename B::Source{at, static_cast<std::uint32_t>(align_up<std::int64_t>(bytes, 16))};
   }
 
-  /// The same of preshuffled weights: sixteen rows are one that is sixteen times as long.
-  template <DType type, class RowsOf>
-  TILEWAVE_DEVICE static auto strips(const void* base, std::int64_t layer_offset, const RowsOf& of, std::int32_t k) {
-    const std::int64_t row_bytes = bytes_of(type, k), strips = ceil_div(of.span(), 16);
-    const char* const at = static_cast<const char*>(base) + layer_offset * size_of(type) + of.first * row_bytes;
+  /// The same for preshuffled weights, where a strip of sixteen rows is one row that is sixteen times as long.
+  template <DType type, class TileRowsOf>
+  TILEWAVE_DEVICE static auto strips(const void* base, std::int64_t layer_offset, const TileRowsOf& rows,
+                                     std::int32_t k) {
+    const std::int64_t row_bytes = bytes_of(type, k), strips = ceil_div(rows.span(), 16);
+    const char* const at = static_cast<const char*>(base) + layer_offset * size_of(type) + rows.first * row_bytes;
     return typename B::Source{at, static_cast<std::uint32_t>(strips * 16 * row_bytes)};
   }
 
-  /// Which rows of its matrix a tile has of A: neighbours.
-  struct RowsOfA {
-    std::int32_t first, left;  // how many there are from the first on
+  /// The rows of A's matrix that a tile has. They are neighbours.
+  struct TileRowsA {
+    std::int32_t first, left;  // left: rows of the matrix from the first on
 
-    TILEWAVE_DEVICE RowsOfA(const GemmArgs&, const GemmTile& tile)
+    TILEWAVE_DEVICE TileRowsA(const GemmArgs&, const GemmTile& tile)
         : first(tile.first_row), left(tile.row_end - tile.first_row) {}
-    /// From the first to the tile's last.
+    /// Rows of the matrix from the tile's first to its last.
     TILEWAVE_DEVICE std::int32_t span() const { return min_of(left, P.rows); }
-    /// Of row r of the tile: whether there is one, and how far behind the first.
+    /// Says whether the matrix has row r of the tile.
     TILEWAVE_DEVICE bool has(int r) const { return r < left; }
+    /// Returns how many rows of the matrix row r of the tile lies behind the first.
     TILEWAVE_DEVICE static std::int32_t row(int r) { return r; }
   };
-  /// The same of B: neighbours, or gates and ups.
-  struct RowsOfB {
+  /// The rows of B's matrix that a tile has. They are neighbours, or runs of gates and of ups.
+  struct TileRowsB {
     const GemmArgs& args;
-    std::int32_t first, left;  // left: columns of C
+    std::int32_t first, left;  // left: columns of C from the first on
 
-    TILEWAVE_DEVICE RowsOfB(const GemmArgs& a, const GemmTile& tile)
+    TILEWAVE_DEVICE TileRowsB(const GemmArgs& a, const GemmTile& tile)
         : args(a), first(gemm_row_of_b<S>(a, tile.first_column, 0)), left(a.n - tile.first_column) {}
     TILEWAVE_DEVICE std::int32_t span() const {
       return gemm_row_of_b<S>(args, min_of(left, tile_columns) - 1, halves - 1) + 1;
@@ -147,27 +151,29 @@ struct GemmWaveTile {
     }
   };
 
-  TILEWAVE_DEVICE static void clear(AllSums& sums) {
+  TILEWAVE_DEVICE static void clear(WaveSums& sums) {
     static_for<tiles_m * tiles_n>([&](auto i) TILEWAVE_INLINE_LAMBDA { sums[i / tiles_n][i % tiles_n] = {}; });
   }
 
-  // How sums leave.
+  // From here on: how sums become partials or output.
 
   using Epilogue = GemmEpilogue<B, S, UserEpilogue>;
-  /// Where lanes tell each other the largest of their values of a row, while two rows of products are under way.
-  static constexpr bool exchanges = S.out_scale == ScaleMode::per_group;
+  /// With scales found for 128 columns, lanes exchange the largest magnitudes of their values of a row through LDS.
+  static constexpr bool exchanges = S.out_scale == Scaling::per_group;
+  /// Two rows of products may be under way, so there are two buffers.
   struct Exchange {
     float largest[exchanges ? 2 : 1][exchanges ? waves : 1][exchanges ? B::facts.wave_lanes : 1];
   };
 
-  /// Row after row of products: the next moves up, so that one row's code serves all.
-  TILEWAVE_DEVICE static void finish(const Args& a, const Place& place, Exchange& exchange, AllSums& sums) {
+  /// Stores the sums of a wave: as partials if blocks share K, else as output. It takes row after row of products, and
+  /// moves the next row's sums up, so that one row's code serves all.
+  TILEWAVE_DEVICE static void finish(const Args& a, const BlockWork& work, Exchange& exchange, WaveSums& sums) {
     for (int i = 0; i < tiles_m; ++i) {
       if (P.splits > 1 && a.gemm.splits > 1) {
         static_for<tiles_n>([&](auto j)
-                                TILEWAVE_INLINE_LAMBDA { store_partial(a, place, i * tiles_n + j, sums[0][j]); });
+                                TILEWAVE_INLINE_LAMBDA { store_partial(a, work, i * tiles_n + j, sums[0][j]); });
       } else {
-        write_row(a, place.tile, i, exchange,
+        write_row(a, work.tile, i, exchange,
                   [&](int j, int half) TILEWAVE_INLINE_LAMBDA { return sums[0][j + half * tiles_c]; });
       }
       static_for<(tiles_m - 1) * tiles_n>([&](auto at) TILEWAVE_INLINE_LAMBDA {
@@ -176,62 +182,49 @@ struct GemmWaveTile {
     }
   }
 
-  /// The sums of one product of all blocks that share its K, in order; four blocks' are on their way at once.
-  TILEWAVE_DEVICE static Sums gather(const Args& a, const Place& place, int product) {
+  /// Adds up the partials of one product of all blocks that share its K, in the order of K. Loads of four blocks'
+  /// partials are under way at once.
+  TILEWAVE_DEVICE static Sums combine_partials(const Args& a, const BlockWork& work, int product) {
     Sums sums = {};
     std::int32_t split = 0;
-    for (; split + 4 <= a.gemm.splits; split += 4) add_parts<4>(a, place, split, product, sums);
-    for (; split < a.gemm.splits; ++split) add_parts<1>(a, place, split, product, sums);
+    for (; split + 4 <= a.gemm.splits; split += 4) add_partials<4>(a, work, split, product, sums);
+    for (; split < a.gemm.splits; ++split) add_partials<1>(a, work, split, product, sums);
     return sums;
   }
-  template <int count>
-  TILEWAVE_DEVICE static void add_parts(const Args& a, const Place& place, std::int32_t first, int product,
-                                        Sums& sums) {
-    constexpr int runs = Map::sums / 4;
-    FourSums part[count * runs];
-    TILEWAVE_UNROLL
-    for (int i = 0; i < count * runs; ++i)
-      part[i] = __builtin_bit_cast(
-          FourSums,
-          B::load(reinterpret_cast<const Chunk*>(aside(a, place.number, first + i / runs, product, i % runs))));
-    TILEWAVE_UNROLL
-    for (int i = 0; i < count * runs; ++i) {
-      TILEWAVE_UNROLL
-      for (int e = 0; e < 4; ++e) sums[4 * (i % runs) + e] += part[i][e];
-    }
-  }
 
-  /// Product j of row i of C, whose scale is known.
-  template <class OfHalf>
+  /// Writes product j of row i of products of C, by a scale of the output that is known. `sums_of(half)` gives its
+  /// sums.
+  template <class SumsOf>
   TILEWAVE_DEVICE static void write_product(const Args& a, const GemmTile& tile, int i, int j, float factor,
-                                            const OfHalf& of_half) {
-    store(a, tile, i, j, values_of(a, tile, i, j, of_half), factor);
+                                            const SumsOf& sums_of) {
+    store(a, tile, i, j, values_of(a, tile, i, j, sums_of), factor);
   }
-  /// Row i of products of C; `of(j, half)`: the sums of product j.
-  template <class Of>
-  TILEWAVE_DEVICE static void write_row(const Args& a, const GemmTile& tile, int i, Exchange& exchange, const Of& of) {
+  /// Writes row i of products of C. `sums_of(j, half)` gives the sums of product j.
+  template <class SumsOf>
+  TILEWAVE_DEVICE static void write_row(const Args& a, const GemmTile& tile, int i, Exchange& exchange,
+                                        const SumsOf& sums_of) {
     if constexpr (!exchanges) {
       const float factor = Epilogue::out_factor(a.gemm);
       static_for<tiles_c>([&](auto j) TILEWAVE_INLINE_LAMBDA {
-        write_product(a, tile, i, j, factor, [&](int half) TILEWAVE_INLINE_LAMBDA { return of(j, half); });
+        write_product(a, tile, i, j, factor, [&](int half) TILEWAVE_INLINE_LAMBDA { return sums_of(j, half); });
       });
     } else {
-      // A group is the columns of neighbouring waves.
-      constexpr int group_waves = scale_group / (tiles_c * side);
+      // The 128 columns of a scale are those of this many neighbouring waves.
+      constexpr int scale_waves = scale_group / (tiles_c * side);
       Values values[tiles_c];
       float largest = 0.0f;
       static_for<tiles_c>([&](auto j) TILEWAVE_INLINE_LAMBDA {
-        values[j] = values_of(a, tile, i, j, [&](int half) TILEWAVE_INLINE_LAMBDA { return of(j, half); });
+        values[j] = values_of(a, tile, i, j, [&](int half) TILEWAVE_INLINE_LAMBDA { return sums_of(j, half); });
         TILEWAVE_UNROLL
         for (int e = 0; e < Map::sums; ++e)
           largest = Epilogue::amax(a.gemm, tile.first_column + column_of(j, e), largest, values[j][e]);
       });
-      const int lane = B::lane_id(), wave = B::wave_id(), first = wave / group_waves * group_waves;
+      const int lane = B::lane_id(), wave = B::wave_id(), first = wave / scale_waves * scale_waves;
       float(&published)[waves][B::facts.wave_lanes] = exchange.largest[i % 2];
       published[wave][lane] = largest;
       B::lds_barrier();
       TILEWAVE_UNROLL
-      for (int w = 0; w < group_waves; ++w) {
+      for (int w = 0; w < scale_waves; ++w) {
         TILEWAVE_UNROLL
         for (int u = 0; u < Map::units; ++u) largest = Max{}(largest, published[first + w][Map::row(lane) + u * side]);
       }
@@ -247,17 +240,18 @@ struct GemmWaveTile {
   using FourSums = Vec<Sum, 4>;
   using Values = Vec<float, Map::sums>;
 
-  /// Of a lane's products in row i of C; of element e of its product j.
+  /// The row of the tile of C that this lane has in row i of products.
   TILEWAVE_DEVICE static int row_of(int i) { return first_row() + i * Map::rows + Map::row(B::lane_id()); }
+  /// The column of the tile of C of element e of this lane's sums of product j of a row.
   TILEWAVE_DEVICE static int column_of(int j, int e) {
     return first_column() / halves + j * Map::columns + Map::kv_row(B::lane_id(), e);
   }
 
-  template <class OfHalf>
-  TILEWAVE_DEVICE static Values values_of(const Args& a, const GemmTile& tile, int i, int j, const OfHalf& of_half) {
+  template <class SumsOf>
+  TILEWAVE_DEVICE static Values values_of(const Args& a, const GemmTile& tile, int i, int j, const SumsOf& sums_of) {
     Values values[halves];
     TILEWAVE_UNROLL
-    for (int half = 0; half < halves; ++half) values[half] = as_floats(of_half(half));
+    for (int half = 0; half < halves; ++half) values[half] = as_floats(sums_of(half));
     struct InTile {
       int row, column;
     };
@@ -273,38 +267,57 @@ struct GemmWaveTile {
     TILEWAVE_UNROLL
     for (int from = 0; from < Map::sums; from += Map::run) {
       const std::int32_t column = tile.first_column + column_of(j, from);
-      Vec<float, Map::run> some;
+      Vec<float, Map::run> run;
       TILEWAVE_UNROLL
       for (int e = 0; e < Map::run; ++e)
-        some[e] = S.out_scale == ScaleMode::none ? values[from + e] : values[from + e] * factor;
+        run[e] = S.out_scale == Scaling::none ? values[from + e] : values[from + e] * factor;
       if (a.wide_rows && column + Map::run <= a.gemm.n) {
-        Epilogue::store(a.gemm, tile, row, column, some);
+        Epilogue::store(a.gemm, tile, row, column, run);
       } else {
         TILEWAVE_UNROLL
         for (int e = 0; e < Map::run; ++e)
-          if (column + e < a.gemm.n) Epilogue::store(a.gemm, tile, row, column + e, Vec<float, 1>{{some[e]}});
+          if (column + e < a.gemm.n) Epilogue::store(a.gemm, tile, row, column + e, Vec<float, 1>{{run[e]}});
       }
     }
   }
 
-  /// Lanes side by side, so that a wave moves whole lines.
-  TILEWAVE_DEVICE static float* aside(const Args& a, std::int32_t number, std::int32_t split, int product, int run) {
+  /// The address in the workspace of four sums of this lane: run `run` of product `product`. The lanes of a wave lie
+  /// side by side there, so that a wave moves whole lines.
+  TILEWAVE_DEVICE static float* partial_of(const Args& a, std::int32_t tile, std::int32_t split, int product, int run) {
     constexpr int runs = tiles_m * tiles_n * Map::sums / 4;
-    const std::int64_t block = std::int64_t{number} * a.gemm.splits + split;
+    const std::int64_t block = std::int64_t{tile} * a.gemm.splits + split;
     return a.partial + ((block * runs + product * (Map::sums / 4) + run) * block_threads + B::block_lane_id()) * 4;
   }
-  TILEWAVE_DEVICE static void store_partial(const Args& a, const Place& place, int product, const Sums& sums) {
+  TILEWAVE_DEVICE static void store_partial(const Args& a, const BlockWork& work, int product, const Sums& sums) {
     TILEWAVE_UNROLL
     for (int run = 0; run < Map::sums / 4; ++run) {
       const FourSums four{{sums[4 * run], sums[4 * run + 1], sums[4 * run + 2], sums[4 * run + 3]}};
-      B::store(reinterpret_cast<Chunk*>(aside(a, place.number, place.split, product, run)),
+      B::store(reinterpret_cast<Chunk*>(partial_of(a, work.tile_index, work.split, product, run)),
                __builtin_bit_cast(Chunk, four));
+    }
+  }
+  /// Adds the partials of `count` splits from `first` on to the sums. All loads are issued before the first sum.
+  template <int count>
+  TILEWAVE_DEVICE static void add_partials(const Args& a, const BlockWork& work, std::int32_t first, int product,
+                                           Sums& sums) {
+    constexpr int runs = Map::sums / 4;
+    FourSums partials[count * runs];
+    TILEWAVE_UNROLL
+    for (int i = 0; i < count * runs; ++i)
+      partials[i] = __builtin_bit_cast(
+          FourSums,
+          B::load(reinterpret_cast<const Chunk*>(partial_of(a, work.tile_index, first + i / runs, product, i % runs))));
+    TILEWAVE_UNROLL
+    for (int i = 0; i < count * runs; ++i) {
+      TILEWAVE_UNROLL
+      for (int e = 0; e < 4; ++e) sums[4 * (i % runs) + e] += partials[i][e];
     }
   }
 };
 
-/// Behind blocks that share K: their sums in the order of K, then the epilogue. Grid: `blocks` times the tiles; each
-/// block has one product of all waves of its tile, or a row of them that has a scale in common.
+/// The second launch where blocks share K: it adds up their partials in the order of K and applies the epilogue. Grid:
+/// `blocks` for each tile. A block has one product of all waves of its tile, or with `exchanges` a row of products,
+/// which have scales in common.
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue>
 struct GemmCombineKernel {
   using Room = B;
@@ -313,22 +326,22 @@ struct GemmCombineKernel {
   using Shared = typename W::Exchange;
   static constexpr int block_threads = W::block_threads;
   static constexpr int waves_per_simd = 1;
-  static constexpr int of_row = W::exchanges ? 1 : W::tiles_c, blocks = W::tiles_m * of_row;
+  static constexpr int blocks_per_row = W::exchanges ? 1 : W::tiles_c, blocks = W::tiles_m * blocks_per_row;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const std::int32_t tiles = static_cast<std::int32_t>(a.tiles), part = B::block_id() / tiles;
-    const typename W::Place place(a, B::block_id() - part * tiles, false);
-    if (!place.any) return;
-    const int i = part / of_row;
-    const auto sums = [&](int j, int half) TILEWAVE_INLINE_LAMBDA {
-      return W::gather(a, place, i * W::tiles_n + j + half * W::tiles_c);
+    const std::int32_t tiles = static_cast<std::int32_t>(a.tiles), in_tile = B::block_id() / tiles;
+    const typename W::BlockWork work(a, B::block_id() - in_tile * tiles, false);
+    if (!work.exists) return;
+    const int i = in_tile / blocks_per_row;
+    const auto sums_of = [&](int j, int half) TILEWAVE_INLINE_LAMBDA {
+      return W::combine_partials(a, work, i * W::tiles_n + j + half * W::tiles_c);
     };
     if constexpr (W::exchanges) {
-      W::write_row(a, place.tile, i, shared, sums);
+      W::write_row(a, work.tile, i, shared, sums_of);
     } else {
-      const int j = part % of_row;
-      W::write_product(a, place.tile, i, j, W::Epilogue::out_factor(a.gemm),
-                       [&](int half) TILEWAVE_INLINE_LAMBDA { return sums(j, half); });
+      const int j = in_tile % blocks_per_row;
+      W::write_product(a, work.tile, i, j, W::Epilogue::out_factor(a.gemm),
+                       [&](int half) TILEWAVE_INLINE_LAMBDA { return sums_of(j, half); });
     }
   }
 };

@@ -1,5 +1,18 @@
 // SPDX-License-Identifier: MIT
-// The constants, registers and shared memory of a staged decode kernel: what a lane of its wave group holds.
+// The constants, registers and shared memory of a bulk decode kernel: what a lane of a wave group holds, and where.
+//
+// Both products of a wave group have 64 rows of the cache's side, tokens of K or dimensions of V. Their columns are the
+// query rows of the block:
+//     scores [tokens][rows] = K Q^T        out [head_size][rows] = V^T P^T
+// Columns come in octets of eight. Wave w has rows 16 w to 16 w + 15 of every 64. A lane has two of these rows, `half`
+// 0 and 1, and two columns of every octet, `r` 0 and 1. So a lane has the same query rows in both products:
+//
+//                             octet 0               octet 1
+//     query row               0 1 2 3 4 5 6 7       8 9 ...
+//     row lane / 4            a a b b c c d d       a a ...     half 0      a: the lane with lane % 4 == 0,
+//     row lane / 4 + 8        a a b b c c d d       a a ...     half 1      b: 1, c: 2, d: 3
+//
+// Register 4 * octet + 2 * half + r of a product holds that element (PTX ISA, wgmma: register fragment of D).
 #pragma once
 
 #include "tilewave/attention/arithmetic.hpp"
@@ -8,121 +21,121 @@
 
 namespace tilewave {
 
-/// Both products have 64 rows of the cache's side, tokens of K or dimensions of V, and a column a query row:
-///   scores [tokens][rows] = K Q^T,   out [head_size][rows] = V^T P^T
-/// so that a wave has 16 of every 64 tokens, then of every 64 dimensions, and a lane the same query rows in both. Of
-/// every eight query rows j it holds two, e; of its wave's 16 tokens or dimensions two, h.
 template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
-struct PagedAttentionStagedLayout : AttentionArithmetic<B, S.quant, S.out, S.native> {
-  static_assert(P.staged(), "this layout is of policies with stages in shared memory");
+struct PagedAttentionBulkLayout : AttentionArithmetic<B, S.quant, S.out, S.native> {
+  static_assert(P.bulk(), "this layout is of policies with stages in shared memory");
   static_assert(paged_attention_policy_status(B::facts.id, S, P).ok(),
                 "a law of policies is broken: paged_attention_policy_status(arch, spec, policy).reason says which");
   using Room = B;
-  using Place = PagedAttentionPlace;
+  using WorkItem = PagedAttentionWorkItem;
   static constexpr PagedAttentionSpec spec = S;
   static constexpr PagedAttentionPolicy policy = P;
 
-  static constexpr int waves = 4, lanes = B::facts.wave_lanes, group_lanes = waves * lanes;  // of a group
-  static constexpr int groups = P.wave_groups();     // of a block: they take its stages in turn
-  static constexpr int fetching = P.prefetch.waves;  // behind them: each a share of a stage's copies
+  static constexpr int waves = 4, lanes = B::facts.wave_lanes, wave_group_lanes = waves * lanes;  // of a wave group
+  static constexpr int wave_groups = P.wave_groups();  // of a block; they take its stages by turns
+  static constexpr int fetch_waves =
+      P.prefetch.waves;  // behind the wave groups; each issues a part of a stage's copies
   static constexpr int unit = S.unit(), head_size = S.head_size;
   static constexpr int stage_tokens = P.prefetch.stage_tokens, tiles = stage_tokens / 64, out_tiles = head_size / 64;
-  static constexpr int rows = P.block_rows(), eights = rows / 8;
-  // What Work asks of a layout: this one's waves do not differ in rows or tokens.
+  static constexpr int rows = P.block_rows(), row_octets = rows / 8;
+  // What the work queue asks of a layout. The waves of this one do not differ in rows or tokens.
   static constexpr int block_rows = rows, wave_tokens = stage_tokens, block_tokens = stage_tokens, token_waves = 1,
                        row_tiles = 1, atom_rows = rows;
 
-  static constexpr bool per_token = S.quant == QuantMode::per_token;
-  // fp8 goes by way of f16, one instruction a pair on sm90, and through registers. Rows of Q are brought into its range
-  // by a power of two, and only a token's own scale of V could leave it.
+  static constexpr bool per_token = S.quant == Scaling::per_token;
+  // fp8 is widened to f16 in registers, which takes one instruction a pair on sm90. A power of two brings rows of Q
+  // into f16's range, so only a token's own scale of V could leave it.
   static constexpr bool widened = is_fp8(S.kv) && !S.native;
   static constexpr DType k_type = widened ? DType::f16 : S.kv;
   static constexpr DType v_type = widened ? (per_token ? S.value_type() : DType::f16) : S.kv;
-  static constexpr int piece = 16 / size_of(k_type), step = 2 * piece;  // elements of k of an operand, and of a product
-  static constexpr int steps = head_size / step;
+  static constexpr int chunk_k = 16 / size_of(k_type), product_k = 2 * chunk_k;  // elements of k in 16 bytes, a product
+  static constexpr int steps = head_size / product_k;
   static constexpr bool scales_q = k_type != S.q;
-  static constexpr float probability_scale =
-      AttentionArithmetic<B, S.quant, S.out, S.native>::probability_scale_of(v_type);
+  static constexpr float probability_scale = PagedAttentionBulkLayout::probability_scale_of(v_type);
 
   using Products = Vec<float, rows / 2>;
-  /// Tiles of outputs that a group finishes, the first of its registers: all, or of two tiles each group one.
-  static constexpr int own_tiles = ceil_div(out_tiles, groups);
-  TILEWAVE_DEVICE static int own_tile(int n) { return groups == 1 ? n : group(); }
+  /// Output tiles that a wave group finishes, in the first of its registers. One group finishes all; of two groups each
+  /// finishes one tile.
+  static constexpr int finished_tiles = ceil_div(out_tiles, wave_groups);
+  TILEWAVE_DEVICE static int finished_tile(int n) { return wave_groups == 1 ? n : wave_group(); }
 
-  static constexpr int pieces = head_size / 16;  // piece n, dimensions 16 n ..., is of wave n % 4
-  /// What the blocks of a cluster tell each block at the end, {sum, sum, max, max} of two rows, and what they hand it:
-  /// piece n goes to block n % cluster, as its n / cluster-th, from `cluster` sources.
+  static constexpr int dim_blocks = head_size / 16;  // block n has dimensions 16 n to 16 n + 15, of wave n % 4
+  /// What the blocks of a cluster send each block at the end: {sum, sum, max, max} of two rows, and outputs. Dimension
+  /// block n goes to block n % cluster of the cluster, where it is number n / cluster, from each of `cluster` blocks.
   struct Received {
-    Vec<float, 4> statistics[max_staged_splits][waves][eights][4];
-    Vec<float, 4> share[max_of(pieces, max_staged_splits)][eights][lanes];
+    Vec<float, 4> statistics[max_bulk_splits][waves][row_octets][4];
+    Vec<float, 4> outputs[max_of(dim_blocks, max_bulk_splits)][row_octets][lanes];
   };
-  /// What a group hands to the other at the end: its share of a tile of outputs, and of its rows {sum, sum, max, max}.
-  struct Handed {
-    static constexpr int givers = groups > 1 ? group_lanes : 1;
-    Vec<float, 4> out[eights][givers], rows[eights][givers];
+  /// What a wave group hands to the other one at the end: its part of one output tile, and {sum, sum, max, max} of
+  /// rows.
+  struct Exchange {
+    static constexpr int lanes = wave_groups > 1 ? wave_group_lanes : 1;
+    Vec<float, 4> out[row_octets][lanes], rows[row_octets][lanes];
   };
-  struct OfGroup {
+  struct GroupShared {
     struct Operands {
-      Chunk q[head_size / piece][rows];        // 16 bytes of a row, in the order in which K has its dimensions
-      Chunk p[2][stage_tokens / piece][rows];  // a stage's probabilities, in the order in which V has its tokens
+      Chunk q[head_size / chunk_k][rows];        // 16 bytes of a row, in the order in which K has its dimensions
+      Chunk p[2][stage_tokens / chunk_k][rows];  // probabilities of a stage, in the order in which V has its tokens
     };
     union {
       Operands operand;
-      Handed handed;  // when there are no more products
+      Exchange exchange;  // once there are no more products
     };
-    Vec<float, waves> of_wave[rows];     // maxima, at the end sums
-    float q_scale[scales_q ? rows : 1];  // that rows of Q were divided by
+    Vec<float, waves> wave_values[rows];  // of each wave: maxima, at the end sums
+    float q_scale[scales_q ? rows : 1];   // what rows of Q were divided by
   };
   struct Shared {
-    PagedAttentionStages<PagedAttentionStagedLayout> ring;
-    OfGroup of_group[groups];
-    Mailbox mailbox;  // of what other blocks of the cluster send
+    PagedAttentionStages<PagedAttentionBulkLayout> ring;
+    GroupShared group[wave_groups];
+    Mailbox mailbox;  // counts what other blocks of the cluster send
   };
 
   struct State {
-    Products out[out_tiles];               // not yet divided by the sum
-    float row_max[eights][2];              // the group's reference, log2 units; -inf before the first token
-    float row_sum[eights][2];              // this lane's tokens only
-    float factor[eights][2];               // from products to log2 units
-    std::int32_t causal_end[eights][2];    // first token the row may not see
-    float slope[S.alibi ? eights : 1][2];  // of ALiBi, in log2 units
-    float v_scale;                         // that outputs are still to be multiplied by
+    Products out[out_tiles];                   // not yet divided by the sum
+    float row_max[row_octets][2];              // the reference of the wave group, log2 units; -inf before any token
+    float row_sum[row_octets][2];              // over this lane's tokens only
+    float factor[row_octets][2];               // from products to log2 units
+    std::int32_t causal_end[row_octets][2];    // first token that the row may not see
+    float slope[S.alibi ? row_octets : 1][2];  // of ALiBi, in log2 units
+    float v_scale;                             // what outputs are still to be multiplied by
   };
 
-  // Not from wave_id(), which asks the wave's first lane each time.
-  TILEWAVE_DEVICE static int group() { return groups == 1 ? 0 : B::block_lane_id() / group_lanes; }
-  TILEWAVE_DEVICE static int group_lane() {
-    return groups == 1 ? B::block_lane_id() : B::block_lane_id() % group_lanes;
+  // These do not use wave_id(), which asks the wave's first lane each time.
+  TILEWAVE_DEVICE static int wave_group() { return wave_groups == 1 ? 0 : B::block_lane_id() / wave_group_lanes; }
+  TILEWAVE_DEVICE static int wave_group_lane() {
+    return wave_groups == 1 ? B::block_lane_id() : B::block_lane_id() % wave_group_lanes;
   }
-  TILEWAVE_DEVICE static int wave() { return group_lane() / lanes; }
+  TILEWAVE_DEVICE static int wave() { return wave_group_lane() / lanes; }
 
-  /// Whether several blocks merge their parts of a context.
+  /// Returns whether several blocks merge their parts of a context.
   TILEWAVE_DEVICE static bool clustered(const PagedAttentionArgs& a) { return !P.balanced() && a.cluster > 1; }
 
-  /// The lane's token, of its wave's 16. Widened units are dealt out two elements a lane and half: element
-  /// 4 c + 2 h + e of a unit is the product's 8 h + 2 c + e. fp8 of two tokens, neighbours, are stored as one element.
-  TILEWAVE_DEVICE static int token_of(int lane, int h) {
+  /// The token of a lane's half, of its wave's 16. A widened unit is dealt out in pairs: element 4 c + 2 half + e of it
+  /// is row 8 half + 2 c + e of the product. fp8 of two neighbouring tokens is stored as one element.
+  TILEWAVE_DEVICE static int token_of(int lane, int half) {
     const int row = lane / 4;
-    if (S.native) return 2 * row + h;
-    return widened ? row / 2 * 4 + row % 2 + 2 * h : row + 8 * h;
+    if (S.native) return 2 * row + half;
+    return widened ? row / 2 * 4 + row % 2 + 2 * half : row + 8 * half;
   }
-  /// The query row of the block that column e of the lane's eight j is.
-  TILEWAVE_DEVICE static int query_of(int lane, int j, int e) { return 8 * j + 2 * (lane % 4) + e; }
+  /// The query row of the block in column r of the lane's octet.
+  TILEWAVE_DEVICE static int row_of(int lane, int octet, int r) { return 8 * octet + 2 * (lane % 4) + r; }
 
-  TILEWAVE_DEVICE static float& value(Products& p, int j, int h, int e) { return p[4 * j + 2 * h + e]; }
-  TILEWAVE_DEVICE static float value(const Products& p, int j, int h, int e) { return p[4 * j + 2 * h + e]; }
+  TILEWAVE_DEVICE static float& value(Products& p, int octet, int half, int r) { return p[4 * octet + 2 * half + r]; }
+  TILEWAVE_DEVICE static float value(const Products& p, int octet, int half, int r) {
+    return p[4 * octet + 2 * half + r];
+  }
 
-  /// Call f(j, e) for every query row of the lane.
+  /// Calls f(octet, r) for every query row of the lane.
   template <class F>
   TILEWAVE_DEVICE static void each_row(F f) {
     TILEWAVE_UNROLL
-    for (int j = 0; j < eights; ++j) {
+    for (int octet = 0; octet < row_octets; ++octet) {
       TILEWAVE_UNROLL
-      for (int e = 0; e < 2; ++e) f(j, e);
+      for (int r = 0; r < 2; ++r) f(octet, r);
     }
   }
 
-  /// Combine a value over the lanes that share a query row.
+  /// Combines a value over the lanes that share a query row.
   template <class F>
   TILEWAVE_DEVICE static float over_tokens(float x, F combine) {
     TILEWAVE_UNROLL

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A compiled decode kernel, as dispatch sees it.
+// A compiled decode kernel, as the choice among entries sees it.
 #pragma once
 
 #include "tilewave/core/hip.hpp"

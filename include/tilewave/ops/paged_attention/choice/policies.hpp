@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The policies that entries of a spec are built for: one list for dispatch, tests, benchmarks, the tuner and the gate.
+// The policies that entries of a spec are built for: one list for dispatch, tests, benchmarks, the tuner and the ISA
+// gate.
 #pragma once
 
 #include <array>
@@ -10,7 +11,7 @@
 
 namespace tilewave {
 
-/// Policies in the order of paged_attention_policies.
+/// Policies of a spec, in the order that paged_attention_policies documents.
 struct PagedAttentionPolicies {
   std::array<PagedAttentionPolicy, 11> list{};
   int count = 0;
@@ -23,22 +24,23 @@ struct PagedAttentionPolicies {
 
 namespace detail {
 
-/// By rising number of query rows a block holds: 16, 32, 64; where staged entries serve most problems, 16 alone. Two
-/// waves per SIMD leave a lane 256 registers (255 on sm90) for outputs, Q and the KV ring, three 168 and four 128.
-constexpr PagedAttentionPolicies register_policies(ArchId arch, const PagedAttentionSpec& s, bool staged) {
+/// Policies straight to registers, by rising number of query rows that a block holds: 16, 32, 64. Where bulk entries
+/// serve most problems there is only the one of 16. Two waves on a SIMD leave a lane 256 registers (255 on sm90) for
+/// outputs, Q and the ring of KV; three leave 168, and four 128.
+constexpr PagedAttentionPolicies register_policies(ArchId arch, const PagedAttentionSpec& s, bool bulk) {
   const bool wide = s.head_size == 256, narrow = s.head_size == 64, fp8 = is_fp8(s.kv);
-  // Not const: g++ 12 keeps the const of a copied member in the identity of a template argument, and the kernel that
-  // nvcc registered is then not the one that is launched.
+  // This is not const. g++ 12 keeps the const of a copied member in the identity of a template argument, and then the
+  // kernel that nvcc registered is not the one that is launched.
   PagedAttentionPrefetch one_tile = narrow ? PagedAttentionPrefetch{1, 2} : PagedAttentionPrefetch{2, 4};
   PagedAttentionPolicies policies;
   if (facts_of(arch).matrix == Matrix::mma) {
-    // A wave has half the lanes of gfx9, so its 16 rows take twice the registers: Q lives in shared memory, and fp8,
-    // whose tile is 64 tokens of scores, keeps half a tile in flight.
+    // A wave has half the lanes of one of gfx9, so its 16 rows take twice the registers. Hence Q lives in shared
+    // memory. A tile of fp8 is 64 tokens of scores, so fp8 keeps only half a tile in flight.
     PagedAttentionPrefetch prefetch = wide             ? PagedAttentionPrefetch{4, fp8 ? 1 : 2}
                                       : narrow || !fp8 ? one_tile
                                                        : PagedAttentionPrefetch{2, 2};
     policies.add({.row_tiles = 1, .waves = {1, 4}, .prefetch = prefetch, .q_shared = true});
-    if (staged) return policies;
+    if (bulk) return policies;
     policies.add({.row_tiles = 1, .waves = {2, 2}, .prefetch = prefetch, .q_shared = true});
     policies.add({.row_tiles = 1, .waves = {4, 1}, .prefetch = prefetch, .q_shared = true});
     return policies;
@@ -49,11 +51,11 @@ constexpr PagedAttentionPolicies register_policies(ArchId arch, const PagedAtten
     policies.add({.row_tiles = 1, .waves = {4, 1}, .prefetch = {2, 2}});
     return policies;
   }
-  // A wave more has more in flight than a second tile of each: 16 rows in 16 bits leave registers for it.
-  PagedAttentionPrefetch one_row_tile = !fp8                              ? PagedAttentionPrefetch{1, 2}
-                                        : s.quant == QuantMode::per_token ? one_tile
-                                                                          : PagedAttentionPrefetch{1, 4};
-  const int waves = narrow ? 3 : 2, of_two_tiles = s.quant == QuantMode::per_token ? 2 : waves;
+  // One more wave has more bytes in flight than a second tile for each wave. 16 rows in 16 bits leave registers for it.
+  PagedAttentionPrefetch one_row_tile = !fp8                            ? PagedAttentionPrefetch{1, 2}
+                                        : s.quant == Scaling::per_token ? one_tile
+                                                                        : PagedAttentionPrefetch{1, 4};
+  const int waves = narrow ? 3 : 2, of_two_tiles = s.quant == Scaling::per_token ? 2 : waves;
   policies.add({.row_tiles = 1, .waves = {1, 4}, .prefetch = one_row_tile, .waves_per_simd = fp8 ? waves : waves + 1});
   for (const int rows : {1, 2}) {
     policies.add({.row_tiles = 2,
@@ -65,30 +67,33 @@ constexpr PagedAttentionPolicies register_policies(ArchId arch, const PagedAtten
   return policies;
 }
 
-/// Blocks of a staged entry that an SM holds, and wave groups of each.
-struct StagedBlocks {
+/// How many blocks of a bulk entry an SM holds, and how many wave groups each block has.
+struct BulkBlocks {
   int per_sm = 2, groups = 1;
 };
 
-/// 8, 16 or 32 query rows through shared memory, where the room has bulk copies and wave groups: two blocks an SM, 96
-/// KiB of KV on its way in each; or one of two groups with twice that, for problems that have no two blocks for an SM;
-/// or three with 64 KiB, for those whose blocks would leave a second round of two half empty, or do little each.
-constexpr PagedAttentionPolicy staged_policy(const PagedAttentionSpec& s, int rows, StagedBlocks blocks = {}) {
-  // Stages of 32 or 16 KiB, but 64 tokens at least; for registers, and the probabilities of 32 rows, fewer. Native
-  // products need fewer registers, but with 32 rows take long enough for a stage to want six of them.
+/// A bulk policy of 8, 16 or 32 query rows. There are three kinds:
+/// - two blocks on an SM, each with 96 KiB of KV on its way;
+/// - one block of two wave groups with twice that, for problems that have fewer than two blocks for each SM;
+/// - three blocks with 64 KiB each, for problems whose blocks do little, or would leave a second round of two half
+/// empty.
+constexpr PagedAttentionPolicy bulk_policy(const PagedAttentionSpec& s, int rows, BulkBlocks blocks = {}) {
+  // Stages have 32 or 16 KiB, but at least 64 tokens, and fewer tokens for the registers and probabilities of 32 rows.
+  // Native products need fewer registers, but with 32 rows a stage takes so long that the ring should have six.
   const bool three = blocks.per_sm == 3, half = three || (s.native && rows == 32);
   const int bytes_per_token = 2 * s.head_size * size_of(s.kv);
   const int most_tokens = rows == 8 ? 256 : (s.native ? 4096 : 2048) / rows;
   const int stage_tokens = max_of(64, min_of((half ? 16 : 32) * 1024 / bytes_per_token, most_tokens));
   const int ring = blocks.groups * (three ? 64 : 96) * 1024;
-  // Scales of tokens may leave room for a stage less. Of a block's share of 228 KiB 1 KiB is the driver's; Q, two
-  // stages' probabilities and what waves tell each other take some for each query row, barriers for each stage.
-  const bool per_token = s.quant == QuantMode::per_token;
+  // Scales of tokens may leave room for one stage less. The driver keeps 1 KiB of a block's part of 228 KiB. For each
+  // query row there are Q, two stages' probabilities and what waves publish to each other, and for each stage its
+  // barriers.
+  const bool per_token = s.quant == Scaling::per_token;
   const int row_bytes = (s.head_size + 2 * stage_tokens) * (s.native ? 1 : 2) + 20;
   const int room = 228 * 1024 / blocks.per_sm - 1024 - 32 - blocks.groups * rows * row_bytes;
   const int stage_bytes = stage_tokens * (bytes_per_token + (per_token ? 8 : 0)) + (per_token ? 16 : 48);
   const int stages = min_of(ring / (stage_tokens * bytes_per_token), align_down(room / stage_bytes, blocks.groups));
-  // As many waves fetch as registers reach for: small pages want them.
+  // As many waves fetch as there are registers for, because small pages need many copies.
   PagedAttentionPrefetch prefetch{
       .slices = 1, .stages = stages, .stage_tokens = stage_tokens, .waves = three ? 1 : 2 * blocks.groups};
   return {
@@ -102,8 +107,8 @@ constexpr PagedAttentionPolicy balanced(PagedAttentionPolicy policy) {
 
 }  // namespace detail
 
-/// The policy straight to registers of specs without tuned ones: 16 query rows a block. A tile of K, then of V, is in
-/// flight, or as much of it as leaves registers for the outputs of wide heads.
+/// The policy straight to registers of specs for which none was tuned: 16 query rows a block. A tile of K, then of V,
+/// is in flight, or as much of it as the outputs of wide heads leave registers for.
 constexpr PagedAttentionPolicy paged_attention_other_policy(ArchId arch, const PagedAttentionSpec& s) {
   const bool sm90 = facts_of(arch).matrix == Matrix::mma;
   const int tiles = value_tiles(atom_of(arch), s.value_shape()).count;
@@ -111,27 +116,28 @@ constexpr PagedAttentionPolicy paged_attention_other_policy(ArchId arch, const P
   PagedAttentionPrefetch prefetch{.slices = !wide ? 1 : sm90 ? tiles / 8 : 2, .stages = 2};
   if (sm90 && is_fp8(s.kv) && s.head_size > 64) {
     prefetch.stages = 1;
-    if (s.any_block_size && !wide) prefetch.slices = 2;  // a tile has 8 addresses of K tokens
+    if (s.any_block_size && !wide) prefetch.slices = 2;  // a lane keeps 8 addresses of K tokens for a tile
   }
   return {.row_tiles = 1, .waves = {1, 4}, .prefetch = prefetch, .q_shared = sm90};
 }
 
-/// Whether a spec has entries that bring KV through shared memory: ok, or no_matching_entry with the reason.
-constexpr Status paged_attention_has_staged(ArchId arch, const PagedAttentionSpec& s) {
+/// Returns whether a spec has bulk entries: ok, or no_matching_entry with the reason.
+constexpr Status paged_attention_has_bulk(ArchId arch, const PagedAttentionSpec& s) {
   constexpr StatusCode none = StatusCode::no_matching_entry;
   if (!facts_of(arch).wave_groups || !facts_of(arch).tensor_copies)
-    return {none, "staged entries need bulk copies and wave groups, which only sm90 has"};
-  if (s.values != ValueLayout::dim_major) return {none, "there are no staged entries for token_major values"};
-  if (s.head_size != 64 && s.head_size != 128) return {none, "there are staged entries for head_size 64 and 128 alone"};
+    return {none, "bulk entries need bulk copies and wave groups, which only sm90 has"};
+  if (s.values != ValueLayout::dim_major) return {none, "there are no bulk entries for token_major values"};
+  if (s.head_size != 64 && s.head_size != 128) return {none, "there are bulk entries for head_size 64 and 128 alone"};
   return {};
 }
 
-/// The policies of a spec. Those straight to registers by rising query rows, the smallest of them balanced, or the
-/// staged ones; for native products the staged ones alone, so on other architectures none. Head sizes and layouts that
-/// nothing was tuned for have one policy, and it balanced.
+/// The policies of a spec. First come those straight to registers, by rising query rows. Then comes the smallest of
+/// them with the balanced schedule, or the bulk ones. A spec with native products has bulk policies only, so it has
+/// none on other architectures. A head size or layout for which nothing was tuned has one policy, and the same one
+/// balanced.
 constexpr PagedAttentionPolicies paged_attention_policies(ArchId arch, const PagedAttentionSpec& s) {
-  const bool staged = paged_attention_has_staged(arch, s).ok();
-  if (s.native && !(staged && paged_attention_check_native(s).ok())) return {};
+  const bool bulk = paged_attention_has_bulk(arch, s).ok();
+  if (s.native && !(bulk && paged_attention_check_native(s).ok())) return {};
   PagedAttentionPolicies policies;
   const bool tuned = s.head_size == 64 || s.head_size == 128 || s.head_size == 256;
   if (s.values != ValueLayout::dim_major || !tuned) {
@@ -139,17 +145,17 @@ constexpr PagedAttentionPolicies paged_attention_policies(ArchId arch, const Pag
     policies.add(detail::balanced(policies.list[0]));
     return policies;
   }
-  if (!s.native) policies = detail::register_policies(arch, s, staged);
-  if (!staged) {
+  if (!s.native) policies = detail::register_policies(arch, s, bulk);
+  if (!bulk) {
     policies.add(detail::balanced(policies.list[0]));
     return policies;
   }
-  for (const int rows : {8, 16, 32}) policies.add(detail::staged_policy(s, rows));
+  for (const int rows : {8, 16, 32}) policies.add(detail::bulk_policy(s, rows));
   for (const int rows : {8, 16, 32}) {
-    policies.add(detail::balanced(detail::staged_policy(s, rows)));
+    policies.add(detail::balanced(detail::bulk_policy(s, rows)));
     if (rows == 32) continue;
-    policies.add(detail::staged_policy(s, rows, {.per_sm = 1, .groups = 2}));
-    policies.add(detail::staged_policy(s, rows, {.per_sm = 3}));
+    policies.add(detail::bulk_policy(s, rows, {.per_sm = 1, .groups = 2}));
+    policies.add(detail::bulk_policy(s, rows, {.per_sm = 3}));
   }
   return policies;
 }

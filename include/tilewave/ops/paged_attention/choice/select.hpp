@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The choice among entries: which one serves a problem, into how many splits it cuts the context, and why.
+// The choice among entries: which one serves a problem, and into how many splits it cuts the context.
 #pragma once
 
+#include <array>
 #include <limits>
 #include <span>
 #include <string>
@@ -15,20 +16,36 @@
 
 namespace tilewave {
 
-/// Whether paged_attention_select considers an entry for a problem that passed paged_attention_check: ok, or the reason
-/// why not.
+/// Returns whether paged_attention_select considers an entry for a problem that has passed paged_attention_check. If
+/// not, the status says why.
 inline Status paged_attention_considers(const PagedAttentionProblem& p, const PagedAttentionEntry& e,
                                         const ArchFacts& facts) {
   constexpr StatusCode none = StatusCode::no_matching_entry;
   if (e.arch != facts.id) return {none, "built for another architecture"};
   if (!(e.spec == p.spec)) return {none, "built for another spec"};
   if (p.balanced && !e.policy.balanced()) return {none, "the problem asks for a balanced entry"};
-  const bool staged = e.policy.staged();
-  const int splits = staged || e.policy.balanced() ? 1 : paged_attention_splits(p, e.policy, facts);
+  const bool bulk = e.policy.bulk();
+  const int splits = bulk || e.policy.balanced() ? 1 : paged_attention_splits(p, e.policy, facts);
   if (Status s = paged_attention_takes(p, e.policy, facts, splits); !s.ok()) return s;
-  const std::int32_t rows = p.mtp * (p.num_q_heads / p.num_kv_heads);
-  if (staged && e.policy.block_rows() >= 2 * max_of(rows, 8)) return {none, "half of its query rows would be idle"};
+  const std::int32_t rows = p.kv_head_rows();
+  if (bulk && e.policy.block_rows() >= 2 * max_of(rows, 8)) return {none, "half of its query rows would be idle"};
   return {};
+}
+
+/// A status for each kind of entry, bulk and balanced: ok if a candidate of the problem's spec is of that kind, else
+/// why there is none.
+inline std::array<Status, 2> paged_attention_absent_kinds(const PagedAttentionProblem& p,
+                                                          std::span<const PagedAttentionEntry* const> candidates,
+                                                          const ArchFacts& facts) {
+  constexpr StatusCode none = StatusCode::no_matching_entry;
+  Status bulk = paged_attention_has_bulk(facts.id, p.spec), balanced{none, "there is no balanced entry of this spec"};
+  if (bulk.ok()) bulk = {none, "there is no bulk entry of this spec"};
+  for (const PagedAttentionEntry* e : candidates) {
+    if (e->arch != facts.id || !(e->spec == p.spec)) continue;
+    if (e->policy.bulk()) bulk = {};
+    if (e->policy.balanced()) balanced = {};
+  }
+  return {bulk, balanced};
 }
 
 /// What a plan asks about its entries, see tile/plan.hpp.
@@ -39,6 +56,7 @@ struct PagedAttentionRegistry {
   using Entry = PagedAttentionEntry;
   static constexpr auto check = paged_attention_check;
   static constexpr auto considers = paged_attention_considers;
+  static constexpr auto absent_kinds = paged_attention_absent_kinds;
 
   static std::size_t workspace_bytes(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                      const ArchFacts& facts, int splits) {
@@ -50,38 +68,40 @@ struct PagedAttentionRegistry {
   }
 };
 
-/// An entry, and how many ways the context is split: plan.launch(problem, stream). Its workspace_bytes() are at the
-/// same capacities never more, whatever the lengths. See tile/plan.hpp.
+/// An entry, and how many ways the context is split. workspace_bytes() depends on capacities, never on lengths. See
+/// tile/plan.hpp.
 using PagedAttentionPlan = OpPlan<PagedAttentionRegistry>;
 
 namespace detail {
 
-/// Order of the entries straight to registers: one for all query rows of a kv head before one that needs several blocks
-/// for them; then few rows before many, or many before few.
+/// The order of entries straight to registers, the lowest first. One that holds all query rows of a KV head in a block
+/// goes before one that needs several blocks for them. Of the former the one of fewest rows is first, of the latter the
+/// one of most.
 inline int rank_of(const PagedAttentionEntry& e, std::int32_t rows) {
   const int block_rows = e.policy.block_rows();
   return block_rows >= rows ? block_rows : 2048 - block_rows;
 }
 
-/// The cheapest of plans, by a cost that each caller chooses.
+/// The cheapest of the plans that are offered. The cost may be of any kind, the same for all.
 struct CheapestPlan {
   PagedAttentionPlan plan;
   double cost = std::numeric_limits<double>::max();
-  void offer(const PagedAttentionEntry& e, int splits, double its_cost) {
-    if (its_cost >= cost) return;
+  void offer(const PagedAttentionEntry& e, int splits, double offered_cost) {
+    if (offered_cost >= cost) return;
     plan.entry = &e, plan.splits = splits;
-    cost = its_cost;
+    cost = offered_cost;
   }
 };
 
 }  // namespace detail
 
-/// Pick the entry and the splits for a problem among the candidates of its spec that take it: balanced if the problem
-/// asks for it, else the staged plan of least modelled time, with less than twice the query rows; else, straight to
-/// registers, the smallest entry that holds all query rows of a kv head or the largest. A row of `tuned` that serves
-/// the problem decides instead, if its entry is a candidate; without `tuned`: one of the library's own tables
-/// (tuned_tables.hpp). Errors: those of paged_attention_check; no_matching_entry, or what candidates of the kind that
-/// is asked for refuse.
+/// Picks the entry and the splits for a problem among the candidates of its spec that take it.
+/// - A row of `tuned` that serves the problem decides, if its entry is a candidate.
+/// - A problem that asks for it gets a balanced entry.
+/// - Else the bulk plan of least modelled time is taken, of entries with less than twice the query rows.
+/// - Else, straight to registers, the smallest entry that holds all query rows of a KV head is taken, or the largest.
+///
+/// Errors: those of paged_attention_check; no_matching_entry; or what the candidates of the requested kind refuse.
 inline Status paged_attention_select(const PagedAttentionProblem& p,
                                      std::span<const PagedAttentionEntry* const> candidates, const ArchFacts& facts,
                                      PagedAttentionPlan& plan, std::span<const TunedPagedAttention> tuned) {
@@ -97,32 +117,32 @@ inline Status paged_attention_select(const PagedAttentionProblem& p,
       return {};
     }
   }
-  const std::int32_t rows = p.mtp * (p.num_q_heads / p.num_kv_heads);
-  detail::CheapestPlan staged, balanced, registers;
+  const std::int32_t rows = p.kv_head_rows();
+  detail::CheapestPlan bulk, balanced, registers;
   Status none{StatusCode::no_matching_entry, "no entry was built for this spec and architecture"};
   if (p.balanced) none.reason = "no balanced entry was built for this spec and architecture";
   for (const PagedAttentionEntry* e : candidates) {
     if (e->arch != facts.id || !(e->spec == p.spec)) continue;
     if (const Status s = paged_attention_considers(p, *e, facts); !s.ok()) {
-      // Rather what is wrong with the problem than what is with an entry.
+      // The reason is rather what is wrong with the problem than what an entry does not do.
       if (none.code == StatusCode::no_matching_entry && e->policy.balanced() == p.balanced) none = s;
       continue;
     }
     const double rank = detail::rank_of(*e, rows);
     if (e->policy.balanced()) {
-      balanced.offer(*e, 1, e->policy.staged() ? paged_attention_staged_cost(p, e->policy, facts, 1) : rank);
-    } else if (e->policy.staged()) {
-      for (int splits = 1; splits <= max_staged_splits; splits *= 2) {
+      balanced.offer(*e, 1, e->policy.bulk() ? paged_attention_bulk_cost(p, e->policy, facts, 1) : rank);
+    } else if (e->policy.bulk()) {
+      for (int splits = 1; splits <= max_bulk_splits; splits *= 2) {
         if (!paged_attention_takes(p, e->policy, facts, splits).ok()) continue;
-        staged.offer(*e, splits, paged_attention_staged_cost(p, e->policy, facts, splits));
+        bulk.offer(*e, splits, paged_attention_bulk_cost(p, e->policy, facts, splits));
       }
     } else {
       registers.offer(*e, paged_attention_splits(p, e->policy, facts), rank);
     }
   }
-  if (staged.plan.entry != nullptr && balanced.cost < staged.cost) staged = balanced;
+  if (bulk.plan.entry != nullptr && balanced.cost < bulk.cost) bulk = balanced;
   const detail::CheapestPlan& best = p.balanced                        ? balanced
-                                     : staged.plan.entry != nullptr    ? staged
+                                     : bulk.plan.entry != nullptr      ? bulk
                                      : registers.plan.entry != nullptr ? registers
                                                                        : balanced;
   if (best.plan.entry == nullptr) return none;
@@ -130,45 +150,11 @@ inline Status paged_attention_select(const PagedAttentionProblem& p,
   return {};
 }
 
+/// The same with the library's own tuned tables (tuned/tables.hpp).
 inline Status paged_attention_select(const PagedAttentionProblem& p,
                                      std::span<const PagedAttentionEntry* const> candidates, const ArchFacts& facts,
                                      PagedAttentionPlan& plan) {
   return paged_attention_select(p, candidates, facts, plan, tuned_paged_attention(facts.id));
-}
-
-/// What paged_attention_select thinks of an entry; without an entry, why there is none of a kind.
-struct PagedAttentionVerdict {
-  const PagedAttentionEntry* entry;
-  Status status;
-};
-
-/// Why a plan is as it is: a verdict for each candidate of the problem's spec and architecture, then one without an
-/// entry for each kind, staged and balanced, of which there is none. Fills `verdicts` as far as it reaches, and returns
-/// how many there are. Errors of paged_attention_check: one verdict.
-inline std::size_t paged_attention_explain(const PagedAttentionProblem& p,
-                                           std::span<const PagedAttentionEntry* const> candidates,
-                                           const ArchFacts& facts, std::span<PagedAttentionVerdict> verdicts) {
-  std::size_t count = 0;
-  const auto add = [&](const PagedAttentionEntry* e, Status s) {
-    if (count < verdicts.size()) verdicts[count] = {e, s};
-    ++count;
-  };
-  if (Status s = paged_attention_check(p, facts); !s.ok()) {
-    add(nullptr, s);
-    return count;
-  }
-  bool staged = false, balanced = false;
-  for (const PagedAttentionEntry* e : candidates) {
-    if (e->arch != facts.id || !(e->spec == p.spec)) continue;
-    staged = staged || e->policy.staged();
-    balanced = balanced || e->policy.balanced();
-    add(e, paged_attention_considers(p, *e, facts));
-  }
-  const Status has_staged = paged_attention_has_staged(facts.id, p.spec);
-  if (!staged && !has_staged.ok()) add(nullptr, has_staged);
-  if (!staged && has_staged.ok()) add(nullptr, {StatusCode::no_matching_entry, "no staged entry was compiled in"});
-  if (!balanced) add(nullptr, {StatusCode::no_matching_entry, "no balanced entry was compiled in"});
-  return count;
 }
 
 }  // namespace tilewave

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Combine the partial results of the splits with the arithmetic of ops/attention_combine: out = sum_p w_p o_p with
-// w_p = exp(lse_p - lse). Then the sinks join. Grid: one wave per output row (sequence, mtp token, head), `waves` rows
-// a block. No LDS.
+// Combines the partial results of the splits, with the arithmetic of ops/attention_combine: out = sum_p w_p o_p with
+// w_p = exp(lse_p - lse). Then sinks join. Grid: one wave for each output row (sequence, query token, head), `waves`
+// rows a block. There is no shared memory. Bound: latency of two reads that depend on each other.
 #pragma once
 
 #include "tilewave/attention/partial_sum.hpp"
@@ -19,7 +19,9 @@ struct PagedAttentionCombine {
   static constexpr int lanes = B::facts.wave_lanes, waves = paged_attention_combine_waves_of_block;
   static constexpr int block_threads = waves * lanes;
   static constexpr int waves_per_simd = 2;
-  static constexpr int unit = head_size >= 4 * lanes ? 4 : head_size >= 2 * lanes ? 2 : 1;  // columns of one access
+  static constexpr int unit = head_size >= 4 * lanes   ? 4
+                              : head_size >= 2 * lanes ? 2
+                                                       : 1;  // columns that a lane reads at once
   static constexpr RowPolicy row_policy{
       .lanes = lanes, .rows = waves, .chunks = ceil_div(head_size, unit* lanes), .vec = unit * int{sizeof(float)}};
   static_assert(head_size % unit == 0 && max_splits <= max_partials,

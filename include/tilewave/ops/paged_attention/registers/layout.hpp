@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
-// The constants, registers and shared memory of one paged-attention decode kernel: what a wave holds and where it
-// stands.
+// The constants, registers and shared memory of a decode kernel whose K and V go straight to registers: what a lane
+// holds, and where.
 #pragma once
 
 #include <type_traits>
 
 #include "tilewave/attention/arithmetic.hpp"
 #include "tilewave/core/static_for.hpp"
-#include "tilewave/ops/paged_attention/place.hpp"
 #include "tilewave/ops/paged_attention/registers/paged_kv.hpp"
+#include "tilewave/ops/paged_attention/work_item.hpp"
 
 namespace tilewave {
 
 template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
 struct PagedAttentionLayout : AttentionArithmetic<B, S.quant, S.out, S.native> {
-  static_assert(!P.staged(), "this layout is of policies straight to registers");
+  static_assert(!P.bulk(), "this layout is of policies straight to registers");
   static_assert(paged_attention_policy_status(B::facts.id, S, P).ok(),
                 "a law of policies is broken: paged_attention_policy_status(arch, spec, policy).reason says which");
   using Room = B;
@@ -32,8 +32,8 @@ struct PagedAttentionLayout : AttentionArithmetic<B, S.quant, S.out, S.native> {
   static constexpr int wave_rows = P.waves.rows, token_waves = P.waves.tokens, block_rows = P.block_rows();
   static constexpr int block_tokens = token_waves * wave_tokens;
   static constexpr int row_tiles = P.row_tiles, rows_per_lane = atom.rows_per_lane, kv_per_lane = atom.kv_per_lane;
-  static constexpr int score_tiles = unit / kv_per_lane;  // per wave tile
-  static constexpr int steps = unit / atom.k_per_lane;    // mma steps in one 16-byte unit
+  static constexpr int score_tiles = unit / kv_per_lane;  // of a wave tile
+  static constexpr int steps = unit / atom.k_per_lane;    // products that take one 16-byte unit
   static constexpr int k_units = Kv::k_units;             // K units a lane reads per token
   static constexpr int out_tiles = Values::tiles.count;   // of head dimensions, see value_tiles.hpp
   static constexpr int slices = P.prefetch.slices, stages = P.prefetch.stages;
@@ -43,18 +43,18 @@ struct PagedAttentionLayout : AttentionArithmetic<B, S.quant, S.out, S.native> {
   using Ring = Chunk[max_of(k_slice_chunks, v_slice_chunks)];
   static constexpr int tiles_ahead = ceil_div(stages, slices_per_tile);
   static constexpr int unrolled_tiles = max_of(1, stages / slices_per_tile);
-  static constexpr bool stream = P.waves.rows == 1;  // otherwise other waves re-read it
+  static constexpr bool stream = P.waves.rows == 1;  // else other waves read the same K and V again
 
   static constexpr int q_operands = k_units * steps;  // per row tile
-  // Where the room multiplies fp8, K goes into its product as stored, and a row of Q in two fp8 terms (SplitQuery).
+  // Where the room multiplies fp8, K goes into its product as it is stored, and a row of Q as two fp8 terms
+  // (SplitQuery).
   static constexpr bool fp8_keys = Fp8AtomBackend<B> && is_fp8(S.kv) && S.q == DType::bf16;
-  static constexpr float probability_scale =
-      AttentionArithmetic<B, S.quant, S.out, S.native>::probability_scale_of(S.value_type());
+  static constexpr float probability_scale = PagedAttentionLayout::probability_scale_of(S.value_type());
 
-  // The merge passes outputs through LDS in pieces of at most 8 KiB a wave, so that it never limits occupancy.
+  // The merge passes outputs through LDS in batches of at most 8 KiB a wave, so that it never limits occupancy.
   static constexpr int merge_tiles = largest_divisor(row_tiles * out_tiles, 8192 / (lanes * int{sizeof(Scores)}));
 
-  // Q is read until the last tile, the merge starts behind a barrier: they share their bytes.
+  // Q is read until the last tile, and the merge starts behind a barrier. So they share their bytes.
   struct Shared {
     union {
       RowsOperand q[P.q_shared ? wave_rows * row_tiles * q_operands : 1][P.q_shared ? lanes : 1];
@@ -69,35 +69,40 @@ struct PagedAttentionLayout : AttentionArithmetic<B, S.quant, S.out, S.native> {
     Scores out[row_tiles][out_tiles];                        // not yet divided by row_sum
     float row_max[row_tiles][rows_per_lane];                 // log2 units, -inf before the first token
     float row_sum[row_tiles][rows_per_lane];                 // this lane's tokens only
-    std::int32_t causal_end[row_tiles][rows_per_lane];       // first token the row may not see
+    std::int32_t causal_end[row_tiles][rows_per_lane];       // first token that the row may not see
     float slope[S.alibi ? row_tiles : 1][rows_per_lane];     // of ALiBi, in log2 units
-    float q_scale[fp8_keys ? row_tiles : 1][rows_per_lane];  // that the row of Q was divided by
+    float q_scale[fp8_keys ? row_tiles : 1][rows_per_lane];  // what the row of Q was divided by
     Ring ring[stages];
-    typename Kv::Cursor cursors[tiles_ahead + 1];  // the current tile and those being loaded
+    typename Kv::Cursor cursors[tiles_ahead + 1];  // of the current tile and those being loaded
     typename Kv::Pages pages;                      // looked up for the next cursor
   };
 
-  using Place = PagedAttentionPlace;
+  using WorkItem = PagedAttentionWorkItem;
 
-  /// B::lane_id(). In a balanced block what is told by it alone would be worked out once and held in registers through
-  /// the steady loop of every piece of work.
+  /// B::lane_id(). A balanced block hides it from the compiler. Otherwise everything that depends on it alone would be
+  /// computed once, and kept in registers through the steady loop of every work item.
   TILEWAVE_DEVICE static int lane_id() {
     if constexpr (P.balanced()) return B::opaque(B::lane_id());
     return B::lane_id();
   }
 
-  /// Row r of tile t, before its first token. `row` may be past the last.
-  TILEWAVE_DEVICE static void begin_row(const PagedAttentionArgs& a, const Place& at, State& s, int t, int r,
+  /// Sets up row r of tile t before its first token. `row` may be past the last row.
+  TILEWAVE_DEVICE static void begin_row(const PagedAttentionArgs& a, const WorkItem& item, State& s, int t, int r,
                                         std::int32_t row) {
-    const QueryRow query = query_row(a, at, min_of(row, a.rows - 1));
-    s.causal_end[t][r] = at.end - a.query_tokens + 1 + query.token;
+    const QueryRow query = query_row(a, item, min_of(row, a.rows - 1));
+    s.causal_end[t][r] = item.end - a.query_tokens + 1 + query.token;
     s.row_max[t][r] = PagedAttentionLayout::minus_infinity;
     s.row_sum[t][r] = 0.0f;
     if constexpr (S.alibi) s.slope[t][r] = B::load(a.alibi_slopes + query.head) * log2_e;
   }
 
-  /// The token of the tile that element e of group g's scores is for: a lane has a unit of V.
-  TILEWAVE_HOST_DEVICE static constexpr std::int32_t token_of(std::int32_t g, std::int32_t e) { return g * unit + e; }
+  /// The token, counted from the tile's first, of element e of the scores in a lane group. It is the token of element e
+  /// of the group's unit of V.
+  TILEWAVE_HOST_DEVICE static constexpr std::int32_t token_of(std::int32_t lane_group, std::int32_t e) {
+    return lane_group * unit + e;
+  }
+
+  /// The operand of product `step` of a unit.
 
   TILEWAVE_DEVICE static typename B::KvOperand operand(const Vec<std::uint32_t, unit / 2>& words, int step) {
     typename B::KvOperand kv;
@@ -106,12 +111,12 @@ struct PagedAttentionLayout : AttentionArithmetic<B, S.quant, S.out, S.native> {
     return kv;
   }
 
-  /// Element e (token of the lane's unit) of row r.
+  /// The score of row r for element e of the lane's unit, a token.
   TILEWAVE_DEVICE static float& score(Scores (&tiles)[score_tiles], int r, int e) {
     return tiles[e / kv_per_lane][r * kv_per_lane + e % kv_per_lane];
   }
 
-  /// Call f(t, r) for every row of the lane.
+  /// Calls f(t, r) for every row of the lane, row r of tile t.
   template <class F>
   TILEWAVE_DEVICE static void each_row(F f) {
     TILEWAVE_UNROLL
@@ -121,6 +126,7 @@ struct PagedAttentionLayout : AttentionArithmetic<B, S.quant, S.out, S.native> {
     }
   }
 
+  /// Multiplies the outputs of row r of tile t.
   TILEWAVE_DEVICE static void scale_row(State& s, int t, int r, float factor) {
     TILEWAVE_UNROLL
     for (int d = 0; d < out_tiles; ++d) {
@@ -129,28 +135,28 @@ struct PagedAttentionLayout : AttentionArithmetic<B, S.quant, S.out, S.native> {
     }
   }
 
-  /// The n-th of the Values::run output dimensions that a lane holds of row r in a block of out tiles.
+  /// The n-th of the Values::run output dimensions that a lane holds for row r in a block of output tiles.
   TILEWAVE_DEVICE static float out_value(const State& s, int t, int r, int block, int n) {
     return s.out[t][block * Values::width + Values::tile_of(n)][r * kv_per_lane + Values::column_of(n)];
   }
-  /// Call f(block, n) for every `piece` of a lane's output dimensions, first of which is the n-th of its run in the
-  /// block.
-  template <int piece, class F>
-  TILEWAVE_DEVICE static void each_piece(F f) {
-    static_assert(Values::run % piece == 0 && S.head_size % piece == 0,
-                  "pieces do not cross the end of a lane's run or of the head");
+  /// Calls f(block, n) for every `count` neighbouring dimensions of a lane's output. The first is the n-th of its run
+  /// in the block.
+  template <int count, class F>
+  TILEWAVE_DEVICE static void each_dims(F f) {
+    static_assert(Values::run % count == 0 && S.head_size % count == 0,
+                  "neighbouring dimensions do not cross the end of a lane's run or of the head");
     TILEWAVE_UNROLL
     for (int block = 0; block < out_tiles / Values::width; ++block) {
       TILEWAVE_UNROLL
-      for (int n = 0; n < Values::run; n += piece) {
+      for (int n = 0; n < Values::run; n += count) {
         if (Values::padded && Values::first_held(block, Map::group(B::lane_id())) + n >= S.head_size) continue;
         f(block, n);
       }
     }
   }
-  /// Combine a value over the four lane groups that share a row.
+  /// Combines a value over the four lane groups that share a row.
   template <class F>
-  TILEWAVE_DEVICE static float over_groups(float x, F combine) {
+  TILEWAVE_DEVICE static float over_lane_groups(float x, F combine) {
     x = combine(x, B::shuffle_xor(x, Map::lane_of(0, 1)));
     return combine(x, B::shuffle_xor(x, Map::lane_of(0, 2)));
   }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The online softmax of one tile: scores in, 16-bit probabilities out, running maximum and sum updated.
+// The online softmax of one tile: scores come in, 16-bit probabilities go out, and the running maximum and sum follow.
 #pragma once
 
 #include "tilewave/attention/scores.hpp"
 
 namespace tilewave {
 
-/// L is a PagedAttentionLayout. A wave keeps one reference maximum per row; it need not be the true maximum, only
-/// within L::max_slack of it, so most tiles pass with a vote and no exchange.
+/// L is a PagedAttentionLayout. A wave keeps one reference maximum for each row. It need not be the true maximum, only
+/// within L::max_slack of it. So most tiles need one vote and no exchange between lanes.
 template <class L>
 struct OnlineSoftmax {
   using B = typename L::Room;
@@ -16,14 +16,14 @@ struct OnlineSoftmax {
   using Probabilities = typename L::RowsOperand[L::row_tiles][L::steps];
   static constexpr int unit = L::unit;
 
-  /// `token` is the tile's first token; `edge` says that some token is hidden from some row.
-  TILEWAVE_DEVICE static void run(const Kv& kv, const typename L::Place& at, std::int32_t token, bool edge,
+  /// `token` is the first token of the tile. `edge` says that some row does not attend some token.
+  TILEWAVE_DEVICE static void run(const Kv& kv, const typename L::WorkItem& item, std::int32_t token, bool edge,
                                   float k_scale, typename L::State& s, Tiles& scores, Probabilities& probabilities) {
     apply_scale(s, k_scale, scores);
-    AttentionScores<L>::run(kv.a, s, token, kv.group, scores);
+    AttentionScores<L>::run(kv.a, s, token, kv.lane_group, scores);
     if (edge) {
       mask(s, token, kv, scores);
-      if constexpr (Kv::per_token) drop_unused_scales(kv, at, token, s.cursors[0]);
+      if constexpr (Kv::per_token) zero_unattended_scales(kv, item, token, s.cursors[0]);
     }
     raise_maximum(s, scores);
     B::sched_fence();
@@ -46,24 +46,24 @@ struct OnlineSoftmax {
       TILEWAVE_UNROLL
       for (int e = 0; e < unit; ++e) {
         const std::int32_t behind =
-            s.causal_end[t][r] - 1 - (token + L::token_of(kv.group, e));  // tokens back from the row's own
+            s.causal_end[t][r] - 1 - (token + L::token_of(kv.lane_group, e));  // tokens back from the row's own
         if (static_cast<std::uint32_t>(behind) > static_cast<std::uint32_t>(kv.a.window))
           L::score(scores[t], r, e) = L::minus_infinity;
       }
     });
   }
 
-  /// Scales of cache slots outside the attended tokens may be anything, and 0 * NaN is NaN.
-  TILEWAVE_DEVICE static void drop_unused_scales(const Kv& kv, const typename L::Place& at, std::int32_t token,
-                                                 typename Kv::Cursor& cursor) {
+  /// Zeroes the scales of V of tokens that nobody attends. Their cache slots may hold anything, and 0 * NaN is NaN.
+  TILEWAVE_DEVICE static void zero_unattended_scales(const Kv& kv, const typename L::WorkItem& item, std::int32_t token,
+                                                     typename Kv::Cursor& cursor) {
     TILEWAVE_UNROLL
     for (int i = 0; i < Kv::scale_words; ++i) {
-      const std::int32_t t = token + L::token_of(kv.group, kv.position + i * L::atom_kv);
-      if (t < at.first || t >= at.end) cursor.v_scale[i] = 0.0f;
+      const std::int32_t t = token + L::token_of(kv.lane_group, kv.position + i * L::atom_kv);
+      if (t < item.first || t >= item.end) cursor.v_scale[i] = 0.0f;
     }
   }
 
-  /// Raise the reference maximum of every row, but only when some row of the wave needs it.
+  /// Raises the reference maximum of every row, but only if some row of the wave needs it.
   TILEWAVE_DEVICE static void raise_maximum(typename L::State& s, Tiles& scores) {
     float local[L::row_tiles][L::rows_per_lane];
     bool exceeds = false;
@@ -75,7 +75,7 @@ struct OnlineSoftmax {
     });
     if (!B::any(exceeds)) return;
     L::each_row([&](int t, int r) {
-      const float raised = L::larger(s.row_max[t][r], L::over_groups(local[t][r], L::larger));
+      const float raised = L::larger(s.row_max[t][r], L::over_lane_groups(local[t][r], L::larger));
       const float factor = raised == L::minus_infinity ? 1.0f : B::exp2(s.row_max[t][r] - raised);
       s.row_max[t][r] = raised;
       s.row_sum[t][r] *= factor;
@@ -93,8 +93,10 @@ struct OnlineSoftmax {
         high_scale = B::template group_broadcast<(e + 1) % L::atom_kv>(scale[(e + 1) / L::atom_kv]);
       }
       L::each_row([&](int t, int r) {
-        const float maximum = s.row_max[t][r] == L::minus_infinity ? 0.0f : s.row_max[t][r];  // nothing visible yet
-        // Scores as they were when the maximum was taken: half an ulp of a large product is a large power.
+        const float maximum =
+            s.row_max[t][r] == L::minus_infinity ? 0.0f : s.row_max[t][r];  // the row sees no token yet
+        // B::subtract takes the maximum from the very score that it was found among: half an ulp of a large product,
+        // rounded differently, is a large power.
         const float low = B::exp2(B::subtract(L::score(scores[t], r, e), maximum));
         const float high = B::exp2(B::subtract(L::score(scores[t], r, e + 1), maximum));
         s.row_sum[t][r] += low + high;

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+#include "config.hpp"
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numbers>
+#include <string>
+
+#include "error.hpp"
+
+namespace engine {
+
+namespace {
+
+using nlohmann::json;
+
+/// Reads fields of one JSON object; every failure names the file and the field.
+class Fields {
+ public:
+  Fields(std::string file, const json& object) : file_(std::move(file)), object_(object) {}
+
+  [[noreturn]] void refuse(const std::string& name, const std::string& why) const {
+    throw Error(file_ + ": " + name + " " + why);
+  }
+  bool has(const char* name) const { return object_.contains(name) && !object_[name].is_null(); }
+
+  std::int32_t integer(const char* name, std::int64_t least, std::int64_t most) const {
+    if (!has(name)) refuse(name, "is missing");
+    if (!object_[name].is_number_integer()) refuse(name, "is no integer");
+    const auto value = object_[name].get<std::int64_t>();
+    if (value < least || value > most) refuse(name, "is " + std::to_string(value) + ", outside its range");
+    return static_cast<std::int32_t>(value);
+  }
+  std::int32_t integer_or(const char* name, std::int64_t least, std::int64_t most, std::int32_t otherwise) const {
+    return has(name) ? integer(name, least, most) : otherwise;
+  }
+  double number_or(const char* name, double otherwise) const {
+    if (!has(name)) return otherwise;
+    if (!object_[name].is_number()) refuse(name, "is no number");
+    const auto value = object_[name].get<double>();
+    if (!(value > 0.0) || !std::isfinite(value)) refuse(name, "is not positive and finite");
+    return value;
+  }
+  bool flag_or(const char* name, bool otherwise) const {
+    if (!has(name)) return otherwise;
+    if (!object_[name].is_boolean()) refuse(name, "is neither true nor false");
+    return object_[name].get<bool>();
+  }
+  std::string text_or(const char* name, const std::string& otherwise) const {
+    if (!has(name)) return otherwise;
+    if (!object_[name].is_string()) refuse(name, "is no text");
+    return object_[name].get<std::string>();
+  }
+  Fields inner(const char* name) const {
+    if (!object_[name].is_object()) refuse(name, "is no object");
+    return {file_ + ": " + name, object_[name]};
+  }
+  std::vector<std::int32_t> tokens(const char* name, std::int32_t vocab) const {
+    std::vector<std::int32_t> found;
+    if (!has(name)) return found;
+    const json list = object_[name].is_array() ? object_[name] : json::array({object_[name]});
+    for (const json& token : list) {
+      if (!token.is_number_integer()) refuse(name, "has an entry that is no integer");
+      const auto id = token.get<std::int64_t>();
+      if (id < 0 || id >= vocab) refuse(name, "has a token outside the vocabulary");
+      found.push_back(static_cast<std::int32_t>(id));
+    }
+    return found;
+  }
+
+ private:
+  std::string file_;
+  const json& object_;
+};
+
+RopeConfig read_rope(const Fields& fields) {
+  RopeConfig rope;
+  // Newer configs keep theta beside the scaling, in "rope_parameters".
+  const char* const scaling = fields.has("rope_scaling") ? "rope_scaling" : "rope_parameters";
+  rope.theta = fields.number_or("rope_theta", rope.theta);
+  if (!fields.has(scaling)) return rope;
+  const Fields inner = fields.inner(scaling);
+  rope.theta = inner.number_or("rope_theta", rope.theta);
+  const std::string type = inner.text_or("rope_type", inner.text_or("type", "default"));
+  if (type == "default") return rope;
+  if (type != "linear" && type != "llama3")
+    inner.refuse("rope_type", "'" + type + "' is none of default, linear, llama3");
+  rope.factor = inner.number_or("factor", 1.0);
+  rope.llama3 = type == "llama3";
+  rope.low_freq_factor = inner.number_or("low_freq_factor", rope.low_freq_factor);
+  rope.high_freq_factor = inner.number_or("high_freq_factor", rope.high_freq_factor);
+  rope.original_positions = inner.number_or("original_max_position_embeddings", rope.original_positions);
+  if (rope.llama3 && rope.high_freq_factor <= rope.low_freq_factor)
+    inner.refuse("high_freq_factor", "is not above low_freq_factor");
+  return rope;
+}
+
+}  // namespace
+
+ModelConfig read_config(const std::filesystem::path& folder) {
+  const std::string file = (folder / "config.json").string();
+  std::ifstream stream(file);
+  if (!stream) throw Error(file + ": cannot be read");
+  const json object = json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) throw Error(file + ": is no JSON object");
+  const Fields fields(file, object);
+
+  const std::string family = fields.text_or("model_type", "");
+  if (family != "llama" && family != "mistral" && family != "qwen2" && family != "qwen3")
+    fields.refuse("model_type", "'" + family + "' is none of llama, mistral, qwen2, qwen3");
+  if (const std::string kind = fields.text_or("hidden_act", "silu"); kind != "silu")
+    fields.refuse("hidden_act", "'" + kind + "' is not silu");
+  if (fields.flag_or("mlp_bias", false)) fields.refuse("mlp_bias", "is true, which the engine has no products for");
+
+  ModelConfig c;
+  c.vocab = fields.integer("vocab_size", 1, 1 << 18);
+  c.hidden = fields.integer("hidden_size", 16, 1 << 16);
+  c.intermediate = fields.integer("intermediate_size", 16, 1 << 18);
+  c.layers = fields.integer("num_hidden_layers", 1, 1 << 10);
+  c.q_heads = fields.integer("num_attention_heads", 1, 1 << 10);
+  c.kv_heads = fields.integer_or("num_key_value_heads", 1, 1 << 10, c.q_heads);
+  c.head_size = fields.integer_or("head_dim", 16, 256, c.hidden / c.q_heads);
+  c.max_positions = fields.integer_or("max_position_embeddings", 1, 1 << 24, 2048);
+  c.norm_eps = static_cast<float>(fields.number_or("rms_norm_eps", 1e-6));
+  c.tied_embeddings = fields.flag_or("tie_word_embeddings", false);
+  c.qkv_bias = family == "qwen2" || fields.flag_or("attention_bias", false);
+  c.qk_norm = family == "qwen3";
+  if (family == "mistral" || fields.flag_or("use_sliding_window", false))
+    c.sliding_window = fields.integer_or("sliding_window", 1, 1 << 24, 0);
+  c.rope = read_rope(fields);
+  c.eos = fields.tokens("eos_token_id", c.vocab);
+  if (c.q_heads % c.kv_heads != 0) fields.refuse("num_attention_heads", "is no multiple of num_key_value_heads");
+  if (c.head_size != 64 && c.head_size != 128) fields.refuse("head_dim", "is neither 64 nor 128");
+  if (c.hidden % 8 != 0 || c.intermediate % 8 != 0)
+    fields.refuse("hidden_size", "or intermediate_size is no multiple of 8");
+  return c;
+}
+
+RopeTables rope_tables(const ModelConfig& config) {
+  const int half = config.head_size / 2;
+  const RopeConfig& rope = config.rope;
+  RopeTables tables;
+  tables.cos.resize(static_cast<std::size_t>(config.max_positions) * half);
+  tables.sin.resize(tables.cos.size());
+  for (int i = 0; i < half; ++i) {
+    double frequency = std::pow(rope.theta, -2.0 * i / config.head_size);
+    if (rope.llama3) {  // as transformers' rope_type llama3: by how often a wave fits into the original context
+      const double waves = rope.original_positions * frequency / (2.0 * std::numbers::pi);
+      const double smooth = (waves - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
+      const double kept = std::fmin(std::fmax(smooth, 0.0), 1.0);
+      frequency *= kept + (1.0 - kept) / rope.factor;
+    } else {
+      frequency /= rope.factor;
+    }
+    for (int position = 0; position < config.max_positions; ++position) {
+      const auto at = static_cast<std::size_t>(position) * half + i;
+      tables.cos[at] = static_cast<float>(std::cos(position * frequency));
+      tables.sin[at] = static_cast<float>(std::sin(position * frequency));
+    }
+  }
+  return tables;
+}
+
+}  // namespace engine

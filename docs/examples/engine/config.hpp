@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+// A model's config.json, as far as the engine needs it. Families: Llama 2 and 3, Mistral, Qwen 2 and 3, all dense.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+namespace engine {
+
+/// Rotary frequencies: theta^(-2 i / head_size), then scaled as "rope_scaling" says.
+struct RopeConfig {
+  double theta = 10000.0;
+  bool llama3 = false;  // low frequencies are divided by factor, those between the two bounds in part
+  double factor = 1.0;  // also of "linear": all frequencies are divided by it
+  double low_freq_factor = 1.0, high_freq_factor = 4.0, original_positions = 8192.0;
+};
+
+struct ModelConfig {
+  std::int32_t vocab = 0, hidden = 0, intermediate = 0, layers = 0;
+  std::int32_t q_heads = 0, kv_heads = 0, head_size = 0;
+  std::int32_t max_positions = 0;
+  std::int32_t sliding_window = 0;  // W > 0: a token sees W tokens, itself included; 0: all before it
+  float norm_eps = 1e-5f;
+  bool tied_embeddings = false;  // the output layer is the embedding table
+  bool qkv_bias = false;         // Qwen 2
+  bool qk_norm = false;          // Qwen 3: an rmsnorm of each head of q and k
+  RopeConfig rope;
+  std::vector<std::int32_t> eos;  // tokens that end a request
+
+  /// Columns of the fused projection of q, k and v.
+  std::int32_t qkv_columns() const { return (q_heads + 2 * kv_heads) * head_size; }
+};
+
+/// Reads config.json in a model's folder. Throws Error with the file and the field: a file that is missing or no JSON, a
+/// field that is missing or out of its range, a family or a rope that the engine does not know.
+ModelConfig read_config(const std::filesystem::path& folder);
+
+/// Angles of every position: cos and sin, [max_positions, head_size / 2] each, computed in double.
+struct RopeTables {
+  std::vector<float> cos, sin;
+};
+RopeTables rope_tables(const ModelConfig& config);
+
+}  // namespace engine

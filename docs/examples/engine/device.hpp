@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+// Which chip the engine is compiled for, and its memory. Files that include this see the runtime's names alone; only
+// kernels.cpp needs the chip's compiler.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <tilewave/core/hip.hpp>
+#include <utility>
+#include <vector>
+
+#include "error.hpp"
+
+namespace engine {
+
+inline void must(tilewave::hipError_t error, const char* what) {
+  if (error != tilewave::hipSuccess) throw Error(std::string(what) + ": the device refused");
+}
+
+/// Device memory of one owner.
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(std::size_t bytes) : bytes_(bytes) {
+    if (bytes > 0) must(tilewave::hipMalloc(&data_, bytes), "allocating device memory");
+  }
+  Buffer(Buffer&& other) noexcept : data_(other.data_), bytes_(other.bytes_) {
+    other.data_ = nullptr, other.bytes_ = 0;
+  }
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::swap(data_, other.data_), std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Buffer() {
+    if (data_ != nullptr) static_cast<void>(tilewave::hipFree(data_));
+  }
+
+  void* data() const { return data_; }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+/// A part of a step's tables on the device: written on the host, sent with all others in one copy.
+class TableUpload {
+ public:
+  explicit TableUpload(std::size_t capacity) : device_(capacity), host_(capacity) {}
+
+  void begin() { used_ = 0; }
+  /// Room for `values`, whose device address is given back; it is filled by send().
+  template <class T>
+  const T* add(const std::vector<T>& values) {
+    const std::size_t at = (used_ + 255) / 256 * 256, bytes = values.size() * sizeof(T);
+    if (at + bytes > host_.size()) throw Error("a step's tables are larger than their room");
+    if (bytes > 0) std::memcpy(host_.data() + at, values.data(), bytes);
+    used_ = at + bytes;
+    return reinterpret_cast<const T*>(device_.as<std::byte>() + at);
+  }
+  void send(tilewave::hipStream_t stream) {
+    must(tilewave::hipMemcpyAsync(device_.data(), host_.data(), used_, tilewave::hipMemcpyHostToDevice, stream),
+         "sending a step's tables");
+  }
+
+ private:
+  Buffer device_;
+  std::vector<std::byte> host_;
+  std::size_t used_ = 0;
+};
+
+}  // namespace engine

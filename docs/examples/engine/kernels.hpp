@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// Every launch that a model makes, behind plain functions: the only door to tilewave. The rest of the engine knows
+// neither specs nor plans. Activations, weights and caches are bf16; rows follow each other without gaps.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "config.hpp"
+#include "device.hpp"
+
+namespace engine {
+
+/// Weights of a product: [n, k], and [n] of bias or null.
+struct Linear {
+  const void* weight = nullptr;
+  const void* bias = nullptr;
+  std::int32_t n = 0, k = 0;
+};
+
+/// How the paged cache of every layer lies: K and V [pages, page_tokens, kv_heads, head_size] each.
+struct CacheShape {
+  std::int32_t pages = 0, page_tokens = 0;
+};
+
+/// The tokens of one step, on the device unless it says otherwise. Sequences' new tokens follow one another.
+struct StepTables {
+  std::int32_t tokens = 0, sequences = 0;
+  std::int32_t most_queries = 0;              // the largest number of new tokens of a sequence: 1 is a pure decode step
+  std::int32_t table_columns = 0;             // pages of the longest sequence
+  const std::int32_t* ids = nullptr;          // [tokens]
+  const std::int32_t* positions = nullptr;    // [tokens]
+  const std::int64_t* slots = nullptr;        // [tokens] in the cache
+  const std::int32_t* q_starts = nullptr;     // [sequences + 1]: where each sequence's new tokens begin
+  const std::int32_t* kv_lengths = nullptr;   // [sequences], new tokens included
+  const std::int32_t* block_table = nullptr;  // [sequences, table_columns]
+};
+
+/// What is drawn from: a row of logits each, with the request's parameters.
+struct SampleTables {
+  std::int32_t rows = 0;
+  const std::int32_t* from = nullptr;  // [rows]: the step's token whose logits are wanted
+  const float *temperature = nullptr, *top_p = nullptr;
+  const std::int32_t* top_k = nullptr;
+  const std::uint64_t *seed = nullptr, *offset = nullptr;
+};
+
+class Kernels {
+ public:
+  /// Queues on `stream`. Every function throws Error with the op's name, the status and its reason.
+  Kernels(const ModelConfig& config, const CacheShape& cache, tilewave::hipStream_t stream);
+  ~Kernels();
+
+  /// out[i] = table[ids[i]], rows of `hidden` columns.
+  void gather_rows(const void* table, std::int32_t table_rows, const std::int32_t* ids, void* out, std::int32_t rows);
+  /// rmsnorm of rows of `hidden` columns.
+  void norm(const void* x, const void* weight, void* out, std::int32_t rows);
+  /// out = x weight^T + bias + residual; residual may be null, or out itself.
+  void linear(const void* x, const Linear& by, const void* residual, void* out, std::int32_t rows);
+  /// out[:, c] = silu(gate) * up, of weights [gates, ups].
+  void gated(const void* x, const Linear& by, void* out, std::int32_t rows);
+  /// f32 logits.
+  void logits(const void* x, const Linear& by, float* out, std::int32_t rows);
+  /// q (in place) and k of qkv [tokens, q k v heads] are normalised if the model says so and turned by their positions;
+  /// k and v go into their slots.
+  void rotate_and_cache(void* qkv, const void* q_norm, const void* k_norm, const float* cos, const float* sin,
+                        void* k_cache, void* v_cache, const StepTables& step);
+  /// out [tokens, q_heads * head_size] from the q of qkv and the caches.
+  void attend(const void* qkv, const void* k_cache, const void* v_cache, void* out, const StepTables& step);
+  /// One token and its log probability (of the logits as they are) for each row.
+  void sample(const float* logits, const SampleTables& tables, std::int32_t* tokens, float* logprobs);
+
+ private:
+  struct Plans;
+  std::unique_ptr<Plans> plans_;
+};
+
+}  // namespace engine

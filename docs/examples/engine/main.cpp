@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+// An engine on nothing but tilewave. Requests are JSON lines on stdin, answers JSON lines on stdout, or HTTP with --serve.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <iostream>
+
+#include "request_json.hpp"
+#include "server.hpp"
+#include "service.hpp"
+
+namespace {
+
+using namespace engine;
+
+/// One line for each event. Whoever reads stdout may go away: then the program ends.
+void print(const nlohmann::json& object) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  std::cout << object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+}
+
+void answer_lines(Service& service) {
+  std::string line;
+  for (std::uint64_t number = 1; std::getline(std::cin, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    std::string id = std::to_string(number);
+    std::optional<std::string> error;
+    try {
+      Request request = parse_request(line);
+      if (request.id.empty()) request.id = id;
+      id = request.id;
+      error = service.submit(std::move(request), [](const Event& event) { print(to_json(event)); });
+    } catch (const std::exception& wrong) {
+      error = wrong.what();
+    }
+    if (error) print({{"id", id}, {"error", *error}});
+  }
+  service.drain();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "Serves a model with tilewave's kernels. Requests: JSON lines on stdin with token ids, or HTTP with --serve.");
+  std::string folder, host = "127.0.0.1";
+  EngineOptions options;
+  int port = 0;
+  app.add_option("model", folder, "Folder with config.json and *.safetensors")->required();
+  app.add_option("--pages", options.pages, "Pages of the cache");
+  app.add_option("--page-tokens", options.page_tokens, "Tokens of a page, a multiple of 16");
+  app.add_option("--most-tokens", options.most_tokens, "Tokens of a step: longer prompts are cut into chunks");
+  app.add_option("--most-sequences", options.most_sequences, "Requests that run at once");
+  app.add_option("--drafts", options.drafts, "Tokens that are guessed from the text and verified in one step");
+  app.add_flag("!--no-reuse", options.reuse, "Compute every prompt from its beginning");
+  app.add_option("--serve", port, "HTTP port: POST /v1/completions")->check(CLI::Range(1, 65535));
+  app.add_option("--host", host, "Address to listen on");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    Engine engine(folder, options);
+    Service service(engine);
+    const auto begin = std::chrono::steady_clock::now();
+    if (port > 0) serve(service, folder, host, port);
+    answer_lines(service);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    std::cerr << service.tokens() << " tokens in " << seconds
+              << " s: " << static_cast<double>(service.tokens()) / seconds << " tokens/s\n";
+  } catch (const std::exception& error) {
+    std::cerr << "engine: " << error.what() << "\n";
+    return 1;
+  }
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+#include "safetensors.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "error.hpp"
+
+namespace engine {
+
+namespace {
+
+using nlohmann::json;
+
+std::size_t element_bytes(const std::string& dtype) {
+  static const std::map<std::string, std::size_t> sizes{{"F64", 8},     {"I64", 8}, {"F32", 4}, {"I32", 4},
+                                                        {"BF16", 2},    {"F16", 2}, {"U8", 1},  {"I8", 1},
+                                                        {"F8_E4M3", 1}, {"BOOL", 1}};
+  const auto found = sizes.find(dtype);
+  return found == sizes.end() ? 0 : found->second;
+}
+
+/// One tensor of a header, or an Error that says what is wrong with it.
+TensorView read_tensor(const std::string& where, const json& entry, const std::byte* data, std::size_t data_bytes) {
+  const auto wrong = [&](const char* why) -> Error { return Error(where + " " + why); };
+  if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") || !entry.contains("data_offsets"))
+    throw wrong("lacks dtype, shape or data_offsets");
+  const json &dtype = entry["dtype"], &shape = entry["shape"], &offsets = entry["data_offsets"];
+  const auto is_size = [](const json& number) { return number.is_number_unsigned(); };
+  if (!dtype.is_string() || !shape.is_array() || !offsets.is_array() || offsets.size() != 2 ||
+      !std::all_of(shape.begin(), shape.end(), is_size) || !std::all_of(offsets.begin(), offsets.end(), is_size))
+    throw wrong("has a dtype, shape or data_offsets of a wrong type");
+  TensorView view{.dtype = dtype.get<std::string>()};
+  std::size_t count = 1;
+  for (const json& extent : shape) {
+    const auto size = extent.get<std::uint64_t>();
+    if (size > data_bytes || (size > 0 && count > data_bytes / size)) throw wrong("has a shape larger than its file");
+    view.shape.push_back(static_cast<std::int64_t>(size));
+    count *= size;
+  }
+  const auto begin = offsets[0].get<std::uint64_t>(), end = offsets[1].get<std::uint64_t>();
+  if (begin > end || end > data_bytes) throw wrong("lies outside the file: it is truncated, or its header is wrong");
+  const std::size_t size = element_bytes(view.dtype);
+  if (size == 0) throw wrong("has an unknown dtype");
+  if (end - begin != count * size) throw wrong("is not as long as its shape says");
+  view.data = data + begin, view.bytes = end - begin;
+  return view;
+}
+
+}  // namespace
+
+Safetensors::Safetensors(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+    if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
+  if (files.empty()) throw Error(folder.string() + ": has no *.safetensors file");
+  std::sort(files.begin(), files.end());
+  try {
+    for (const std::filesystem::path& file : files) add_file(file);
+  } catch (...) {
+    for (const Mapping& mapping : mappings_) munmap(mapping.data, mapping.bytes);
+    throw;
+  }
+}
+
+Safetensors::~Safetensors() {
+  for (const Mapping& mapping : mappings_) munmap(mapping.data, mapping.bytes);
+}
+
+void Safetensors::add_file(const std::filesystem::path& file) {
+  constexpr std::uint64_t most_header = 100'000'000;  // safetensors' own bound
+  const int handle = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat status {};
+  if (handle < 0 || fstat(handle, &status) != 0) {
+    if (handle >= 0) close(handle);
+    throw Error(file.string() + ": cannot be read");
+  }
+  const auto bytes = static_cast<std::size_t>(status.st_size);
+  void* const mapped = bytes == 0 ? MAP_FAILED : mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, handle, 0);
+  close(handle);
+  if (mapped == MAP_FAILED) throw Error(file.string() + ": is empty or cannot be mapped");
+  mappings_.push_back({mapped, bytes});
+
+  std::uint64_t header_bytes = 0;
+  const auto* const data = static_cast<const std::byte*>(mapped);
+  if (bytes < sizeof(header_bytes)) throw Error(file.string() + ": is truncated");
+  std::memcpy(&header_bytes, data, sizeof(header_bytes));
+  if (header_bytes > most_header || header_bytes > bytes - sizeof(header_bytes))
+    throw Error(file.string() + ": its header is longer than the file: truncated, or no safetensors");
+  const char* const text = reinterpret_cast<const char*>(data) + sizeof(header_bytes);
+  const json header = json::parse(text, text + header_bytes, nullptr, /*allow_exceptions=*/false);
+  if (!header.is_object()) throw Error(file.string() + ": its header is no JSON object");
+  const std::size_t first = sizeof(header_bytes) + header_bytes;
+  for (const auto& [name, entry] : header.items()) {
+    if (name == "__metadata__") continue;
+    TensorView view = read_tensor(file.string() + ": " + name, entry, data + first, bytes - first);
+    if (!tensors_.emplace(name, std::move(view)).second) throw Error(file.string() + ": " + name + " is there twice");
+  }
+}
+
+const TensorView& Safetensors::get(const std::string& name, const std::vector<std::int64_t>& shape) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) throw Error("the weights lack " + name);
+  if (found->second.shape != shape) {
+    std::string text = name + " has another shape than config.json says: [";
+    for (const std::int64_t extent : found->second.shape) text += std::to_string(extent) + " ";
+    text.back() = found->second.shape.empty() ? '[' : ']';
+    throw Error(text);
+  }
+  return found->second;
+}
+
+}  // namespace engine

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+#include "gemm.hpp"
+
+namespace tilewave_torch {
+
+using namespace tilewave;
+
+static constexpr GemmSpec spec{.a = fp8, .b = fp8, .scale = Scaling::per_tensor};
+
+std::span<const GemmServed> gemm_fp8_tensor() {
+  static constexpr GemmServed list[] = {{spec, &gemm_plan_of<spec>}};
+  return list;
+}
+
+}  // namespace tilewave_torch

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+// The policies that entries of sm90 are built for: one list for each kind of spec, and gemm_sm90_policies to choose it.
+// A list names tiles, wave groups and how blocks share work. gemm_stages adds the depth of the ring.
+#pragma once
+
+#include "tilewave/core/math.hpp"
+#include "tilewave/ops/gemm/args.hpp"
+#include "tilewave/ops/gemm/choice/policies.hpp"
+
+namespace tilewave {
+
+namespace detail {
+
+/// As many stages as shared memory holds beside the boxes of output, scales and barriers. Narrow tiles that stream
+/// weights have no more than ten: with sixteen they took up to 4 % longer (docs/notebook/2026-11-22-gemm-dense.md).
+constexpr int gemm_stages(const GemmSpec& s, const GemmPolicy& p) {
+  const int out = p.swapped    ? p.waves() * p.rows * 128
+                  : p.pingpong ? 2 * 2 * 64 * 128
+                               : p.rows * align_up(gemm_tile_columns(s, p) * min_of(size_of(s.out), 2), 128);
+  const bool block = s.scale == Scaling::per_block;
+  const int b_bytes = s.int4() ? 64 + 4 * (128 / s.scale_k) : p.depth_bytes;  // of a row of B
+  const int stage = p.rows * p.depth_bytes + p.columns * b_bytes + (block ? 4 * p.rows + p.columns / 16 : 0) + 24;
+  const int most = p.swapped && p.waves() == 1 && !s.int4() ? 10 : 16;
+  return min_of(most, (sm90_facts.lds_bytes - out - (s.scale == Scaling::per_row || s.int4() ? 2048 : 0)) / stage);
+}
+
+/// The list of one spec as it grows.
+struct Sm90Policies {
+  const GemmSpec& spec;
+  GemmPolicies all{};
+
+  /// Blocks that may share the K of a tile: none in grouped GEMM, whose tiles are known on the device only.
+  constexpr int splits(int most) const { return spec.groups == GemmGroups::one ? most : 1; }
+
+  constexpr void add(GemmPolicy p) {
+    p.stages = gemm_stages(spec, p);
+    all.add(p);
+  }
+  /// Two blocks an SM: one streams while the other begins or ends a tile.
+  constexpr void add_two_blocks() {
+    GemmPolicy p{.rows = 16, .columns = 64, .waves_rows = 1, .swapped = true};
+    p.stages = 8, p.waves_per_simd = 2;
+    all.add(p);
+  }
+};
+
+/// Int4 weights are the 64-row side, in steps of 128 k.
+constexpr GemmPolicies gemm_sm90_int4(const GemmSpec& s) {
+  Sm90Policies list{s};
+  const auto codes = [&](int rows, int columns, int wave_groups, int splits) {
+    GemmPolicy p{.rows = rows, .columns = columns, .depth_bytes = 128 * size_of(s.a), .waves_rows = wave_groups};
+    p.swapped = true, p.splits = splits;
+    p.waves_per_simd = wave_groups == 1 ? 2 : 1;  // blocks an SM
+    p.stages = min_of(16, gemm_stages(s, p) / p.waves_per_simd);
+    list.all.add(p);
+  };
+  const int splits = list.splits(8);
+  if (s.gated) {
+    codes(16, 256, 2, splits);
+    codes(64, 256, 2, splits);
+    return list.all;
+  }
+  codes(16, 64, 1, splits);
+  codes(64, 128, 2, splits);
+  if (s.groups != GemmGroups::one) return list.all;
+  codes(16, 256, 4, 4);
+  codes(32, 128, 2, splits);
+  codes(64, 192, 3, splits);
+  codes(128, 128, 2, splits);
+  if (s.scale_k != 128) return list.all;
+  const auto few_rows = [&](int rows, int strips, int waves) {
+    GemmPolicy p{.rows = rows, .columns = 16 * strips, .depth_bytes = 128 * size_of(s.a), .stages = 2, .waves_rows = 1};
+    p.path = GemmPath::weights_in_registers;
+    p.waves_k = waves;
+    list.all.add(p);
+  };
+  few_rows(8, 2, 16);
+  few_rows(8, 4, 16);
+  few_rows(16, 4, 12);
+  return list.all;
+}
+
+/// Transposed operands come in boxes of 64 rows or columns.
+constexpr GemmPolicies gemm_sm90_transposed(const GemmSpec& s) {
+  Sm90Policies list{s};
+  if (s.out_scale == Scaling::per_group) {
+    list.add({.rows = 128, .columns = 128});
+    return list.all;
+  }
+  list.add({.rows = 128, .columns = 256});
+  list.add({.rows = 64, .columns = 128, .swapped = true, .splits = list.splits(8)});
+  return list.all;
+}
+
+/// Outputs with a scale for each 128 columns: four lanes have a row of 128 columns of C.
+constexpr GemmPolicies gemm_sm90_group_scaled_out(const GemmSpec& s) {
+  Sm90Policies list{s};
+  const int columns = s.gated ? 256 : 128;
+  if (s.gated && s.weights == GemmWeights::preshuffled) return list.all;
+  if (!s.gated && s.a != DType::i8) list.add({.rows = 128, .columns = 256});
+  list.add({.rows = 128, .columns = columns});
+  list.add({.rows = 64, .columns = columns, .waves_rows = 1, .splits = list.splits(8)});
+  return list.all;
+}
+
+/// Gate x up: a wave group has the gates and the ups of its columns.
+constexpr GemmPolicies gemm_sm90_gated(const GemmSpec& s) {
+  Sm90Policies list{s};
+  if (s.weights != GemmWeights::preshuffled) {
+    list.add({.rows = 128, .columns = 256});
+    list.add({.rows = 128, .columns = 128, .splits = list.splits(4)});
+  }
+  for (const int rows : {16, 64})
+    list.add({.rows = rows, .columns = 128, .waves_rows = 1, .swapped = true, .splits = list.splits(8)});
+  return list.all;
+}
+
+/// Grouped GEMM.
+constexpr GemmPolicies gemm_sm90_grouped(const GemmSpec& s) {
+  Sm90Policies list{s};
+  list.add({.rows = 128, .columns = 256});
+  list.add({.rows = 128, .columns = 128});
+  list.add({.rows = 64, .columns = 128, .swapped = true});
+  if (s.a != DType::i8) list.add({.rows = 32, .columns = 128, .swapped = true});
+  return list.all;
+}
+
+/// Types and layouts that fewer widths of products or no clusters serve: i8, and preshuffled weights.
+constexpr GemmPolicies gemm_sm90_i8_or_preshuffled(const GemmSpec& s) {
+  Sm90Policies list{s};
+  list.add({.rows = 128, .columns = 256});
+  list.add({.rows = 128, .columns = 128, .splits = 4});
+  list.add({.rows = 16, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
+  list.add({.rows = 64, .columns = 128, .swapped = true, .splits = 8});
+  if (s.weights == GemmWeights::preshuffled && s.a != DType::i8) list.add_two_blocks();
+  return list.all;
+}
+
+/// Dense products of bf16, f16 and fp8.
+constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
+  Sm90Policies list{s};
+  const bool block = s.scale == Scaling::per_block;
+  const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
+  const bool in_unit = !block && !promoted;  // sums stay in the matrix unit, so pingpong can alternate
+  list.add({.rows = 128, .columns = 256});
+  if (in_unit) list.add({.rows = 128, .columns = 176, .waves_rows = 1, .pingpong = true});
+  if (in_unit && s.a != DType::f16) {
+    list.add({.rows = 128, .columns = 192, .waves_rows = 1, .pingpong = true});
+    list.add({.rows = 128, .columns = 240});
+  }
+  if (promoted) list.add({.rows = 128, .columns = 256, .cluster = 2});
+  if (block || promoted) list.add({.rows = 192, .columns = 128, .waves_rows = 3});
+  list.add({.rows = 128, .columns = 128, .splits = 4});
+  for (const int rows : {16, 32, 64})
+    list.add({.rows = rows, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
+  list.add({.rows = 64, .columns = 128, .swapped = true, .splits = 8});
+  if (!block) list.add({.rows = 128, .columns = 128, .swapped = true, .splits = 8});
+  if (s.a == DType::bf16 || s.scale == Scaling::per_row) {
+    list.add({.rows = 128, .columns = 256, .stream = true});
+    list.add({.rows = 128, .columns = 128, .stream = true});
+    list.add({.rows = 16, .columns = 256, .swapped = true});
+    if (in_unit) list.add({.rows = 64, .columns = 96, .waves_rows = 1});
+    if (in_unit) list.add({.rows = 64, .columns = 112, .waves_rows = 1});
+    list.add_two_blocks();
+  }
+  return list.all;
+}
+
+}  // namespace detail
+
+constexpr GemmPolicies gemm_sm90_policies(const GemmSpec& s) {
+  if (s.int4()) return detail::gemm_sm90_int4(s);
+  if (s.layout != GemmLayout::nt) return detail::gemm_sm90_transposed(s);
+  if (s.out_scale == Scaling::per_group) return detail::gemm_sm90_group_scaled_out(s);
+  if (s.gated) return detail::gemm_sm90_gated(s);
+  if (s.groups != GemmGroups::one) return detail::gemm_sm90_grouped(s);
+  if (s.a == DType::i8 || s.weights == GemmWeights::preshuffled) return detail::gemm_sm90_i8_or_preshuffled(s);
+  return detail::gemm_sm90_dense(s);
+}
+
+}  // namespace tilewave

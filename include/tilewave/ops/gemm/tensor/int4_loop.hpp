@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+// The main loop of GemmTensorKernel for int4 weights. A lane widens the codes of scale_k values of k into registers,
+// the matrix unit multiplies them, and the lane scales that sum and adds it in f32: weights are never rounded. While
+// one wave group widens, the others multiply.
+#pragma once
+
+#include "tilewave/ops/gemm/tensor/layout.hpp"
+
+namespace tilewave {
+
+template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
+struct GemmTensorKernel;
+
+template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
+struct GemmInt4Loop {
+  using L = GemmTensorLayout<B, S, P, Epilogue>;
+  using Shared = typename GemmTensorKernel<B, S, P, Epilogue>::Shared;
+  using Ring = typename L::Ring;
+  using Sums = typename L::Sums;
+  using Codes = typename L::Codes;
+
+  TILEWAVE_DEVICE static void run(typename L::Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
+                                  Sums (&sums)[L::tiles]) {
+    L::clear(sums);
+    for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
+      B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
+      static_for<Codes::scales_per_stage>([&](auto scale) TILEWAVE_INLINE_LAMBDA {
+        Widened codes;
+        widen(wave_group, shared, ring.slot, scale, codes);
+        Sums part[L::tiles];
+        L::clear(part);
+        begin_products(wave_group, shared, ring.slot, scale, codes, part);
+        const Vec<float, 2 * L::tiles> scales = scales_of_rows(wave_group, shared, ring.slot, scale);
+        B::template group_mma_wait<0>();
+        if (scale == Codes::scales_per_stage - 1) shared.ring.release(ring.slot);
+        add_scaled(scales, part, sums);
+      });
+    }
+  }
+
+ private:
+  using Widened = Chunk[L::tiles][Codes::k_slices];
+
+  /// Widens the codes under scale number `scale` of a stage.
+  TILEWAVE_DEVICE static void widen(int wave_group, const Shared& shared, int slot, int scale, Widened& codes) {
+    TILEWAVE_UNROLL
+    for (int t = 0; t < L::tiles; ++t) {
+      const Chunk* const rows = shared.tall[slot] + (L::tall_row(wave_group) / 16 + 4 * t) * Codes::strip_chunks;
+      Codes::widen(rows, L::wave_in_wave_group(), scale, codes[t]);
+    }
+  }
+  /// Begins their products as one batch.
+  TILEWAVE_DEVICE static void begin_products(int wave_group, const Shared& shared, int slot, int scale, Widened& codes,
+                                             Sums (&part)[L::tiles]) {
+    TILEWAVE_UNROLL
+    for (int t = 0; t < L::tiles; ++t) B::group_mma_fence(part[t]);
+    B::group_mma_begin();
+    TILEWAVE_UNROLL
+    for (int i = 0; i < Codes::k_slices; ++i) {
+      constexpr int slices_per_box = 128 / 32;
+      const int k_slice = scale * Codes::k_slices + i;
+      const Chunk* const box = shared.wide[slot] + k_slice / slices_per_box * (L::wide_rows * L::row_chunks);
+      const SwizzledOperand wide{box, L::wide_row(wave_group), k_slice % slices_per_box};
+      TILEWAVE_UNROLL
+      for (int t = 0; t < L::tiles; ++t)
+        B::template group_multiply<S.a, L::wave_group_wide>(codes[t][i], wide, part[t]);
+    }
+    B::group_mma_end();
+  }
+  /// The scales of a lane's two rows of each tile.
+  TILEWAVE_DEVICE static Vec<float, 2 * L::tiles> scales_of_rows(int wave_group, const Shared& shared, int slot,
+                                                                 int scale) {
+    const int row = L::tall_row(wave_group) + 16 * L::wave_in_wave_group() + B::lane_id() / 4;
+    Vec<float, 2 * L::tiles> scales;
+    TILEWAVE_UNROLL
+    for (int i = 0; i < 2 * L::tiles; ++i)
+      scales[i] = shared.b_scale[slot][scale * P.columns + row + 64 * (i / 2) + 8 * (i % 2)];
+    return scales;
+  }
+  TILEWAVE_DEVICE static void add_scaled(const Vec<float, 2 * L::tiles>& scales, Sums (&part)[L::tiles],
+                                         Sums (&sums)[L::tiles]) {
+    TILEWAVE_UNROLL
+    for (int t = 0; t < L::tiles; ++t) {
+      B::group_mma_fence(part[t]);
+      TILEWAVE_UNROLL
+      for (int i = 0; i < Sums::size; ++i) sums[t][i] += part[t][i] * scales[2 * t + i / 2 % 2];
+    }
+  }
+};
+
+}  // namespace tilewave
