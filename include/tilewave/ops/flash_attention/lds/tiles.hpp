@@ -103,7 +103,7 @@ struct FlashKeyTile : SharedTile<FlashTileOf<B, waves, head_size>, flash_tile_ty
 
   TILEWAVE_DEVICE FlashKeyTile(std::int32_t stride, int wave) : Tile(head_size, 0), fetch(stride, wave, Mask{}) {
     TILEWAVE_UNROLL
-    for (int i = 0; i < Tile::places; ++i) Tile::at[i] = B::opaque(std::int32_t{Tile::at[i]});
+    for (int i = 0; i < Tile::unit_offsets; ++i) Tile::at[i] = B::opaque(std::int32_t{Tile::at[i]});
   }
 
   template <int i, bool whole>
@@ -187,7 +187,7 @@ struct FlashTurnedValues : SharedTile<FlashTileOf<B, waves, keys>, flash_tile_ty
 
   TILEWAVE_DEVICE FlashTurnedValues(std::int32_t of_tokens, int) : Tile(keys, 0), token_stride(of_tokens) {
     TILEWAVE_UNROLL
-    for (int i = 0; i < Tile::places; ++i) Tile::at[i] = B::opaque(std::int32_t{Tile::at[i]});
+    for (int i = 0; i < Tile::unit_offsets; ++i) Tile::at[i] = B::opaque(std::int32_t{Tile::at[i]});
     TILEWAVE_UNROLL
     for (int i = 0; i < fetches; ++i) {
       offset[i] = first_key(i) * token_stride + 4 * pair_of(i);
