@@ -62,16 +62,17 @@ inline Status flash_tensor_takes(const FlashAttentionPolicy& policy, const Flash
   return {};
 }
 
-/// Sections of as many pairs, or one less, whose K and V fill at most four fifths of the last-level cache. A few pairs
-/// more would begin their longest items when all others end.
+/// If all items are alike, one kv head after the other. Else sections of as many pairs, or one less, whose K and V fill
+/// at most four fifths of the last-level cache: a few pairs more would begin their longest items when all others end.
 template <FlashAttentionPolicy P>
 FlashAttentionSections flash_sections(const FlashAttentionProblem& p, const ArchFacts& facts) {
   const std::int64_t keys =
       max_of<std::int64_t>(1, p.spec.paged() ? std::int64_t{p.table_columns} * p.block_size : p.kv_length);
   const std::int64_t bytes = keys * (p.spec.head_size + p.spec.value_size) * size_of(p.spec.kv);
   const std::int32_t all = p.batch * p.kv_heads, group = p.q_heads / p.kv_heads;  // sequences of a kv head
+  const bool alike = !p.causal && p.window_left < 0 && p.window_right < 0;
   const auto most = static_cast<std::int32_t>(
-      max_of<std::int64_t>(1, min_of<std::int64_t>(all, facts.last_level_cache_bytes * 4 / 5 / bytes)));
+      max_of<std::int64_t>(1, alike ? 1 : min_of<std::int64_t>(all, facts.last_level_cache_bytes * 4 / 5 / bytes)));
   const std::int32_t pairs = ceil_div(all, ceil_div(all, most)) * group, tiles = ceil_div(p.q_length, P.rows);
   return {FastDiv::by(pairs),  FastDiv::by(pairs * tiles), all * group,
           all * group * tiles, FastDiv::by(p.q_heads),     tiles};

@@ -53,6 +53,9 @@ struct FlashAttentionProblem {
   std::int32_t window_left = no_window;   // W: keys from W positions before a query's own on, W + 1 with it
   std::int32_t window_right = no_window;  // keys up to so many positions behind it
 
+  // Rows have the same bits whatever else is in the batch, and however the queries of a sequence are cut into calls.
+  bool batch_invariant = false;
+
   // capacities and extents
   std::int32_t batch = 0;
   std::int32_t q_length = 0;   // queries of a sequence, or the most that q_starts has

@@ -2,6 +2,7 @@
 // One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
 #pragma once
 
+#include "tilewave/ops/flash_attention/choice/cost_sm90.hpp"
 #include "tilewave/ops/flash_attention/choice/policies.hpp"
 #include "tilewave/ops/flash_attention/launch.hpp"
 #include "tilewave/tile/registry.hpp"
@@ -34,13 +35,17 @@ struct FlashAttentionRegistry {
   static Status takes(const Policy& policy, const Problem& p, const ArchFacts&) {
     return flash_attention_takes(policy, p);
   }
-  /// Through LDS a block has one head's rows: of a few queries most of its waves would have none.
+  /// The one straight to registers if no other takes the problem. Through LDS a block has one head's rows: of a few
+  /// queries most of its waves would have none. Of entries through shared memory the one that is expected to take less
+  /// time. A batch-invariant call always takes the same.
   static bool better(const Policy& a, const Policy& b, const Problem& p, const ArchFacts&) {
     const auto rank = [&](const Policy& of) {
       if (of.path == FlashAttentionPath::registers) return 1;
-      return of.path == FlashAttentionPath::lds && p.q_length <= 32 ? 0 : 2;
+      return of.path == FlashAttentionPath::lds && p.q_length <= 32 && !p.batch_invariant ? 0 : 2;
     };
-    return rank(a) > rank(b);
+    if (rank(a) != rank(b)) return rank(a) > rank(b);
+    if (p.batch_invariant || a.path != FlashAttentionPath::tensor) return false;
+    return flash_attention_cost_sm90(p, a) < flash_attention_cost_sm90(p, b);
   }
   template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
   static constexpr auto launch() {

@@ -142,9 +142,8 @@ struct FlashAttentionTensor {
     /// The rows go out by way of q's place, which is free then.
     TILEWAVE_DEVICE void write(const FlashAttentionArgs& a, const FlashAttentionItem& item, const Softmax& softmax,
                                const typename L::Output& out) {
-      FlashAttentionOutput<B, S, L>::write(a, item, softmax, out, staging());
-      B::shared_written();
-      shared.q_ring.release(q.slot);
+      FlashAttentionOutput<B, S, L>::write(a, item, softmax, out, staging(),
+                                           [&]() TILEWAVE_INLINE_LAMBDA { shared.q_ring.release(q.slot); });
       q.advance();
     }
     TILEWAVE_DEVICE Chunk* staging() {

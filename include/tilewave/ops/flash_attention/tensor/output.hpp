@@ -12,28 +12,38 @@ template <class B, FlashAttentionSpec S, class L>
 struct FlashAttentionOutput {
   static constexpr int wave_rows = 16, row_units = S.value_size * 2 / 16;
 
-  /// `staging`: row 0 of the wave in the first box of Q; see FlashAttentionTensorLayout::Shared.
-  template <class Softmax>
+  /// `staging`: row 0 of the wave in the first box of Q; see FlashAttentionTensorLayout::Shared. `release()` is called
+  /// when it is free again.
+  template <class Softmax, class Release>
   TILEWAVE_DEVICE static void write(const FlashAttentionArgs& a, const FlashAttentionItem& item, const Softmax& softmax,
-                                    const typename L::Output& out, Chunk* staging) {
+                                    const typename L::Output& out, Chunk* staging, const Release& release) {
+    constexpr int lanes = B::facts.wave_lanes, chunks = wave_rows * row_units / lanes;  // of a lane
     const AttentionSequence& s = item.sequence;
     const JoinedSink joined[2] = {softmax.finish(0), softmax.finish(1)};
-    TILEWAVE_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      const std::int32_t row = softmax.row(h);
-      if (a.lse != nullptr && row < s.q_count && B::lane_id() % 4 == 0) {
-        B::store(a.lse + item.head * a.lse_head_stride + s.q_first + row, joined[h].lse);
-      }
-    }
     stage(out, joined, staging);
     B::wave_barrier();
+    Chunk rows[chunks];
+    TILEWAVE_UNROLL
+    for (int i = 0; i < chunks; ++i) {
+      const int n = i * lanes + B::lane_id();
+      rows[i] = staging[place(n / row_units, n % row_units)];
+    }
+    B::shared_written();  // before the stores, which it would wait for as well
+    release();
     const std::int32_t first = softmax.row(0) - B::lane_id() / 4;
     auto* const to = static_cast<std::uint16_t*>(a.out) + s.query_at(a, a.out_strides, first, item.head);
     TILEWAVE_UNROLL
-    for (int i = 0; i < wave_rows * row_units / B::facts.wave_lanes; ++i) {
-      const int n = i * B::facts.wave_lanes + B::lane_id(), row = n / row_units, unit = n % row_units;
-      if (first + row >= s.q_count) continue;
-      B::store(reinterpret_cast<Chunk*>(to + row * a.out_strides.token) + unit, staging[place(row, unit)]);
+    for (int i = 0; i < chunks; ++i) {
+      const int n = i * lanes + B::lane_id(), row = n / row_units;
+      if (first + row < s.q_count) {
+        B::store(reinterpret_cast<Chunk*>(to + row * a.out_strides.token) + n % row_units, rows[i]);
+      }
+    }
+    if (a.lse == nullptr || B::lane_id() % 4 != 0) return;
+    TILEWAVE_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      const std::int32_t row = softmax.row(h);
+      if (row < s.q_count) B::store(a.lse + item.head * a.lse_head_stride + s.q_first + row, joined[h].lse);
     }
   }
 

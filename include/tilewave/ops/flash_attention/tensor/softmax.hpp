@@ -83,7 +83,7 @@ class FlashAttentionSoftmax {
     const float lse = sum == 0.0f ? -__builtin_inff() : (reference_[h] + B::log2(sum)) * ln_2;
     JoinedSink joined{1.0f, lse};
     if (a_.sinks != nullptr) joined = join_sink<B>(lse, B::load(a_.sinks + item_.head));
-    joined.out_scale *= sum == 0.0f ? 0.0f : 1.0f / (f16_scale * sum);
+    joined.out_scale *= sum == 0.0f ? 0.0f : B::reciprocal(f16_scale * sum);
     return joined;
   }
 
