@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+// Flash attention of sm90 through shared memory: its tiles of keys and of rows, items that follow each other on a block,
+// and the promise of batch-invariant calls.
+#include <cstring>
+
+#include "test/ops/flash_attention/call.hpp"
+
+namespace tilewave::test {
+namespace {
+
+bool plain(const FlashAttentionSpec& s) { return s == FlashAttentionSpec{}; }
+
+/// Calls f(entry) for every entry through shared memory whose spec is wanted.
+template <class Wanted, class F>
+void each_tensor_entry(const Wanted& wanted, const F& f) {
+  for (const FlashAttentionEntry* entry : all_flash_attention_entries()) {
+    if (entry->policy.path != FlashAttentionPath::tensor || !wanted(entry->spec)) continue;
+    INFO(name_of(entry->spec) << " " << name_of(entry->policy));
+    f(*entry);
+  }
+}
+void check_tensor(const FlashShape& shape) {
+  each_tensor_entry(plain, [&](const FlashAttentionEntry& entry) {
+    FlashCall call(entry.spec, shape);
+    CAPTURE(shape.q[0], shape.kv[0]);
+    CHECK(call.run(entry) == "");
+  });
+}
+
+TEST_CASE("keys around one, two and three tiles of wave groups") {
+  for (const std::int32_t keys : {79, 80, 81, 127, 128, 129, 160, 161, 256, 257})
+    check_tensor({.q = {2}, .kv = {keys}, .q_heads = 1});
+}
+
+TEST_CASE("rows around a wave group's and a block's, where each sees other keys") {
+  for (const std::int32_t rows : {63, 65, 128, 129, 193})
+    check_tensor({.q = {rows}, .kv = {rows + 20}, .q_heads = 1, .causal = true});
+}
+
+TEST_CASE("windows whose edges lie within tiles of wave groups, on both sides of whole ones") {
+  check_tensor({.q = {66}, .kv = {420}, .q_heads = 1, .causal = true, .left = 300});
+  check_tensor({.q = {20}, .kv = {400}, .q_heads = 1, .left = 170, .right = 100, .sinks = true});
+}
+
+TEST_CASE("more items than blocks, some of them without keys or queries") {
+  FlashShape shape{.q = {}, .kv = {}, .layout = FlashLayout::ragged, .causal = true};
+  for (std::int32_t b = 0; b < 72; ++b)
+    shape.q.push_back(b % 5 == 4 ? 0 : 1), shape.kv.push_back(b % 7 == 3 ? 0 : 1 + b % 3);
+  check_tensor(shape);
+}
+
+/// Queries of a sequence in one call, and cut into two: the second half sees all keys, the first all but its.
+TEST_CASE("a batch-invariant row has the same bits however the queries are cut into calls") {
+  each_tensor_entry(plain, [&](const FlashAttentionEntry& entry) {
+    constexpr std::int32_t all = 150, cut = 37, row_bytes = 2 * 128 * 2;
+    FlashCall whole(entry.spec, {.q = {all}, .kv = {all}, .causal = true, .lse = false});
+    REQUIRE(whole.run(entry) == "");
+    const std::vector<std::byte> wanted = whole.answer();
+    FlashCall second(entry.spec, {.q = {all}, .kv = {all}, .causal = true, .lse = false});
+    for (FlashAttentionProblem* p : {&second.p, &second.host}) {
+      p->q = static_cast<const std::byte*>(p->q) + cut * row_bytes;
+      p->q_length = all - cut;
+    }
+    REQUIRE(entry.launch(second.p, {}).ok());
+    const std::vector<std::byte> found = second.answer();
+    CHECK(std::memcmp(found.data(), wanted.data() + cut * row_bytes, (all - cut) * row_bytes) == 0);
+  });
+}
+
+}  // namespace
+}  // namespace tilewave::test
