@@ -43,7 +43,13 @@ TEST_CASE("two rows with the same columns are refused by name") {
   std::vector<Named> rows{{"one", {{"x", std::int64_t{1}}}}, {"two", {{"x", std::int64_t{2}}}}};
   CHECK_NOTHROW(check_identities(rows));
   rows.push_back({"three", {{"x", std::int64_t{1}}}});
-  CHECK_THROWS_WITH(check_identities(rows), "rows one and three differ in no column");
+  std::string message;
+  try {
+    check_identities(rows);
+  } catch (const std::exception& error) {
+    message = error.what();
+  }
+  CHECK(message == "rows one and three differ in no column");
 }
 
 /// Every change of `start` alone must change its columns, each in its own way.

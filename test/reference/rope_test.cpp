@@ -11,6 +11,7 @@ namespace tilewave {
 namespace {
 
 using namespace reference;
+using test::Approx;
 
 TEST_CASE("rope: plain and linear angles fall by equal factors") {
   const RopeAngles plain = rope_angles(128, 10000), linear = rope_linear_angles(128, 10000, 4);

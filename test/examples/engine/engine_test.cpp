@@ -9,8 +9,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "catch_compat.hpp"
 #include "fixtures.hpp"
+#include "test/catch_compat.hpp"
 
 using namespace engine;
 

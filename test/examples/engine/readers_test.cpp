@@ -5,12 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "catch_compat.hpp"
 #include "config.hpp"
 #include "engine.hpp"
 #include "fixtures.hpp"
 #include "request_json.hpp"
 #include "safetensors.hpp"
+#include "test/catch_compat.hpp"
 
 using namespace engine;
 

@@ -15,6 +15,7 @@
 
 namespace {
 using namespace tilewave::tool;
+using tilewave::test::Approx;
 using tilewave::test::fuzz;
 using tilewave::test::fuzz_json;
 using tilewave::test::fuzz_texts;

@@ -266,16 +266,6 @@ TILEWAVE_HOST_UNTRACKED inline void forget_unseen() {
   self.unseen.count = 0;
 }
 
-/// Returns row r of matrix m as the lanes' words give it, or column r.
-TILEWAVE_HOST_UNTRACKED inline Vec<std::uint16_t, 8> dealt_row(bool straight, int m, int r) {
-  Vec<std::uint16_t, 8> row;
-  for (int i = 0; i < 8; ++i) {
-    const int lane = straight ? 4 * r + i / 2 : 4 * i + r / 2, half = straight ? i % 2 : r % 2;
-    row.data[i] = static_cast<std::uint16_t>(current_lane->wave->dealt[lane][m] >> 16 * half);
-  }
-  return row;
-}
-
 }  // namespace detail
 
 /// Chips that have these primitives; GroupBackend says what they do.
@@ -351,7 +341,7 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
   static void shared_written() { detail::forget_unseen(); }
 
   static void group_barrier(Where where = {}) {
-    (void)detail::vote_in_group(CollectiveKind::group_barrier, false, where);
+    static_cast<void>(detail::vote_in_group(CollectiveKind::group_barrier, false, where));
   }
   static bool group_any(bool predicate, Where where = {}) {
     return detail::vote_in_group(CollectiveKind::group_any, predicate, where);
@@ -370,23 +360,24 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
 
   template <int n>
   static void take_registers(Where where = {}) {
-    static_assert(n % 8 == 0 && n >= 24 && n <= 240,
-                  "setmaxnreg takes a multiple of 8 from 24 to 240, as kernels use it");
-    detail::change_registers(CollectiveKind::take_registers, n, where);
+    change_registers<n>(CollectiveKind::take_registers, where);
   }
   template <int n>
   static void give_registers(Where where = {}) {
-    static_assert(n % 8 == 0 && n >= 24 && n <= 240,
-                  "setmaxnreg takes a multiple of 8 from 24 to 240, as kernels use it");
-    detail::change_registers(CollectiveKind::give_registers, n, where);
+    change_registers<n>(CollectiveKind::give_registers, where);
   }
 
  private:
+  template <int n>
+  static void change_registers(CollectiveKind kind, Where where) {
+    static_assert(n % 8 == 0 && n >= 24 && n <= 240, "setmaxnreg takes multiples of 8, and kernels 24 to 240");
+    detail::change_registers(kind, n, where);
+  }
   static void store_dealt(CollectiveKind kind, Chunk* row, const std::uint32_t* words, int count, Where where) {
     if (!detail::post_matrices(kind, row, words, count, where)) return;
+    const bool straight = kind == CollectiveKind::store_matrices_straight;
     for (int lane = 0; lane < 8 * count; ++lane) {
-      const bool straight = kind == CollectiveKind::store_matrices_straight;
-      const Vec<std::uint16_t, 8> stored = detail::dealt_row(straight, lane / 8, lane % 8);
+      const auto stored = detail::dealt_row(straight, lane / 8, lane % 8);
       std::memcpy(detail::posted_row(lane), &stored, sizeof(stored));
     }
     detail::finish_matrices();

@@ -174,6 +174,16 @@ TILEWAVE_HOST_UNTRACKED inline Chunk dealt_words() {
   return {{words[0], words[1], words[2], words[3]}};
 }
 
+/// Returns row r of matrix m as the lanes' words give it, or column r.
+TILEWAVE_HOST_UNTRACKED inline Vec<std::uint16_t, 8> dealt_row(bool straight, int m, int r) {
+  Vec<std::uint16_t, 8> row;
+  for (int i = 0; i < 8; ++i) {
+    const int lane = straight ? 4 * r + i / 2 : 4 * i + r / 2, half = straight ? i % 2 : r % 2;
+    row.data[i] = static_cast<std::uint16_t>(current_lane->wave->dealt[lane][m] >> 16 * half);
+  }
+  return row;
+}
+
 }  // namespace detail
 
 /// Chips that have these primitives; StagedBackend says what they do.

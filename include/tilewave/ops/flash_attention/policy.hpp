@@ -32,8 +32,8 @@ struct FlashAttentionPolicy {
   friend constexpr bool operator==(const FlashAttentionPolicy&, const FlashAttentionPolicy&) = default;
 };
 
-/// `t128x176.w2.s2.tensor`: rows and keys of a tile, waves, stages, path; then `.o2` for waves a SIMD that are not 1,
-/// and `.turns` if groups take turns.
+/// `t128x176.w2.s2.tensor`: rows and keys of a tile, waves, stages, path; `.o2` for waves a SIMD that are not 1;
+/// `.turns`.
 inline std::string name_of(const FlashAttentionPolicy& p) {
   const auto text = [](int i) { return std::to_string(i); };
   return "t" + text(p.rows) + "x" + text(p.keys) + ".w" + text(p.waves) + ".s" + text(p.stages) + "." +

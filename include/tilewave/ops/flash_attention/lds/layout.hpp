@@ -28,9 +28,9 @@ template <class RoomOf, FlashAttentionSpec S, FlashAttentionPolicy P>
 struct FlashLdsLayout {
   using Room = RoomOf;
   using B = Room;
-  using Keys = FlashKeyTile<B, S.kv, P.waves, P.keys, S.head_size>;
-  using Values = std::conditional_t<B::facts.lds_transposed, FlashValueLines<B, S.kv, P.waves, P.keys, S.value_size>,
-                                    FlashTurnedValues<B, S.kv, P.waves, P.keys, S.value_size>>;
+  using Keys = FlashKeyTile<B, P.waves, P.keys, S.head_size>;
+  using Values = std::conditional_t<B::facts.lds_transposed, FlashValueLines<B, P.waves, P.keys, S.value_size>,
+                                    FlashTurnedValues<B, P.waves, P.keys, S.value_size>>;
   struct Shared {
     alignas(16) Chunk k[P.stages][Keys::bytes / sizeof(Chunk)];
     alignas(16) Chunk v[P.stages][Values::bytes / sizeof(Chunk)];
@@ -49,10 +49,10 @@ struct FlashLdsLayout {
   static constexpr int elements = P.keys / 2, pairs = elements / 2;  // scores of a lane
   static constexpr float minus_infinity = -__builtin_inff(), lowest = -std::numeric_limits<float>::max();
   static constexpr float slack = 8.0f;  // log2: probabilities are at most 2^slack
-  // f16 ends at 2^-24, where many keys of little weight would lose theirs: probabilities are larger by so many powers.
-  // Where bf16 are rounded in three operations, half of them are spared: probabilities are cut, and larger by what is
-  // lost in the mean, so that errors are centred and hardly larger (2^-8 (1 / m) / 2 in the mean over mantissas m, whose
-  // logarithms are uniform: 0.00282). A probability of 1 stays 1.
+  // f16 ends at 2^-24, where many keys of little weight would lose theirs: probabilities are 2^7 times as large.
+  // Where bf16 are rounded in three operations, probabilities are cut, in one. They are larger by what that loses in
+  // the mean, so that errors are centred: 2^-8 / m, averaged over mantissas m whose logarithms are uniform, is 0.00282.
+  // A probability of 1 stays 1.
   static constexpr bool cut = S.kv == DType::bf16 && !B::facts.bf16_pairs;
   static constexpr float lost_by_cut = 0.00282f, lost_log2 = 0.0040627f;
   static constexpr float probability_log2 = S.kv == DType::f16 ? 7.0f : cut ? lost_log2 : 0.0f;

@@ -20,12 +20,15 @@ struct FlashTileOf {
   static constexpr int side = 32, waves = block_waves, step_k = elements;
 };
 
-/// Keys of scores in product `step` of probabilities, 16 keys each: a lane of half `half` has eight of them, e = 0 .. 7.
+/// Tiles of bf16 and of f16 lie alike.
+inline constexpr DType flash_tile_type = DType::bf16;
+
+/// Keys of scores in product `step` of probabilities, 16 keys each: a lane of half `half` has eight, e = 0 .. 7.
 TILEWAVE_HOST_DEVICE constexpr int flash_key_of(int step, int half, int e) {
   return 16 * step + 8 * (e / 4) + 4 * half + e % 4;
 }
 
-/// Brings a tile of `rows` tokens of one head into LDS, each `units` of 16 bytes, unit u of a row to place u ^ the row's
+/// Brings a tile of `rows` tokens of one head into LDS, each `units` of 16 bytes, unit u of a row to place u ^ its
 /// mask. Places are written in order: it is addresses in memory that are permuted.
 template <class B, int waves, int rows, int units>
 struct FlashRowFetch {
@@ -87,9 +90,9 @@ struct FlashRowFetch {
 };
 
 /// K: rows of keys, `head_size` elements each.
-template <class B, DType T, int waves, int keys, int head_size>
-struct FlashKeyTile : SharedTile<FlashTileOf<B, waves, head_size>, T, keys, false> {
-  using Tile = SharedTile<FlashTileOf<B, waves, head_size>, T, keys, false>;
+template <class B, int waves, int keys, int head_size>
+struct FlashKeyTile : SharedTile<FlashTileOf<B, waves, head_size>, flash_tile_type, keys, false> {
+  using Tile = SharedTile<FlashTileOf<B, waves, head_size>, flash_tile_type, keys, false>;
   using Fetch = FlashRowFetch<B, waves, keys, Tile::row_units>;
   static constexpr int bytes = keys * Tile::row_bytes, fetches = Fetch::copies;
   struct Mask {
@@ -120,7 +123,7 @@ struct FlashKeyTile : SharedTile<FlashTileOf<B, waves, head_size>, T, keys, fals
 };
 
 /// V as it lies in memory: a line of `value_size` elements for each key.
-template <class B, DType T, int waves, int keys, int value_size>
+template <class B, int waves, int keys, int value_size>
 struct FlashValueLines {
   static constexpr int units = value_size / 8, tiles = value_size / 32, bytes = keys * value_size * 2;
   using Fetch = FlashRowFetch<B, waves, keys, units>;
@@ -140,7 +143,7 @@ struct FlashValueLines {
     return lds_transposed_conflicts(B::facts.id, [shift](int lane) { return place(lane, 0, shift); });
   }
   static constexpr int shift = conflicts(0) == 0 ? 0 : 1;
-  static_assert(size_of(T) == 2 && conflicts(shift) == 0, "lanes that are served together meet no bank twice");
+  static_assert(conflicts(shift) == 0, "lanes that are served together meet no bank twice");
   struct Mask {
     TILEWAVE_DEVICE int operator()(int key) const { return mask(key, shift); }
   };
@@ -168,14 +171,14 @@ struct FlashValueLines {
 };
 
 /// V transposed: a row of `keys` elements for each dimension, in the order of flash_key_of.
-template <class B, DType T, int waves, int keys, int value_size>
-struct FlashTurnedValues : SharedTile<FlashTileOf<B, waves, keys>, T, value_size, true> {
-  using Tile = SharedTile<FlashTileOf<B, waves, keys>, T, value_size, true>;
+template <class B, int waves, int keys, int value_size>
+struct FlashTurnedValues : SharedTile<FlashTileOf<B, waves, keys>, flash_tile_type, value_size, true> {
+  using Tile = SharedTile<FlashTileOf<B, waves, keys>, flash_tile_type, value_size, true>;
   static constexpr int bytes = keys * value_size * 2, lanes = B::facts.wave_lanes;
   /// A lane turns two dimensions of a unit of eight keys at a time.
   static constexpr int pairs = value_size / 2, squares = keys / 8 * pairs, fetches = ceil_div(squares, waves*lanes);
   static constexpr bool all_lanes = squares % (waves * lanes) == 0;
-  static_assert(size_of(T) == 2 && squares % lanes == 0, "waves are busy as a whole");
+  static_assert(squares % lanes == 0, "waves are busy as a whole");
 
   std::int32_t token_stride;      // bytes from a token to the next
   std::uint32_t offset[fetches];  // of this lane's pair of its unit's first key

@@ -151,8 +151,8 @@ struct FlashLdsTurns {
     }
   }
 
-  /// The priority of a wave before product i. Of two waves of a SIMD the older would always go first, and at the barrier
-  /// wait for the other: priorities fall towards it, so that who is behind goes first.
+  /// The priority of a wave before product i. Of two waves of a SIMD the older would always go first, and wait for the
+  /// other at the barrier. Priorities fall towards it, so that the wave that is behind goes first.
   TILEWAVE_HOST_DEVICE static constexpr int rank(int i) {
     const int late = i - score_products, until_barrier = products - ahead - score_products;
     if (late < 0 || late >= until_barrier) return 3;

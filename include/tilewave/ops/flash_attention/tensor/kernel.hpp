@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Flash attention of rooms with a tensor copy engine and products of wave groups. Blocks stay on their multiprocessor
 // and take item after item (work.hpp). One wave fetches q, and K and V into rings (fetch.hpp). Two or three wave groups
-// have 64 rows each and walk the keys from the last tile to the first. Probabilities never leave registers. LDS plan:
-// q, the rings. Bound: matrix rate, and beside it the rate of exponentials.
+// have 64 rows each and walk the keys from the last tile to the first. Probabilities never leave registers. Shared
+// memory has q and the rings. The matrix rate bounds the kernel, and beside it the rate of exponentials.
 //
 // A group's step: its products of scores are begun, then those of values of the tile before. Its softmax lies under the
 // second, and under the products of the other groups, which begin theirs when it hands on the turn.

@@ -40,7 +40,7 @@ struct FlashAttentionTensorLayout {
   struct Output {
     Sums of[value_parts];
 
-    /// What was written to them, or what products have left, is in their registers here.
+    /// Keeps the compiler from moving accesses of these registers across products.
     TILEWAVE_DEVICE void fence() {
       TILEWAVE_UNROLL
       for (int part = 0; part < value_parts; ++part) B::group_mma_fence(of[part]);

@@ -8,8 +8,8 @@
 
 namespace tilewave {
 
-/// A lane has two rows, h = 0 and 1: rows l / 4 + 8 h of its wave's sixteen. Element 4 j + 2 h + e of its scores is key
-/// 8 j + 2 (l % 4) + e of the tile.
+/// The softmax of a lane's two rows, h = 0 and 1: rows l / 4 + 8 h of its wave's sixteen. Element 4 j + 2 h + e of its
+/// scores is key 8 j + 2 (l % 4) + e of the tile.
 template <class B, FlashAttentionSpec S, class L, FlashAttentionPolicy P>
 class FlashAttentionSoftmax {
  public:
