@@ -127,7 +127,8 @@ struct CheckProducts {
 // --- transposed operands ---------------------------------------------------------------------------------------------
 
 /// Does the same for bf16 with the rows of one operand or of both side by side; b begins in the second of its boxes.
-template <class B, bool a_transposed, bool b_transposed>
+/// Operand a may come from registers.
+template <class B, bool a_transposed, bool b_transposed, bool from_registers = false>
 struct TransposedKernel {
   using Room = B;
   static constexpr int k = 64, b_row = 64, columns = 128, block_threads = group_lanes, waves_per_simd = 1;
@@ -162,11 +163,22 @@ struct TransposedKernel {
     B::shared_written();
     B::group_barrier();
     Vec<float, columns / 2> acc{};
+    Chunk registers[4];
+    TILEWAVE_UNROLL
+    for (int k_slice = 0; k_slice < 4; ++k_slice) {
+      registers[k_slice] = me.registers(reinterpret_cast<const std::uint32_t*>(args.a), k / 2, 8 * k_slice);
+    }
     B::group_mma_fence(acc);
     B::group_mma_begin();
+    TILEWAVE_UNROLL
     for (int k_slice = 0; k_slice < 4; ++k_slice) {
-      B::template group_multiply<DType::bf16, columns>(operand<a_transposed>(shared.a, 0, k_slice),
-                                                       operand<b_transposed>(shared.b, b_row, k_slice), acc, true);
+      const auto from_b = operand<b_transposed>(shared.b, b_row, k_slice);
+      if constexpr (from_registers) {
+        B::template group_multiply<DType::bf16, columns>(registers[k_slice], from_b, acc);
+      } else {
+        B::template group_multiply<DType::bf16, columns>(operand<a_transposed>(shared.a, 0, k_slice), from_b, acc,
+                                                         true);
+      }
     }
     B::group_mma_end();
     B::template group_mma_wait<0>();
@@ -182,6 +194,7 @@ struct CheckTransposed {
       check<TransposedKernel<B, false, true>>();
       check<TransposedKernel<B, true, false>>();
       check<TransposedKernel<B, true, true>>();
+      check<TransposedKernel<B, false, true, true>>();
     }
   }
   template <class K>

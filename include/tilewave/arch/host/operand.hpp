@@ -20,10 +20,6 @@ template <ArchId Id, DType type>
 inline constexpr bool group_type = type == DType::bf16 || type == DType::f16 || type == facts_of(Id).fp8;
 template <int columns>
 inline constexpr bool narrow_columns = columns == 8 || columns == 16 || columns == 32 || columns == 64;
-/// True for the columns that group_multiply has with both operands in shared memory.
-template <int columns>
-inline constexpr bool wide_columns = narrow_columns<columns> || columns == 80 || columns == 112 || columns == 128 ||
-                                     columns == 176 || columns == 192 || columns == 240 || columns == 256;
 
 }  // namespace detail
 
