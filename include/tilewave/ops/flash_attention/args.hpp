@@ -29,7 +29,7 @@ struct FlashAttentionArgs {
   float cap_log2;    // soft cap * log2(e)
   std::int32_t batch, q_length, kv_capacity, q_heads, kv_heads;
   std::int32_t left, right;  // of the window, max_attention_length for no bound
-  FastDiv group;             // query heads of a kv head
+  FastDiv gqa_ratio;         // query heads of a kv head
   FastDiv block_size;
 };
 
@@ -106,7 +106,7 @@ inline FlashAttentionArgs flash_attention_args(const FlashAttentionProblem& p) {
   const auto bound = [](std::int32_t w) { return w < 0 ? max_attention_length : min_of(w, max_attention_length); };
   a.left = bound(p.window_left);
   a.right = p.causal ? 0 : bound(p.window_right);
-  a.group = FastDiv::by(p.q_heads / p.kv_heads);
+  a.gqa_ratio = FastDiv::by(p.q_heads / p.kv_heads);
   a.block_size = FastDiv::by(max_of(p.block_size, 1));
   return a;
 }

@@ -197,7 +197,7 @@ struct FlashAttentionRegions {
   }
 };
 
-inline Status check_flash_places(const FlashAttentionProblem& p) {
+inline Status check_flash_regions(const FlashAttentionProblem& p) {
   const FlashAttentionRegions r(p);
   const auto list = [](const void* data, std::int64_t count) { return vector_region(data, DType::f32, count); };
   const std::int64_t of_heads = p.spec.quant == Scaling::per_head ? p.kv_heads : 1;
@@ -234,7 +234,7 @@ inline Status check_flash_strides(const FlashAttentionProblem& p) {
   if (!s.paged()) {
     if (!whole(p.k_strides, s.kv)) return {bad, "k_strides must be whole 16 bytes"};
     if (!whole(p.v_strides, s.kv)) return {bad, "v_strides must be whole 16 bytes"};
-    return check_flash_places(p);
+    return check_flash_regions(p);
   }
   const auto units = [&](std::initializer_list<std::int64_t> strides) {
     for (const std::int64_t stride : strides)
@@ -245,7 +245,7 @@ inline Status check_flash_strides(const FlashAttentionProblem& p) {
   const PagedValueStrides& v = p.v_page_strides;
   if (!units({k.page, k.head, k.unit, k.token})) return {bad, "k_page_strides must be whole 16 bytes"};
   if (!units({v.page, v.head, v.unit, v.dim, v.token})) return {bad, "v_page_strides must be whole 16 bytes"};
-  return check_flash_places(p);
+  return check_flash_regions(p);
 }
 
 }  // namespace detail

@@ -70,13 +70,13 @@ FlashAttentionSections flash_sections(const FlashAttentionProblem& p, std::int32
   const std::int64_t keys =
       max_of<std::int64_t>(1, p.spec.paged() ? std::int64_t{p.table_columns} * p.block_size : p.kv_length);
   const std::int64_t bytes = keys * (p.spec.head_size + p.spec.value_size) * size_of(p.spec.kv);
-  const std::int32_t group = p.q_heads / p.kv_heads, all = p.batch * p.q_heads, tiles = ceil_div(p.q_length, P.rows);
+  const std::int32_t gqa_ratio = p.q_heads / p.kv_heads, all = p.batch * p.q_heads, tiles = ceil_div(p.q_length, P.rows);
   const bool alike = !p.causal && p.window_left < 0 && p.window_right < 0;
-  std::int32_t pairs = alike ? group : min_of(all, 2 * blocks / std::gcd(tiles, 2 * blocks));
-  if (ceil_div(pairs, group) * bytes > facts.last_level_cache_bytes * 5 / 4) {
-    const std::int64_t most = facts.last_level_cache_bytes * 4 / 5 / bytes * group;
+  std::int32_t pairs = alike ? gqa_ratio : min_of(all, 2 * blocks / std::gcd(tiles, 2 * blocks));
+  if (ceil_div(pairs, gqa_ratio) * bytes > facts.last_level_cache_bytes * 5 / 4) {
+    const std::int64_t most = facts.last_level_cache_bytes * 4 / 5 / bytes * gqa_ratio;
     pairs = ceil_div(
-        all, ceil_div(all, static_cast<std::int32_t>(min_of<std::int64_t>(max_of<std::int64_t>(most, group), all))));
+        all, ceil_div(all, static_cast<std::int32_t>(min_of<std::int64_t>(max_of<std::int64_t>(most, gqa_ratio), all))));
   }
   return {FastDiv::by(pairs), FastDiv::by(pairs * tiles), all, all * tiles, FastDiv::by(p.q_heads), tiles};
 }

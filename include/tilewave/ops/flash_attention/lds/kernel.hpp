@@ -6,7 +6,7 @@
 #pragma once
 
 #include "tilewave/attention/sink.hpp"
-#include "tilewave/ops/flash_attention/lds/turns.hpp"
+#include "tilewave/ops/flash_attention/lds/main_loop.hpp"
 
 namespace tilewave {
 
@@ -27,77 +27,77 @@ struct FlashAttentionLds {
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
     const FlashAttentionArgs& a = args.attention;
-    const Place at = where_am_i(args);
-    if (at.first_row >= at.sequence.q_count) return;
+    const WorkItem item = locate(args);
+    if (item.first_row >= item.sequence.q_count) return;
     typename L::State s;
-    begin(a, at, s);
-    if (at.tiles > 0) FlashLdsTurns<L>(a, at, shared, s).run();
-    write(a, at, s);
+    begin(a, item, s);
+    if (item.tiles > 0) FlashLdsMainLoop<L>(a, item, shared, s).run();
+    write(a, item, s);
   }
 
  private:
-  using Place = FlashLdsPlace;
+  using WorkItem = FlashLdsWorkItem;
   using State = typename L::State;
   using Map = typename L::Map;
 
-  TILEWAVE_DEVICE static Place where_am_i(const Args& args) {
+  TILEWAVE_DEVICE static WorkItem locate(const Args& args) {
     const FlashAttentionArgs& a = args.attention;
     // Blocks go to XCDs in turn: block i of an XCD becomes its i-th of a stretch of neighbours.
     constexpr int xcds = B::facts.xcds;
     const std::int32_t xcd = B::block_id() % xcds, part = args.blocks / xcds, more = args.blocks % xcds;
     const std::int32_t block = xcd * part + min_of(xcd, more) + B::block_id() / xcds;
     const std::int32_t heads = args.row_tiles.quotient(block), number = args.q_heads.quotient(heads);
-    Place at;
-    at.sequence = AttentionSequence::of<B>(a, number);
-    at.head = heads - number * args.q_heads.divisor;
-    at.kv_head = a.group.quotient(at.head);
+    WorkItem item;
+    item.sequence = AttentionSequence::of<B>(a, number);
+    item.head = heads - number * args.q_heads.divisor;
+    item.kv_head = a.gqa_ratio.quotient(item.head);
     // The last rows see most keys where masks are causal: longest first.
     const std::int32_t tile = args.row_tiles.divisor - 1 - (block - heads * args.row_tiles.divisor);
-    at.first_row = tile * P.rows;
-    const std::int32_t last_row = max_of(min_of(at.first_row + P.rows, at.sequence.q_count) - 1, 0);
-    const VisibleKeys of_first = VisibleKeys::of(a, at.sequence, min_of(at.first_row, last_row)),
-                      of_last = VisibleKeys::of(a, at.sequence, last_row);
-    at.first = of_first.first / P.keys;
+    item.first_row = tile * P.rows;
+    const std::int32_t last_row = max_of(min_of(item.first_row + P.rows, item.sequence.q_count) - 1, 0);
+    const VisibleKeys of_first = VisibleKeys::of(a, item.sequence, min_of(item.first_row, last_row)),
+                      of_last = VisibleKeys::of(a, item.sequence, last_row);
+    item.first = of_first.first / P.keys;
     const std::int32_t end = ceil_div(of_last.end, P.keys);
-    at.tiles = of_last.end > of_first.first ? end - at.first : 0;
-    at.full_first = ceil_div(of_last.first, P.keys);
-    at.full_end = of_first.end / P.keys;
-    if (at.full_end <= at.full_first) at.full_first = at.full_end = end;
-    at.left = at.full_first - at.first;
-    at.masked = at.tiles - (at.full_end - at.full_first);
-    return at;
+    item.tiles = of_last.end > of_first.first ? end - item.first : 0;
+    item.full_first = ceil_div(of_last.first, P.keys);
+    item.full_end = of_first.end / P.keys;
+    if (item.full_end <= item.full_first) item.full_first = item.full_end = end;
+    item.left = item.full_first - item.first;
+    item.masked = item.tiles - (item.full_end - item.full_first);
+    return item;
   }
 
   /// Of this wave's rows the lane's.
-  TILEWAVE_DEVICE static std::int32_t row_of(const Place& at) {
-    return at.first_row + L::wave_rows * B::wave_id() + Map::row(B::lane_id());
+  TILEWAVE_DEVICE static std::int32_t row_of(const WorkItem& item) {
+    return item.first_row + L::wave_rows * B::wave_id() + Map::row(B::lane_id());
   }
 
-  TILEWAVE_DEVICE static void begin(const FlashAttentionArgs& a, const Place& at, State& s) {
-    const std::int32_t row = min_of(row_of(at), at.sequence.q_count - 1);
-    s.visible = VisibleKeys::of(a, at.sequence, row);
-    s.less = -L::lowest;
+  TILEWAVE_DEVICE static void begin(const FlashAttentionArgs& a, const WorkItem& item, State& s) {
+    const std::int32_t row = min_of(row_of(item), item.sequence.q_count - 1);
+    s.visible = VisibleKeys::of(a, item.sequence, row);
+    s.negative_reference = -L::lowest;
     s.sum = 0.0f;
     const auto* const from = reinterpret_cast<const Chunk*>(static_cast<const char*>(a.q) +
-                                                            2 * at.sequence.query_at(a, a.q_strides, row, at.head));
+                                                            2 * item.sequence.query_at(a, a.q_strides, row, item.head));
     TILEWAVE_UNROLL
-    for (int c = 0; c < L::head_steps; ++c) s.q[c] = B::load(from + Map::units * c + Map::unit(B::lane_id()));
+    for (int c = 0; c < L::head_slices; ++c) s.q[c] = B::load(from + Map::units * c + Map::unit(B::lane_id()));
     TILEWAVE_UNROLL
     for (int t = 0; t < L::value_tiles; ++t) s.out[t] = typename L::Sums{};
   }
 
-  TILEWAVE_DEVICE static void write(const FlashAttentionArgs& a, const Place& at, const State& s) {
+  TILEWAVE_DEVICE static void write(const FlashAttentionArgs& a, const WorkItem& item, const State& s) {
     const float all = s.sum + B::shuffle_xor(s.sum, 32);
-    const float sum = at.sequence.beyond_capacity ? __builtin_nanf("") : all;
-    const float lse = sum == 0.0f ? L::minus_infinity : (B::log2(sum) - s.less) * ln_2;
+    const float sum = item.sequence.beyond_capacity ? __builtin_nanf("") : all;
+    const float lse = sum == 0.0f ? L::minus_infinity : (B::log2(sum) - s.negative_reference) * ln_2;
     JoinedSink joined{1.0f, lse};
-    if (a.sinks != nullptr) joined = join_sink<B>(lse, B::load(a.sinks + at.head));
-    const std::int32_t row = row_of(at);
-    if (row >= at.sequence.q_count) return;
-    float scale = sum == 0.0f ? 0.0f : joined.out_scale * (L::cut ? 1.0f + L::lost_by_cut : 1.0f) / sum;
+    if (a.sinks != nullptr) joined = join_sink<B>(lse, B::load(a.sinks + item.head));
+    const std::int32_t row = row_of(item);
+    if (row >= item.sequence.q_count) return;
+    float scale = sum == 0.0f ? 0.0f : joined.out_scale * (L::truncates ? 1.0f + L::truncation_loss : 1.0f) / sum;
     if constexpr (is_fp8(S.out)) scale *= B::load(a.out_scale);
     constexpr int element = size_of(S.out);
-    char* const to = static_cast<char*>(a.out) + element * at.sequence.query_at(a, a.out_strides, row, at.head);
+    char* const to = static_cast<char*>(a.out) + element * item.sequence.query_at(a, a.out_strides, row, item.head);
     TILEWAVE_UNROLL
     for (int t = 0; t < L::value_tiles; ++t) {
       TILEWAVE_UNROLL
@@ -110,7 +110,7 @@ struct FlashAttentionLds {
       }
     }
     if (a.lse != nullptr && Map::unit(B::lane_id()) == 0)
-      B::store(a.lse + at.head * a.lse_head_stride + at.sequence.q_first + row, joined.lse);
+      B::store(a.lse + item.head * a.lse_head_stride + item.sequence.q_first + row, joined.lse);
   }
 };
 

@@ -10,7 +10,7 @@
 namespace tilewave {
 
 /// A block: `rows` query rows of a head, and the tiles of keys that they see.
-struct FlashLdsPlace {
+struct FlashLdsWorkItem {
   AttentionSequence sequence;
   std::int32_t head, kv_head, first_row;
   // Tiles of keys that a row of the block sees, from `first` on. Those that all rows see as a whole are from
@@ -30,7 +30,7 @@ struct FlashLdsLayout {
   using B = Room;
   using Keys = FlashKeyTile<B, P.waves, P.keys, S.head_size>;
   using Values = std::conditional_t<B::facts.lds_transposed, FlashValueLines<B, P.waves, P.keys, S.value_size>,
-                                    FlashTurnedValues<B, P.waves, P.keys, S.value_size>>;
+                                    FlashTransposedValues<B, P.waves, P.keys, S.value_size>>;
   struct Shared {
     alignas(16) Chunk k[P.stages][Keys::bytes / sizeof(Chunk)];
     alignas(16) Chunk v[P.stages][Values::bytes / sizeof(Chunk)];
@@ -41,9 +41,9 @@ struct FlashLdsLayout {
   static constexpr DType type = S.kv;
   static constexpr int tile_keys = P.keys;
   static constexpr int wave_rows = 32, stages = P.stages;
-  static constexpr int key_tiles = P.keys / 32, head_steps = S.head_size / 16;    // of scores
-  static constexpr int value_tiles = S.value_size / 32, key_steps = P.keys / 16;  // of values
-  static constexpr int score_products = key_tiles * head_steps, products = score_products + value_tiles * key_steps;
+  static constexpr int key_tiles = P.keys / 32, head_slices = S.head_size / 16;    // of scores
+  static constexpr int value_tiles = S.value_size / 32, key_slices = P.keys / 16;  // of values
+  static constexpr int score_products = key_tiles * head_slices, products = score_products + value_tiles * key_slices;
   static constexpr int ahead = 4;              // operands are read so many products before
   static constexpr int first_exponential = 2;  // products before it hide whether there is anything to rescale
   static constexpr int elements = P.keys / 2, pairs = elements / 2;  // scores of a lane
@@ -53,15 +53,15 @@ struct FlashLdsLayout {
   // Where bf16 are rounded in three operations, probabilities are cut, in one. They are larger by what that loses in
   // the mean, so that errors are centred: 2^-8 / m, averaged over mantissas m whose logarithms are uniform, is 0.00282.
   // A probability of 1 stays 1.
-  static constexpr bool cut = S.kv == DType::bf16 && !B::facts.bf16_pairs;
-  static constexpr float lost_by_cut = 0.00282f, lost_log2 = 0.0040627f;
-  static constexpr float probability_log2 = S.kv == DType::f16 ? 7.0f : cut ? lost_log2 : 0.0f;
+  static constexpr bool truncates = S.kv == DType::bf16 && !B::facts.bf16_pairs;
+  static constexpr float truncation_loss = 0.00282f, truncation_loss_log2 = 0.0040627f;
+  static constexpr float probability_log2 = S.kv == DType::f16 ? 7.0f : truncates ? truncation_loss_log2 : 0.0f;
 
   struct State {
-    Chunk q[head_steps];
+    Chunk q[head_slices];
     Sums out[value_tiles];
     VisibleKeys visible;  // of the lane's row
-    float less;           // log2 units: what exponents are relative to, negative, and probability_log2
+    float negative_reference;           // log2 units: what exponents are relative to, negative, and probability_log2
     float sum;            // of the lane's keys
   };
 };

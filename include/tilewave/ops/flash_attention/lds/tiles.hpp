@@ -12,7 +12,7 @@ namespace tilewave {
 
 /// What SharedTile asks of a kernel, of rows with `step_k` elements.
 template <class B, int block_waves, int elements>
-struct FlashTileOf {
+struct FlashTileKernel {
   using Backend = B;
   struct Map : ProductMap<32> {
     static constexpr bool by_lane = false;
@@ -24,8 +24,8 @@ struct FlashTileOf {
 inline constexpr DType flash_tile_type = DType::bf16;
 
 /// Keys of scores in product `step` of probabilities, 16 keys each: a lane of half `half` has eight, e = 0 .. 7.
-TILEWAVE_HOST_DEVICE constexpr int flash_key_of(int step, int half, int e) {
-  return 16 * step + 8 * (e / 4) + 4 * half + e % 4;
+TILEWAVE_HOST_DEVICE constexpr int flash_key_of(int k_slice, int half, int e) {
+  return 16 * k_slice + 8 * (e / 4) + 4 * half + e % 4;
 }
 
 /// Brings a tile of `rows` tokens of one head into LDS, each `units` of 16 bytes, unit u of a row to place u ^ its
@@ -67,11 +67,11 @@ struct FlashRowFetch {
   }
 
  private:
-  TILEWAVE_DEVICE static int place(int i) { return i * waves * lanes + B::block_lane_id(); }
-  TILEWAVE_DEVICE static int row_of(int i) { return place(i) / units; }
+  TILEWAVE_DEVICE static int chunk_index(int i) { return i * waves * lanes + B::block_lane_id(); }
+  TILEWAVE_DEVICE static int row_of(int i) { return chunk_index(i) / units; }
   template <class Mask>
   TILEWAVE_DEVICE static int unit_of(int i, const Mask& mask) {
-    return place(i) % units ^ mask(row_of(i));
+    return chunk_index(i) % units ^ mask(row_of(i));
   }
   TILEWAVE_DEVICE typename B::Source source(const char* tile) const {
     return {tile, static_cast<std::uint32_t>((rows - 1) * stride + 16 * units)};
@@ -91,8 +91,8 @@ struct FlashRowFetch {
 
 /// K: rows of keys, `head_size` elements each.
 template <class B, int waves, int keys, int head_size>
-struct FlashKeyTile : SharedTile<FlashTileOf<B, waves, head_size>, flash_tile_type, keys, false> {
-  using Tile = SharedTile<FlashTileOf<B, waves, head_size>, flash_tile_type, keys, false>;
+struct FlashKeyTile : SharedTile<FlashTileKernel<B, waves, head_size>, flash_tile_type, keys, false> {
+  using Tile = SharedTile<FlashTileKernel<B, waves, head_size>, flash_tile_type, keys, false>;
   using Fetch = FlashRowFetch<B, waves, keys, Tile::row_units>;
   static constexpr int bytes = keys * Tile::row_bytes, fetches = Fetch::copies;
   struct Mask {
@@ -119,7 +119,7 @@ struct FlashKeyTile : SharedTile<FlashTileOf<B, waves, head_size>, flash_tile_ty
     fetch.template put<i>(slot);
   }
   /// The lane's eight elements of step `step`, 16 dimensions, of keys `tile` .. of 32.
-  TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int step) const { return Tile::read(slot, tile, step, 0); }
+  TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int k_slice) const { return Tile::read(slot, tile, k_slice, 0); }
 };
 
 /// V as it lies in memory: a line of `value_size` elements for each key.
@@ -134,13 +134,13 @@ struct FlashValueLines {
     return 4 * ((key >> shift) % min_of(4, units / 4));
   }
   /// In a slot, in units of 8 bytes: what a lane points at of dimensions 32 `tile` .. and keys 0 to 15.
-  TILEWAVE_HOST_DEVICE static constexpr int place(int lane, int tile, int shift) {
+  TILEWAVE_HOST_DEVICE static constexpr int read_offset(int lane, int tile, int shift) {
     const int key = flash_key_of(0, lane / 32, 0) + lane % 16 / 4;
     const int unit = 4 * tile + 2 * (lane / 16 % 2) + lane % 4 / 2;
     return 2 * (key * units + (unit ^ mask(key, shift))) + lane % 2;
   }
   static constexpr int conflicts(int shift) {
-    return lds_transposed_conflicts(B::facts.id, [shift](int lane) { return place(lane, 0, shift); });
+    return lds_transposed_conflicts(B::facts.id, [shift](int lane) { return read_offset(lane, 0, shift); });
   }
   static constexpr int shift = conflicts(0) == 0 ? 0 : 1;
   static_assert(conflicts(shift) == 0, "lanes that are served together meet no bank twice");
@@ -153,7 +153,7 @@ struct FlashValueLines {
 
   TILEWAVE_DEVICE FlashValueLines(std::int32_t stride, int wave) : fetch(stride, wave, Mask{}) {
     TILEWAVE_UNROLL
-    for (int t = 0; t < tiles; ++t) at[t] = B::opaque(std::int32_t{8 * place(B::lane_id(), t, shift)});
+    for (int t = 0; t < tiles; ++t) at[t] = B::opaque(std::int32_t{8 * read_offset(B::lane_id(), t, shift)});
   }
 
   template <int i, bool whole>
@@ -162,8 +162,8 @@ struct FlashValueLines {
   }
   TILEWAVE_DEVICE std::int32_t stride() const { return fetch.stride; }
   /// The keys of step `step` that the lane's half has, of dimension 32 `tile` + lane % 32.
-  TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int step) const {
-    const char* const from = reinterpret_cast<const char*>(slot) + at[tile] + flash_key_of(step, 0, 0) * (16 * units);
+  TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int k_slice) const {
+    const char* const from = reinterpret_cast<const char*>(slot) + at[tile] + flash_key_of(k_slice, 0, 0) * (16 * units);
     const Vec<std::uint32_t, 2> low = B::load_transposed(from),
                                 high = B::load_transposed(from + flash_key_of(0, 0, 4) * (16 * units));
     return {{low[0], low[1], high[0], high[1]}};
@@ -172,8 +172,8 @@ struct FlashValueLines {
 
 /// V transposed: a row of `keys` elements for each dimension, in the order of flash_key_of.
 template <class B, int waves, int keys, int value_size>
-struct FlashTurnedValues : SharedTile<FlashTileOf<B, waves, keys>, flash_tile_type, value_size, true> {
-  using Tile = SharedTile<FlashTileOf<B, waves, keys>, flash_tile_type, value_size, true>;
+struct FlashTransposedValues : SharedTile<FlashTileKernel<B, waves, keys>, flash_tile_type, value_size, true> {
+  using Tile = SharedTile<FlashTileKernel<B, waves, keys>, flash_tile_type, value_size, true>;
   static constexpr int bytes = keys * value_size * 2, lanes = B::facts.wave_lanes;
   /// A lane turns two dimensions of a unit of eight keys at a time.
   static constexpr int pairs = value_size / 2, squares = keys / 8 * pairs, fetches = ceil_div(squares, waves*lanes);
@@ -185,7 +185,7 @@ struct FlashTurnedValues : SharedTile<FlashTileOf<B, waves, keys>, flash_tile_ty
   int to[fetches][2];             // places in a slot of the two dimensions
   std::uint32_t held[fetches][8];
 
-  TILEWAVE_DEVICE FlashTurnedValues(std::int32_t of_tokens, int) : Tile(keys, 0), token_stride(of_tokens) {
+  TILEWAVE_DEVICE FlashTransposedValues(std::int32_t of_tokens, int) : Tile(keys, 0), token_stride(of_tokens) {
     TILEWAVE_UNROLL
     for (int i = 0; i < Tile::unit_offsets; ++i) Tile::at[i] = B::opaque(std::int32_t{Tile::at[i]});
     TILEWAVE_UNROLL
@@ -227,7 +227,7 @@ struct FlashTurnedValues : SharedTile<FlashTileOf<B, waves, keys>, flash_tile_ty
     slot[to[i][1]] = of[1];
   }
   TILEWAVE_DEVICE std::int32_t stride() const { return token_stride; }
-  TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int step) const { return Tile::read(slot, tile, step, 0); }
+  TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int k_slice) const { return Tile::read(slot, tile, k_slice, 0); }
 
  private:
   TILEWAVE_DEVICE static int square(int i) { return i * waves * lanes + B::block_lane_id(); }

@@ -30,22 +30,22 @@ struct FlashAttentionRegisters {
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
     const FlashAttentionArgs& a = args.attention;
-    const Place at = where_am_i(args);
-    if (at.first_row >= at.rows) return;
+    const WorkItem item = locate(args);
+    if (item.first_row >= item.rows) return;
     State s;
-    begin(a, at, s);
-    if (at.end > at.first) {
-      const Kv kv(a, at.sequence, at.kv_head);
-      for (std::int32_t tile = align_down(at.first, std::int32_t{P.keys}); tile < at.end; tile += P.keys) {
+    begin(a, item, s);
+    if (item.end > item.first) {
+      const Kv kv(a, item.sequence, item.kv_head);
+      for (std::int32_t tile = align_down(item.first, std::int32_t{P.keys}); tile < item.end; tile += P.keys) {
         Scores scores[score_tiles] = {};
         multiply_keys(kv, tile, s, scores);
-        finish_scores(a, at, kv, tile, s, scores);
-        RowsOperand probabilities[steps];
+        finish_scores(a, item, kv, tile, s, scores);
+        RowsOperand probabilities[k_slices];
         softmax(kv, tile, s, scores, probabilities);
         multiply_values(kv, tile, s, probabilities);
       }
     }
-    write(a, at, s);
+    write(a, item, s);
   }
 
  private:
@@ -56,14 +56,14 @@ struct FlashAttentionRegisters {
   using RowsOperand = typename B::RowsOperand;
   static constexpr AtomFacts atom = B::atom;
   static constexpr int unit = S.unit(), rows_per_lane = atom.rows_per_lane, kv_per_lane = atom.kv_per_lane;
-  static constexpr int score_tiles = Kv::score_tiles, steps = unit / atom.k_per_lane, k_units = Kv::k_units;
+  static constexpr int score_tiles = Kv::score_tiles, k_slices = unit / atom.k_per_lane, k_units = Kv::k_units;
   static constexpr DType wide = S.wide_type();                            // of q and K in their product
   static constexpr DType value_type = is_fp8(S.kv) ? DType::bf16 : S.kv;  // of V and probabilities
   static constexpr float minus_infinity = -__builtin_inff();
   // f16 ends at 2^-24, where many keys of little weight would lose theirs.
   static constexpr float probability_scale = value_type == DType::f16 ? 0x1p14f : 1.0f;
 
-  struct Place {
+  struct WorkItem {
     AttentionSequence sequence;
     std::int32_t kv_head, first_row, rows;  // first_row: of this wave, among all of the kv head
     std::int32_t first, end;                // keys that any of the wave's rows sees
@@ -76,53 +76,53 @@ struct FlashAttentionRegisters {
     float maximum, sum;     // log2 units, -inf before the first key; of this lane's keys
   };
   struct State {
-    RowsOperand q[k_units * steps];
+    RowsOperand q[k_units * k_slices];
     Scores out[Kv::out_tiles];
     Row row[rows_per_lane];
   };
 
-  TILEWAVE_DEVICE static Place where_am_i(const Args& args) {
+  TILEWAVE_DEVICE static WorkItem locate(const Args& args) {
     const FlashAttentionArgs& a = args.attention;
-    Place at;
+    WorkItem item;
     const std::int32_t head = args.row_tiles.quotient(B::block_id()), sequence = args.kv_heads.quotient(head);
-    at.sequence = AttentionSequence::of<B>(a, sequence);
-    at.kv_head = head - sequence * args.kv_heads.divisor;
-    at.first_row = (B::block_id() - head * args.row_tiles.divisor) * P.rows + 16 * B::wave_id();
-    at.rows = at.sequence.q_count * a.group.divisor;
-    const std::int32_t last_row = min_of(at.first_row + 16, at.rows) - 1;
-    at.first = VisibleKeys::of(a, at.sequence, a.group.quotient(min_of(at.first_row, max_of(at.rows - 1, 0)))).first;
-    at.end = VisibleKeys::of(a, at.sequence, a.group.quotient(max_of(last_row, 0))).end;
-    return at;
+    item.sequence = AttentionSequence::of<B>(a, sequence);
+    item.kv_head = head - sequence * args.kv_heads.divisor;
+    item.first_row = (B::block_id() - head * args.row_tiles.divisor) * P.rows + 16 * B::wave_id();
+    item.rows = item.sequence.q_count * a.gqa_ratio.divisor;
+    const std::int32_t last_row = min_of(item.first_row + 16, item.rows) - 1;
+    item.first = VisibleKeys::of(a, item.sequence, a.gqa_ratio.quotient(min_of(item.first_row, max_of(item.rows - 1, 0)))).first;
+    item.end = VisibleKeys::of(a, item.sequence, a.gqa_ratio.quotient(max_of(last_row, 0))).end;
+    return item;
   }
 
-  TILEWAVE_DEVICE static void begin(const FlashAttentionArgs& a, const Place& at, State& s) {
+  TILEWAVE_DEVICE static void begin(const FlashAttentionArgs& a, const WorkItem& item, State& s) {
     TILEWAVE_UNROLL
     for (int r = 0; r < rows_per_lane; ++r) {
-      const std::int32_t row = min_of(at.first_row + Map::row(B::lane_id(), r), at.rows - 1);
+      const std::int32_t row = min_of(item.first_row + Map::row(B::lane_id(), r), item.rows - 1);
       Row& of = s.row[r];
-      of.token = a.group.quotient(row);
-      of.head = at.kv_head * a.group.divisor + row - of.token * a.group.divisor;
-      of.visible = VisibleKeys::of(a, at.sequence, of.token);
-      of.position = at.sequence.kv_count - at.sequence.q_count + of.token;
+      of.token = a.gqa_ratio.quotient(row);
+      of.head = item.kv_head * a.gqa_ratio.divisor + row - of.token * a.gqa_ratio.divisor;
+      of.visible = VisibleKeys::of(a, item.sequence, of.token);
+      of.position = item.sequence.kv_count - item.sequence.q_count + of.token;
       of.scale = a.scale_log2;
       if constexpr (is_fp8(S.q)) of.scale *= B::load(a.q_scale + (S.quant == Scaling::per_head ? of.head : 0));
       if constexpr (S.quant == Scaling::per_tensor) of.scale *= B::load(a.k_scale);
-      if constexpr (S.quant == Scaling::per_head) of.scale *= B::load(a.k_scale + at.kv_head * a.scale_head_stride);
+      if constexpr (S.quant == Scaling::per_head) of.scale *= B::load(a.k_scale + item.kv_head * a.scale_head_stride);
       of.slope = 0.0f;
       if constexpr (S.alibi) of.slope = B::load(a.alibi_slopes + of.head) * log2_e;
       of.maximum = minus_infinity;
       of.sum = 0.0f;
-      load_q(a, at, of, r, s);
+      load_q(a, item, of, r, s);
     }
     TILEWAVE_UNROLL
     for (int d = 0; d < Kv::out_tiles; ++d) s.out[d] = Scores{};
   }
 
-  /// Row r of the lane's operands: units 4 u + group of the row, of K's elements, `steps` operands each.
-  TILEWAVE_DEVICE static void load_q(const FlashAttentionArgs& a, const Place& at, const Row& row, int r, State& s) {
+  /// Row r of the lane's operands: units 4 u + group of the row, of K's elements, `k_slices` operands each.
+  TILEWAVE_DEVICE static void load_q(const FlashAttentionArgs& a, const WorkItem& item, const Row& row, int r, State& s) {
     constexpr int element = size_of(S.q), chunks = unit * element / 16, words = atom.k_per_lane / 2;
     const char* const from =
-        static_cast<const char*>(a.q) + element * at.sequence.query_at(a, a.q_strides, row.token, row.head);
+        static_cast<const char*>(a.q) + element * item.sequence.query_at(a, a.q_strides, row.token, row.head);
     TILEWAVE_UNROLL
     for (int u = 0; u < k_units; ++u) {
       const int number = AtomFacts::groups * u + Map::group(B::lane_id());
@@ -137,13 +137,13 @@ struct FlashAttentionRegisters {
         }
       }
       TILEWAVE_UNROLL
-      for (int w = 0; w < unit / 2; ++w) s.q[u * steps + w / words][r * words + w % words] = pairs[w];
+      for (int w = 0; w < unit / 2; ++w) s.q[u * k_slices + w / words][r * words + w % words] = pairs[w];
     }
   }
-  TILEWAVE_DEVICE static typename B::KvOperand operand(const Vec<std::uint32_t, unit / 2>& words, int step) {
+  TILEWAVE_DEVICE static typename B::KvOperand operand(const Vec<std::uint32_t, unit / 2>& words, int k_slice) {
     typename B::KvOperand kv;
     TILEWAVE_UNROLL
-    for (int w = 0; w < atom.k_per_lane / 2; ++w) kv[w] = words[step * atom.k_per_lane / 2 + w];
+    for (int w = 0; w < atom.k_per_lane / 2; ++w) kv[w] = words[k_slice * atom.k_per_lane / 2 + w];
     return kv;
   }
   TILEWAVE_DEVICE static void multiply_keys(const Kv& kv, std::int32_t tile, const State& s,
@@ -156,8 +156,8 @@ struct FlashAttentionRegisters {
         const Chunk chunk = kv.load_k(keys, u, j);
         const auto words = widen_unit<B, S.kv, wide>(chunk);
         TILEWAVE_UNROLL
-        for (int step = 0; step < steps; ++step) {
-          scores[j] = mma_of<B, wide>(operand(words, step), s.q[u * steps + step], scores[j]);
+        for (int k_slice = 0; k_slice < k_slices; ++k_slice) {
+          scores[j] = mma_of<B, wide>(operand(words, k_slice), s.q[u * k_slices + k_slice], scores[j]);
         }
       }
     }
@@ -169,7 +169,7 @@ struct FlashAttentionRegisters {
   }
 
   /// Scale, cap, slope and masks: scores become log2 units, -inf where a key is not seen.
-  TILEWAVE_DEVICE static void finish_scores(const FlashAttentionArgs& a, const Place& at, const Kv& kv,
+  TILEWAVE_DEVICE static void finish_scores(const FlashAttentionArgs& a, const WorkItem& item, const Kv& kv,
                                             std::int32_t tile, const State& s, Scores (&scores)[score_tiles]) {
     TILEWAVE_UNROLL
     for (int e = 0; e < unit; ++e) {
@@ -184,14 +184,14 @@ struct FlashAttentionRegisters {
         if constexpr (S.soft_cap) x = a.cap_log2 * tanh_of<B>(x);
         if constexpr (S.alibi) x -= row.slope * abs_of(static_cast<float>(key - row.position));
         bool seen = key >= row.visible.first && key < row.visible.end;
-        if constexpr (S.bit_mask) seen = seen && is_set(a, at, row, key);
+        if constexpr (S.bit_mask) seen = seen && is_set(a, item, row, key);
         if (!seen) x = minus_infinity;
       }
     }
   }
-  TILEWAVE_DEVICE static bool is_set(const FlashAttentionArgs& a, const Place& at, const Row& row, std::int32_t key) {
-    const std::int64_t token = at.sequence.q_first + row.token;
-    const std::int32_t known = min_of(key, at.sequence.kv_count - 1);
+  TILEWAVE_DEVICE static bool is_set(const FlashAttentionArgs& a, const WorkItem& item, const Row& row, std::int32_t key) {
+    const std::int64_t token = item.sequence.q_first + row.token;
+    const std::int32_t known = min_of(key, item.sequence.kv_count - 1);
     return (B::load(a.mask + token * a.mask_token_stride + known / 32) >> known % 32 & 1) != 0;
   }
 
@@ -203,7 +203,7 @@ struct FlashAttentionRegisters {
   }
 
   TILEWAVE_DEVICE static void softmax(const Kv& kv, std::int32_t tile, State& s, Scores (&scores)[score_tiles],
-                                      RowsOperand (&probabilities)[steps]) {
+                                      RowsOperand (&probabilities)[k_slices]) {
     TILEWAVE_UNROLL
     for (int r = 0; r < rows_per_lane; ++r) {
       Row& row = s.row[r];
@@ -245,7 +245,7 @@ struct FlashAttentionRegisters {
   }
 
   TILEWAVE_DEVICE static void multiply_values(const Kv& kv, std::int32_t tile, State& s,
-                                              const RowsOperand (&probabilities)[steps]) {
+                                              const RowsOperand (&probabilities)[k_slices]) {
     TILEWAVE_UNROLL
     for (int block = 0; block < Kv::out_tiles / Values::width; ++block) {
       Chunk chunks[Values::width];
@@ -255,50 +255,50 @@ struct FlashAttentionRegisters {
         const auto words = widen_unit<B, S.kv, value_type>(chunks[i]);
         Scores& out = s.out[block * Values::width + i];
         TILEWAVE_UNROLL
-        for (int step = 0; step < steps; ++step) {
-          out = mma_of<B, value_type>(operand(words, step), probabilities[step], out);
+        for (int k_slice = 0; k_slice < k_slices; ++k_slice) {
+          out = mma_of<B, value_type>(operand(words, k_slice), probabilities[k_slice], out);
         }
       }
     }
   }
 
-  TILEWAVE_DEVICE static void write(const FlashAttentionArgs& a, const Place& at, State& s) {
+  TILEWAVE_DEVICE static void write(const FlashAttentionArgs& a, const WorkItem& item, State& s) {
     float v_scale = 1.0f / probability_scale;
     if constexpr (S.quant == Scaling::per_tensor) v_scale *= B::load(a.v_scale);
-    if constexpr (S.quant == Scaling::per_head) v_scale *= B::load(a.v_scale + at.kv_head * a.scale_head_stride);
+    if constexpr (S.quant == Scaling::per_head) v_scale *= B::load(a.v_scale + item.kv_head * a.scale_head_stride);
     if constexpr (is_fp8(S.out)) v_scale *= B::load(a.out_scale);
     TILEWAVE_UNROLL
     for (int r = 0; r < rows_per_lane; ++r) {
       const Row& row = s.row[r];
-      const float sum = at.sequence.beyond_capacity ? __builtin_nanf("") : over_groups(row.sum, Sum{});
+      const float sum = item.sequence.beyond_capacity ? __builtin_nanf("") : over_groups(row.sum, Sum{});
       const float lse = sum == 0.0f ? minus_infinity : (row.maximum + B::log2(sum)) * ln_2;
       JoinedSink joined{1.0f, lse};
       if (a.sinks != nullptr) joined = join_sink<B>(lse, B::load(a.sinks + row.head));
-      if (at.first_row + Map::row(B::lane_id(), r) >= at.rows) continue;
-      write_row(a, at, s, r, sum == 0.0f ? 0.0f : v_scale / sum * joined.out_scale);
+      if (item.first_row + Map::row(B::lane_id(), r) >= item.rows) continue;
+      write_row(a, item, s, r, sum == 0.0f ? 0.0f : v_scale / sum * joined.out_scale);
       if (a.lse != nullptr && Map::group(B::lane_id()) == 0) {
-        B::store(a.lse + row.head * a.lse_head_stride + at.sequence.q_first + row.token, joined.lse);
+        B::store(a.lse + row.head * a.lse_head_stride + item.sequence.q_first + row.token, joined.lse);
       }
     }
   }
-  TILEWAVE_DEVICE static void write_row(const FlashAttentionArgs& a, const Place& at, const State& s, int r,
+  TILEWAVE_DEVICE static void write_row(const FlashAttentionArgs& a, const WorkItem& item, const State& s, int r,
                                         float scale) {
-    constexpr int run = Values::run, piece = min_of(8, run), element = size_of(S.out);
+    constexpr int run = Values::run, store_width = min_of(8, run), element = size_of(S.out);
     const Row& row = s.row[r];
-    char* const to = static_cast<char*>(a.out) + element * at.sequence.query_at(a, a.out_strides, row.token, row.head);
+    char* const to = static_cast<char*>(a.out) + element * item.sequence.query_at(a, a.out_strides, row.token, row.head);
     TILEWAVE_UNROLL
     for (int block = 0; block < Kv::out_tiles / Values::width; ++block) {
       TILEWAVE_UNROLL
-      for (int n = 0; n < run; n += piece) {
+      for (int n = 0; n < run; n += store_width) {
         const int column = Values::first_held(block, Map::group(B::lane_id())) + n;
         if (column >= S.value_size) continue;
-        Vec<float, piece> values;
+        Vec<float, store_width> values;
         TILEWAVE_UNROLL
-        for (int i = 0; i < piece; ++i) {
+        for (int i = 0; i < store_width; ++i) {
           const Scores& tile = s.out[block * Values::width + Values::tile_of(n + i)];
           values[i] = tile[r * kv_per_lane + Values::column_of(n + i)] * scale;
         }
-        B::store(reinterpret_cast<Packed<S.out, piece>*>(to + element * column), narrow<B, S.out, piece>(values));
+        B::store(reinterpret_cast<Packed<S.out, store_width>*>(to + element * column), narrow<B, S.out, store_width>(values));
       }
     }
   }

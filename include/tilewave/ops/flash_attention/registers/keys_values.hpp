@@ -58,7 +58,7 @@ struct FlashKeysAndValues {
     Keys of;
     TILEWAVE_UNROLL
     for (int j = 0; j < score_tiles; ++j) {
-      const Place p = place(tile + unit * (position / kv_per_lane) + kv_per_lane * j + position % kv_per_lane);
+      const KeyLocation p = locate(tile + unit * (position / kv_per_lane) + kv_per_lane * j + position % kv_per_lane);
       std::int64_t offset;
       if constexpr (paged) {
         const PagedKeyStrides& s = a.k_page_strides;
@@ -73,8 +73,8 @@ struct FlashKeysAndValues {
   /// 0 behind the head's last unit.
   TILEWAVE_DEVICE Chunk load_k(const Keys& of, int u, int score_tile) const {
     if (AtomFacts::groups * (u + 1) > head_units && AtomFacts::groups * u + group >= head_units) return {};
-    const std::int64_t step = paged ? a.k_page_strides.unit : unit;
-    return B::load(reinterpret_cast<const Chunk*>(of.at[score_tile] + element * AtomFacts::groups * u * step));
+    const std::int64_t unit_stride = paged ? a.k_page_strides.unit : unit;
+    return B::load(reinterpret_cast<const Chunk*>(of.at[score_tile] + element * AtomFacts::groups * u * unit_stride));
   }
 
   /// V of one block of `Values::width` out tiles, as chunks of a unit of keys for each.
@@ -82,7 +82,7 @@ struct FlashKeysAndValues {
     const std::int32_t first = tile + unit * group;
     if constexpr (dim_major) {
       const PagedValueStrides& s = a.v_page_strides;
-      const Place p = place(min_of(first, align_down(last_key, std::int32_t{unit})));
+      const KeyLocation p = locate(min_of(first, align_down(last_key, std::int32_t{unit})));
       const std::int64_t dim = (block * atom.kv + position) * s.dim;
       to[0] =
           B::load(reinterpret_cast<const Chunk*>(v_head + element * (p.page * s.page + p.token / unit * s.unit + dim)));
@@ -90,7 +90,7 @@ struct FlashKeysAndValues {
     } else {
       const std::int32_t dim = min_of(Values::first_loaded(block, position), S.value_size - Values::width);
       static_for<unit>([&](auto e) {
-        const Place p = place(first + e);
+        const KeyLocation p = locate(first + e);
         const std::int64_t offset =
             paged ? p.page * a.v_page_strides.page + p.token * a.v_page_strides.token : p.token * a.v_strides.token;
         using Dims = typename Transpose::TokenDims;
@@ -102,15 +102,15 @@ struct FlashKeysAndValues {
 
   /// The scale of a key of per_token caches.
   TILEWAVE_DEVICE float scale(const float* scales, std::int32_t key) const {
-    const Place p = place(key);
+    const KeyLocation p = locate(key);
     return B::load(scales + p.page * a.scale_page_stride + kv_head * a.scale_head_stride + p.token);
   }
 
  private:
-  struct Place {
+  struct KeyLocation {
     std::int64_t page, token;  // token of the page, or of the sequence
   };
-  TILEWAVE_DEVICE Place place(std::int32_t key) const {
+  TILEWAVE_DEVICE KeyLocation locate(std::int32_t key) const {
     key = min_of(key, last_key);
     if constexpr (!paged) return {0, key};
     const std::int32_t column = a.block_size.quotient(key);

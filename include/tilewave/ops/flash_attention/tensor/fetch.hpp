@@ -14,7 +14,7 @@ class FlashAttentionFetch {
 
   TILEWAVE_DEVICE void run(const FlashAttentionItem& item) {
     const FlashAttentionArgs& a = args_.attention;
-    kv_head_ = a.group.quotient(item.head);
+    kv_head_ = a.gqa_ratio.quotient(item.head);
     fetch_k(item, item.end_tile - 1);
     fetch_q(item);
     for (std::int32_t tile = item.end_tile - 1; tile > item.first_tile; --tile) {
@@ -53,7 +53,7 @@ class FlashAttentionFetch {
     v_.advance();
   }
 
-  /// Keys of a tile, `boxes` of 64 columns side by side. Of pages a lane has one piece of keys that lie together.
+  /// Keys of a tile, `boxes` of 64 columns side by side. Of pages a lane has one segment of keys that lie together.
   template <int boxes>
   TILEWAVE_DEVICE void fetch_tile(const FlashAttentionItem& item, std::int32_t tile, const typename B::TensorMap& map,
                                   std::int32_t page_rows, Chunk* to, typename B::Mbarrier* full) {
@@ -66,13 +66,13 @@ class FlashAttentionFetch {
       if (box < boxes)
         B::copy_tensor(to + box * (P.keys * L::box_chunks), map, box * L::box_columns, row, kv_head_, full);
     } else {
-      const int pieces = P.keys / args_.box_rows;
-      for (int piece = B::lane_id(); piece < pieces; piece += B::facts.wave_lanes) {
-        const std::int32_t key = min_of(tile * P.keys + piece * args_.box_rows, s.kv_count - 1);
+      const int segments = P.keys / args_.box_rows;
+      for (int segment = B::lane_id(); segment < segments; segment += B::facts.wave_lanes) {
+        const std::int32_t key = min_of(tile * P.keys + segment * args_.box_rows, s.kv_count - 1);
         const std::int32_t column = a.block_size.quotient(key), in_page = key - column * a.block_size.divisor;
         const std::int32_t page = B::load(a.block_table + s.number * a.table_row_stride + column);
         const std::int32_t row = page * page_rows + in_page / args_.box_rows * args_.box_rows;
-        Chunk* const there = to + piece * args_.box_rows * L::box_chunks;
+        Chunk* const there = to + segment * args_.box_rows * L::box_chunks;
         TILEWAVE_UNROLL
         for (int box = 0; box < boxes; ++box) {
           B::copy_tensor(there + box * (P.keys * L::box_chunks), map, box * L::box_columns, row, kv_head_, full);
@@ -83,8 +83,8 @@ class FlashAttentionFetch {
 
   const typename L::Args& args_;
   typename L::Shared& shared_;
-  typename L::QPlace q_;
-  typename L::Place k_, v_;
+  typename L::QSlot q_;
+  typename L::KvSlot k_, v_;
   std::int32_t kv_head_ = 0;
 };
 

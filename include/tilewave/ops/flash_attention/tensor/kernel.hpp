@@ -53,7 +53,7 @@ struct FlashAttentionTensor {
       if constexpr (shift_registers) B::template take_registers<multiplying_registers>();
       WaveGroup of{shared, group};
       of.run(args.attention, work);
-      of.write_unseeing(args.attention, work);
+      of.write_without_keys(args.attention, work);
     }
   }
 
@@ -64,8 +64,8 @@ struct FlashAttentionTensor {
   struct WaveGroup {
     Shared& shared;
     int group;
-    typename L::QPlace q{};
-    typename L::Place k{}, v{};
+    typename L::QSlot q{};
+    typename L::KvSlot k{}, v{};
     int turn_parity = 0;
 
     /// Items in turn. Behind the last products of values of one, the first scores of the next are begun, which so lie
@@ -85,7 +85,7 @@ struct FlashAttentionTensor {
         walk(item, softmax, scores, probabilities, out);
         FlashAttentionItem next;
         const bool more = work.next_with_keys(next);
-        typename L::QPlace ahead = q;
+        typename L::QSlot ahead = q;
         ahead.advance();
         begin_values(probabilities, out);
         if constexpr (L::q_stages == 1) {
@@ -105,10 +105,10 @@ struct FlashAttentionTensor {
     }
 
     /// The output of rows that see no keys.
-    TILEWAVE_DEVICE void write_unseeing(const FlashAttentionArgs& a, FlashAttentionWork<B, P> work) {
+    TILEWAVE_DEVICE void write_without_keys(const FlashAttentionArgs& a, FlashAttentionWork<B, P> work) {
       FlashAttentionItem item;
       while (work.next(item)) {
-        if (!item.any_keys()) FlashAttentionOutput<B, S, L>::write_unseeing(a, item, group);
+        if (!item.any_keys()) FlashAttentionOutput<B, S, L>::write_without_keys(a, item, group);
       }
     }
 
@@ -127,7 +127,7 @@ struct FlashAttentionTensor {
         await_turn();
         begin_scores(q, scores);
         begin_values(probabilities, out);
-        hand_on_turn();
+        pass_turn();
         finish_scores<1>(scores);
         softmax.run(tile, scores, factor);
         finish_values<0>(out);
@@ -137,7 +137,7 @@ struct FlashAttentionTensor {
     }
 
     /// Until an item's q and its last tile of keys are there.
-    TILEWAVE_DEVICE void await_item(const typename L::QPlace& q) {
+    TILEWAVE_DEVICE void await_item(const typename L::QSlot& q) {
       shared.q_ring.wait_full(q);
       shared.k_ring.wait_full(k);
     }
@@ -154,12 +154,12 @@ struct FlashAttentionTensor {
     }
 
     /// scores = q K^T of the tile in K's slot, as one batch.
-    TILEWAVE_DEVICE void begin_scores(const typename L::QPlace& q, typename L::Scores& scores) {
+    TILEWAVE_DEVICE void begin_scores(const typename L::QSlot& q, typename L::Scores& scores) {
       B::group_mma_begin();
       TILEWAVE_UNROLL
-      for (int piece = 0; piece < S.head_size / 16; ++piece) {
-        B::template group_multiply<S.q, P.keys>(L::q_operand(shared, q.slot, group, piece),
-                                                L::k_operand(shared, k.slot, piece), scores, piece > 0);
+      for (int k_slice = 0; k_slice < S.head_size / 16; ++k_slice) {
+        B::template group_multiply<S.q, P.keys>(L::q_operand(shared, q.slot, group, k_slice),
+                                                L::k_operand(shared, k.slot, k_slice), scores, k_slice > 0);
       }
       B::group_mma_end();
     }
@@ -169,11 +169,11 @@ struct FlashAttentionTensor {
       out.fence();
       B::group_mma_begin();
       TILEWAVE_UNROLL
-      for (int piece = 0; piece < L::key_pieces; ++piece) {
+      for (int k_slice = 0; k_slice < L::key_slices; ++k_slice) {
         TILEWAVE_UNROLL
         for (int part = 0; part < L::value_parts; ++part) {
-          B::template group_multiply<S.kv, L::value_columns>(probabilities[piece],
-                                                             L::v_operand(shared, v.slot, part, piece), out.of[part]);
+          B::template group_multiply<S.kv, L::value_columns>(probabilities[k_slice],
+                                                             L::v_operand(shared, v.slot, part, k_slice), out.of[part]);
         }
       }
       B::group_mma_end();
@@ -200,7 +200,7 @@ struct FlashAttentionTensor {
       if constexpr (P.turns) B::mbarrier_wait(&shared.turn[group], group == 0 ? turn_parity ^ 1 : turn_parity);
       turn_parity ^= 1;
     }
-    TILEWAVE_DEVICE void hand_on_turn() {
+    TILEWAVE_DEVICE void pass_turn() {
       if constexpr (P.turns) B::mbarrier_arrive(&shared.turn[group + 1 == L::groups ? 0 : group + 1]);
     }
 

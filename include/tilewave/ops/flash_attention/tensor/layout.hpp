@@ -31,7 +31,7 @@ struct FlashAttentionTensorLayout {
   static constexpr int k_bytes = P.keys * S.head_size * 2, v_bytes = P.keys * S.value_size * 2;  // of a stage
   // V's columns of one product with probabilities from registers.
   static constexpr int value_columns = S.value_size % 128 == 0 ? 128 : 64, value_parts = S.value_size / value_columns;
-  static constexpr int key_pieces = P.keys / 16;  // products that add up a tile of values
+  static constexpr int key_slices = P.keys / 16;  // products that add up a tile of values
 
   using Scores = Vec<float, P.keys / 2>;
   using Sums = Vec<float, value_columns / 2>;
@@ -69,8 +69,8 @@ struct FlashAttentionTensorLayout {
   // Q of the next item comes early where there is room for it.
   static constexpr int q_stages =
       2 * q_bytes + P.stages * (k_bytes + v_bytes) + 1024 <= B::facts.lds_bytes / P.waves_per_simd ? 2 : 1;
-  using QPlace = RingSlot<q_stages>;
-  using Place = RingSlot<P.stages>;
+  using QSlot = RingSlot<q_stages>;
+  using KvSlot = RingSlot<P.stages>;
   using Barriers = RingBarriers<B, P.stages>;
   struct Shared {
     alignas(1024) Chunk q[q_stages][q_bytes / sizeof(Chunk)];  // [head_boxes][rows][64 columns], swizzled
@@ -91,14 +91,14 @@ struct FlashAttentionTensorLayout {
   }
 
   /// Operands of a product: 16 columns of q's rows of a group, and of a tile's keys; 16 keys of V's columns.
-  TILEWAVE_DEVICE static SwizzledOperand q_operand(const Shared& shared, int slot, int group, int piece) {
-    return {shared.q[slot] + piece / 4 * (P.rows * box_chunks), 64 * group, piece % 4};
+  TILEWAVE_DEVICE static SwizzledOperand q_operand(const Shared& shared, int slot, int group, int k_slice) {
+    return {shared.q[slot] + k_slice / 4 * (P.rows * box_chunks), 64 * group, k_slice % 4};
   }
-  TILEWAVE_DEVICE static SwizzledOperand k_operand(const Shared& shared, int slot, int piece) {
-    return {shared.k[slot] + piece / 4 * (P.keys * box_chunks), 0, piece % 4};
+  TILEWAVE_DEVICE static SwizzledOperand k_operand(const Shared& shared, int slot, int k_slice) {
+    return {shared.k[slot] + k_slice / 4 * (P.keys * box_chunks), 0, k_slice % 4};
   }
-  TILEWAVE_DEVICE static TransposedOperand v_operand(const Shared& shared, int slot, int part, int piece) {
-    return {shared.v[slot], P.keys, part * value_columns, piece};
+  TILEWAVE_DEVICE static TransposedOperand v_operand(const Shared& shared, int slot, int part, int k_slice) {
+    return {shared.v[slot], P.keys, part * value_columns, k_slice};
   }
 };
 

@@ -26,7 +26,7 @@ struct FlashAttentionOutput {
     TILEWAVE_UNROLL
     for (int i = 0; i < chunks; ++i) {
       const int n = i * lanes + B::lane_id();
-      rows[i] = staging[place(n / row_units, n % row_units)];
+      rows[i] = staging[staged_chunk(n / row_units, n % row_units)];
     }
     B::shared_written();  // before the stores, which it would wait for as well
     release();
@@ -48,7 +48,7 @@ struct FlashAttentionOutput {
   }
 
   /// Of rows that see no keys, by a group: 0, or what a length beyond capacity makes of them.
-  TILEWAVE_DEVICE static void write_unseeing(const FlashAttentionArgs& a, const FlashAttentionItem& item, int group) {
+  TILEWAVE_DEVICE static void write_without_keys(const FlashAttentionArgs& a, const FlashAttentionItem& item, int group) {
     const AttentionSequence& s = item.sequence;
     const std::int32_t first = item.first_row + 64 * group;
     const std::uint32_t word = s.beyond_capacity ? 0x7fff7fffu : 0u;  // two NaNs, or zeros
@@ -69,7 +69,7 @@ struct FlashAttentionOutput {
 
  private:
   /// Of unit u of a row of the wave, in boxes of 64 columns, swizzled as Q is.
-  TILEWAVE_DEVICE static int place(int row, int unit) {
+  TILEWAVE_DEVICE static int staged_chunk(int row, int unit) {
     return unit / L::box_chunks * (L::rows * L::box_chunks) + row * L::box_chunks + (unit % L::box_chunks ^ row % 8);
   }
   /// Squares of sixteen rows by sixteen columns, four matrices each.
@@ -85,7 +85,7 @@ struct FlashAttentionOutput {
         const float scale = joined[m % 2].out_scale;
         words[m] = round_out(sums[i] * scale, sums[i + 1] * scale);
       }
-      B::template store_matrices_straight<4>(staging + place(row, 2 * square + matrix / 2), words);
+      B::template store_matrices_straight<4>(staging + staged_chunk(row, 2 * square + matrix / 2), words);
     }
   }
   TILEWAVE_DEVICE static std::uint32_t round_out(float low, float high) {

@@ -15,7 +15,7 @@ class FlashAttentionSoftmax {
  public:
   using Scores = typename L::Scores;
   static constexpr int rows = 2;
-  using Operands = Chunk[L::key_pieces];  // probabilities as products take them from registers
+  using Operands = Chunk[L::key_slices];  // probabilities as products take them from registers
 
   TILEWAVE_DEVICE FlashAttentionSoftmax(const FlashAttentionArgs& a, const FlashAttentionItem& item, int group)
       : a_(a), item_(item) {
@@ -68,11 +68,11 @@ class FlashAttentionSoftmax {
 
   TILEWAVE_DEVICE static void pack(const Scores& scores, Operands& to) {
     TILEWAVE_UNROLL
-    for (int piece = 0; piece < L::key_pieces; ++piece) {
+    for (int k_slice = 0; k_slice < L::key_slices; ++k_slice) {
       TILEWAVE_UNROLL
       for (int w = 0; w < 4; ++w) {
-        const float low = scores[8 * piece + 2 * w], high = scores[8 * piece + 2 * w + 1];
-        to[piece][w] = S.kv == DType::f16 ? B::pack_f16(low * f16_scale, high * f16_scale) : B::pack_bf16(low, high);
+        const float low = scores[8 * k_slice + 2 * w], high = scores[8 * k_slice + 2 * w + 1];
+        to[k_slice][w] = S.kv == DType::f16 ? B::pack_f16(low * f16_scale, high * f16_scale) : B::pack_bf16(low, high);
       }
     }
   }

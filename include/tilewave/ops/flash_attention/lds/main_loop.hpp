@@ -25,22 +25,22 @@ namespace tilewave {
 
 /// The turns of one wave.
 template <class L>
-struct FlashLdsTurns {
+struct FlashLdsMainLoop {
   using B = typename L::Room;
   using Sums = typename L::Sums;
   // By name each: g++ 12 finds no inherited ones in lambdas.
   static constexpr int stages = L::stages, ahead = L::ahead, first_exponential = L::first_exponential;
-  static constexpr int key_tiles = L::key_tiles, key_steps = L::key_steps, value_tiles = L::value_tiles;
+  static constexpr int key_tiles = L::key_tiles, key_slices = L::key_slices, value_tiles = L::value_tiles;
   static constexpr int score_products = L::score_products, products = L::products;
   static constexpr int elements = L::elements, pairs = L::pairs, tile_keys = L::tile_keys;
   static constexpr float minus_infinity = L::minus_infinity, slack = L::slack, probability_log2 = L::probability_log2;
-  static constexpr bool cut = L::cut;
+  static constexpr bool truncates = L::truncates;
   using Map = typename L::Map;
   using Keys = typename L::Keys;
   using Values = typename L::Values;
   static constexpr DType type = L::type;
 
-  const FlashLdsPlace& at;
+  const FlashLdsWorkItem& item;
   typename L::Shared& shared;
   typename L::State& s;
   Keys keys;
@@ -49,7 +49,7 @@ struct FlashLdsTurns {
   const char *next_keys, *next_values;  // of the tiles that were fetched last
   float scale;                          // of scores, to log2 units
   Sums scores[2][key_tiles];            // of tiles n and n + 1, by turns
-  Chunk probabilities[key_steps];
+  Chunk probabilities[key_slices];
   Chunk operands[ahead];
   float largest;  // of the lane's scores of the tile whose turn is next, not scaled
 
@@ -57,30 +57,30 @@ struct FlashLdsTurns {
   static constexpr int copies = Keys::fetches + Values::fetches;  // of a turn
   static constexpr int pending = (stages - 2) * copies;           // under way across a barrier
 
-  TILEWAVE_DEVICE FlashLdsTurns(const FlashAttentionArgs& a, const FlashLdsPlace& place, typename L::Shared& lds,
+  TILEWAVE_DEVICE FlashLdsMainLoop(const FlashAttentionArgs& a, const FlashLdsWorkItem& work_item, typename L::Shared& lds,
                                 typename L::State& state)
-      : at(place),
+      : item(work_item),
         shared(lds),
         s(state),
         keys(static_cast<std::int32_t>(2 * a.k_strides.token), B::wave_id()),
         values(static_cast<std::int32_t>(2 * a.v_strides.token), B::wave_id()),
-        of_keys(static_cast<const char*>(a.k) + 2 * at.sequence.key_at(a, a.k_strides, 0, at.kv_head)),
-        of_values(static_cast<const char*>(a.v) + 2 * at.sequence.key_at(a, a.v_strides, 0, at.kv_head)),
+        of_keys(static_cast<const char*>(a.k) + 2 * item.sequence.key_at(a, a.k_strides, 0, item.kv_head)),
+        of_values(static_cast<const char*>(a.v) + 2 * item.sequence.key_at(a, a.v_strides, 0, item.kv_head)),
         scale(__builtin_bit_cast(float, B::opaque(__builtin_bit_cast(std::uint32_t, a.scale_log2)))) {}
 
   TILEWAVE_DEVICE void run() {
-    const std::int32_t steady = align_down(at.tiles - at.masked, std::int32_t{stages}), masked = at.tiles - steady;
+    const std::int32_t steady = align_down(item.tiles - item.masked, std::int32_t{stages}), masked = item.tiles - steady;
     int slot = (stages - masked % stages) % stages;  // of tile 0: the steady loop begins with slot 0
     prepare(slot);
     std::int32_t n = 0;
     for (; n < masked; ++n) {
-      turn<false, 0>(n, slot);
+      step<false, 0>(n, slot);
       TILEWAVE_UNROLL
       for (int t = 0; t < key_tiles; ++t) scores[0][t] = scores[1][t];
       slot = (slot + 1) % stages;
     }
-    for (; n < at.tiles; n += stages) {
-      static_for<stages>([&](auto i) TILEWAVE_INLINE_LAMBDA { turn<true, i % 2>(n + i, i); });
+    for (; n < item.tiles; n += stages) {
+      static_for<stages>([&](auto i) TILEWAVE_INLINE_LAMBDA { step<true, i % 2>(n + i, i); });
     }
     if constexpr (direct) B::template copies_wait<0>();
   }
@@ -117,11 +117,11 @@ struct FlashLdsTurns {
     find_largest(scores[0]);
   }
 
-  TILEWAVE_DEVICE std::int32_t token(std::int32_t n) const { return at.tile(n) * tile_keys; }
+  TILEWAVE_DEVICE std::int32_t token(std::int32_t n) const { return item.tile(n) * tile_keys; }
 
   /// Turn n, whose tile has its V in `slot`.
   template <bool whole, int parity>
-  TILEWAVE_DEVICE void turn(std::int32_t n, int slot) {
+  TILEWAVE_DEVICE void step(std::int32_t n, int slot) {
     constexpr int last_read = products - ahead;
     Sums(&now)[key_tiles] = scores[parity], (&next)[key_tiles] = scores[1 - parity];
     static_for<products>([&](auto i) TILEWAVE_INLINE_LAMBDA {
@@ -188,12 +188,12 @@ struct FlashLdsTurns {
     }
   }
   /// Of tile n: what its last token is, counted from its first.
-  TILEWAVE_DEVICE std::int32_t last_of(std::int32_t n) const { return at.sequence.kv_count - 1 - token(n); }
+  TILEWAVE_DEVICE std::int32_t last_of(std::int32_t n) const { return item.sequence.kv_count - 1 - token(n); }
   /// Where K, or V, of tile n is. Steady turns ask for one tile after the other, up to the last.
   template <bool whole>
   TILEWAVE_DEVICE const char* move_keys(std::int32_t n) {
     if constexpr (whole) {
-      next_keys += n < at.tiles ? std::int64_t{tile_keys} * keys.fetch.stride : 0;
+      next_keys += n < item.tiles ? std::int64_t{tile_keys} * keys.fetch.stride : 0;
     } else {
       next_keys = of_keys + std::int64_t{token(n)} * keys.fetch.stride;
     }
@@ -202,7 +202,7 @@ struct FlashLdsTurns {
   template <bool whole>
   TILEWAVE_DEVICE const char* move_values(std::int32_t n) {
     if constexpr (whole) {
-      next_values += n < at.tiles ? std::int64_t{tile_keys} * values.stride() : 0;
+      next_values += n < item.tiles ? std::int64_t{tile_keys} * values.stride() : 0;
     } else {
       next_values = of_values + std::int64_t{token(n)} * values.stride();
     }
@@ -247,10 +247,10 @@ struct FlashLdsTurns {
   /// Behind which products exponentials stand: until the first of the last step's probabilities, or the barrier.
   static constexpr int exponential_slots = products - max_of(ahead, value_tiles) - first_exponential;
   static constexpr bool probabilities_in_time() {
-    for (int step = 0; step < key_steps; ++step) {
+    for (int k_slice = 0; k_slice < key_slices; ++k_slice) {
       int slot = 0;  // of the action behind the step's last exponential, see interleave
-      while ((elements + 1) * (slot + 1) / exponential_slots <= 8 * step + 8) ++slot;
-      if (first_exponential + slot >= score_products + step * value_tiles) return false;
+      while ((elements + 1) * (slot + 1) / exponential_slots <= 8 * k_slice + 8) ++slot;
+      if (first_exponential + slot >= score_products + k_slice * value_tiles) return false;
     }
     return true;
   }
@@ -264,7 +264,7 @@ struct FlashLdsTurns {
       interleave<elements + 1, slots, i - first_exponential>([&](auto e) TILEWAVE_INLINE_LAMBDA {
         if constexpr (e < elements) {
           float& x = now[e / 16][e % 16];
-          x = B::exp2(fused(x, scale, s.less));
+          x = B::exp2(fused(x, scale, s.negative_reference));
           B::keep(x);
         }
         if constexpr (e > 0) use_exponential<e - 1>(now);
@@ -283,7 +283,7 @@ struct FlashLdsTurns {
   }
   TILEWAVE_DEVICE static std::uint32_t packed(float low, float high) {
     if constexpr (type == DType::f16) return B::pack_f16(low, high);
-    if constexpr (!cut) return B::pack_bf16(low, high);
+    if constexpr (!truncates) return B::pack_bf16(low, high);
     return B::template pick_bytes<2, 3, 6, 7>(__builtin_bit_cast(std::uint32_t, low),
                                               __builtin_bit_cast(std::uint32_t, high));
   }
@@ -309,13 +309,13 @@ struct FlashLdsTurns {
 
   /// Where a score is too far above the reference of its row, that becomes the largest score so far.
   TILEWAVE_DEVICE void raise_reference() {
-    if (B::any(fused(largest, scale, s.less) > slack + probability_log2)) [[unlikely]]
+    if (B::any(fused(largest, scale, s.negative_reference) > slack + probability_log2)) [[unlikely]]
       rescale();
   }
   TILEWAVE_DEVICE void rescale() {
     const float of_row = Max{}(largest, B::shuffle_xor(largest, 32)) * scale - probability_log2;
-    const float raised = Max{}(-s.less, of_row), factor = B::exp2(-s.less - raised);
-    s.less = -raised;
+    const float raised = Max{}(-s.negative_reference, of_row), factor = B::exp2(-s.negative_reference - raised);
+    s.negative_reference = -raised;
     s.sum *= factor;
     TILEWAVE_UNROLL
     for (int t = 0; t < value_tiles; ++t) {
