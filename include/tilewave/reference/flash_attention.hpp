@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Flash attention in double: the oracle of the tests and of the benchmark's verification.
+// Flash attention in double is the oracle of the tests and of the benchmark's verification.
 //
-// Shares nothing with the kernels but the description of a call: it reads the same bytes through the same strides,
-// decodes them to double, takes every score first and every probability second. Pointers of the problem must be
+// It shares nothing with the kernels but the description of a call. It reads the same bytes through the same strides,
+// decodes them to double, and takes every score first and every probability second. Pointers of the problem must be
 // readable by the host.
 #pragma once
 
@@ -16,18 +16,19 @@
 
 namespace tilewave::reference {
 
-/// One query of one head.
+/// The answer for one query of one head.
 struct FlashAttentionRow {
   std::vector<double> out;         // [value_size], scaled as out_scale says, not rounded
-  std::vector<double> magnitudes;  // [value_size]: the sum of the absolute values of what was summed for it
+  std::vector<double> magnitudes;  // [value_size]: sums of the absolute values of the terms of `out`
   double lse = -std::numeric_limits<double>::infinity();  // natural log
 };
 
-/// A sequence's tokens: of packed tensors the first, and how many.
+/// The tokens of a sequence: how many it has, and the first of them in packed tensors.
 struct FlashAttentionTokens {
   std::int64_t q_first, q_count, kv_first, kv_count;
   bool beyond_capacity;
 };
+/// Returns the tokens of a sequence, as its starts, lengths and the capacities of the call say.
 inline FlashAttentionTokens flash_attention_tokens(const FlashAttentionProblem& p, std::int32_t sequence) {
   FlashAttentionTokens t{std::int64_t{sequence} * p.q_length, p.q_length, 0, p.kv_length, false};
   if (p.q_starts != nullptr) t.q_first = p.q_starts[sequence], t.q_count = p.q_starts[sequence + 1] - t.q_first;
@@ -40,6 +41,7 @@ inline FlashAttentionTokens flash_attention_tokens(const FlashAttentionProblem& 
 
 namespace detail {
 
+/// Reads the elements that query head `q_head` of a sequence needs, as doubles.
 struct FlashAttentionReader {
   const FlashAttentionProblem& p;
   std::int32_t sequence, q_head;
@@ -104,7 +106,8 @@ struct FlashAttentionReader {
 
 }  // namespace detail
 
-/// Query i of a sequence, by one head. Everything is NaN for a sequence beyond the call's capacity.
+/// Returns the answer for query i of a sequence and one head. A sequence beyond the call's capacity gives NaN
+/// throughout.
 inline FlashAttentionRow flash_attention_row(const FlashAttentionProblem& p, std::int32_t sequence, std::int64_t i,
                                              std::int32_t q_head) {
   constexpr double infinity = std::numeric_limits<double>::infinity();

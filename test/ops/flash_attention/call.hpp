@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A call of flash attention on host and device, and what is wrong with its answer.
+// FlashCall is a call of flash attention on host and device, and compares its answer with the reference.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace tilewave::test {
 
-enum class FlashLayout { bshd, bhsd, ragged, nhd, hnd, plain, shuffled };  // the last four are of pages
+enum class FlashLayout { bshd, bhsd, ragged, nhd, hnd, plain, shuffled };  // the last four are for pages
 
 struct FlashShape {
   std::vector<std::int32_t> q, kv;  // lengths of sequences
@@ -22,10 +22,10 @@ struct FlashShape {
   bool sinks = false, lse = true;
   std::int32_t block_size = 16;
   std::int32_t q_capacity = 0, kv_capacity = 0;  // 0: the longest
-  float spread = 1.0f;                           // of q and k: how far apart scores lie
+  float spread = 1.0f;                           // multiplies q and k: how far apart scores lie
 };
 
-/// What is no query, key or value is NaN: K and V beyond a sequence's keys, pages and gaps that nobody sees.
+/// All that is no query, key or value is NaN: K and V beyond a sequence's keys, and pages and gaps that nobody sees.
 class FlashCall {
  public:
   FlashAttentionProblem host, p;
@@ -128,7 +128,7 @@ class FlashCall {
     over(p.kv_lengths, shape_.kv);
   }
 
-  /// By this entry. Empty, or the first thing that is wrong.
+  /// Runs the call by this entry. Returns an empty text, or the first thing that is wrong.
   std::string run(const FlashAttentionEntry& entry) {
     if (!out_.empty()) {
       bench::check_hip(hipMemset(device_out_, unwritten_byte, out_.size()), "poisoning out");
@@ -138,7 +138,7 @@ class FlashCall {
     if (!status.ok()) return std::string(name_of(status.code)) + ": " + status.reason;
     return wrong();
   }
-  /// Waits. The first thing that is wrong.
+  /// Waits for the device. Returns an empty text, or the first thing that is wrong.
   std::string wrong() {
     download();
     for (std::int32_t b = 0; b < host.batch; ++b) {
@@ -155,7 +155,7 @@ class FlashCall {
     }
     return "";
   }
-  /// The bytes of out, and behind them those of lse.
+  /// Returns the bytes of out, and behind them those of lse.
   std::vector<std::byte> answer() {
     download();
     std::vector<std::byte> all = out_;
@@ -226,7 +226,8 @@ class FlashCall {
            (dims ? in_page / x * s.unit + d * s.dim + in_page % x : in_page * s.token + d);
   }
 
-  /// Products of rounded probabilities: their rounding, that of the output, and what exp2 and sums in f32 leave.
+  /// Returns what is wrong with a row. The bound is the rounding of probabilities and of the output, and the error of exp2
+  /// and of sums in f32.
   std::string wrong_row(const reference::FlashAttentionRow& want, std::int32_t b, std::int64_t q_first, std::int32_t i,
                         std::int32_t h) const {
     const FlashAttentionSpec& s = host.spec;

@@ -39,7 +39,7 @@ TEST_CASE("windows whose edges lie within tiles, on both sides of whole ones") {
   check_lds({.q = {40}, .kv = {500}, .q_heads = 1, .left = 130, .right = 64, .sinks = true}, plain);
 }
 
-TEST_CASE("scores far apart, so that rows are rescaled in tiles of any place") {
+TEST_CASE("scores lie far apart, so that rows are rescaled at any tile") {
   check_lds({.q = {35}, .kv = {450}, .q_heads = 1, .spread = 6.0f}, plain);
 }
 
@@ -64,7 +64,7 @@ TEST_CASE("a negative softmax_scale is refused by name, and other entries take i
   }
 }
 
-TEST_CASE("of a few queries the entry straight to registers is better, of many the one through LDS") {
+TEST_CASE("the entry straight to registers is better for a few queries, the one through LDS for many") {
   constexpr FlashAttentionPolicy lds{.path = FlashAttentionPath::lds}, registers{};
   FlashAttentionProblem p;
   const auto better = [&](const FlashAttentionPolicy& a, const FlashAttentionPolicy& b) {

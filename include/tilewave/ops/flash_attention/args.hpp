@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What kernels receive: a Problem with its divisions prepared; and what a sequence, a query and a key are.
+// Kernels receive a FlashAttentionArgs: a Problem with its divisions prepared. AttentionSequence and VisibleKeys say
+// which tokens a sequence has and which keys a query sees.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +12,10 @@
 
 namespace tilewave {
 
-/// Most keys and most queries of a sequence: sums of two and a window stay within 32 bits.
+/// The most keys, and the most queries, of a sequence. Sums of two lengths and a window stay within 32 bits.
 inline constexpr std::int32_t max_attention_length = 1 << 29;
 
+/// The arguments of a kernel. Pointers are on the device, and strides are in elements.
 struct FlashAttentionArgs {
   const void *q, *k, *v;
   void* out;
@@ -28,18 +30,20 @@ struct FlashAttentionArgs {
   float scale_log2;  // softmax scale * log2(e); with a soft cap softmax scale / cap
   float cap_log2;    // soft cap * log2(e)
   std::int32_t batch, q_length, kv_capacity, q_heads, kv_heads;
-  std::int32_t left, right;  // of the window, max_attention_length for no bound
-  FastDiv gqa_ratio;         // query heads of a kv head
+  std::int32_t left, right;  // keys of the window on each side; max_attention_length means no bound
+  FastDiv gqa_ratio;         // query heads for each kv head
   FastDiv block_size;
 };
 
-/// A sequence of a call: where its tokens begin in packed tensors, and how many it has.
+/// A sequence of a call has `q_count` queries and `kv_count` keys, which begin at tokens q_first and kv_first of packed
+/// tensors.
 struct AttentionSequence {
   std::int32_t number;
-  std::int32_t q_first, q_count;    // first token of its queries among all; queries
-  std::int32_t kv_first, kv_count;  // the same of keys
-  bool beyond_capacity;             // a length says more than the call has room for: the answer is NaN
+  std::int32_t q_first, q_count;    // the first query token among those of all sequences; the number of queries
+  std::int32_t kv_first, kv_count;  // the same for keys
+  bool beyond_capacity;             // a length exceeds the capacity of the call, so the output is NaN
 
+  /// Returns sequence s. Its starts and lengths are read from the device, and lengths beyond capacity become 0 keys.
   template <class B>
   TILEWAVE_DEVICE static AttentionSequence of(const FlashAttentionArgs& a, std::int32_t s) {
     AttentionSequence of{.number = s,
@@ -63,13 +67,13 @@ struct AttentionSequence {
     return of;
   }
 
-  /// Offsets in elements of a token of q, or of out.
+  /// Returns the offset in elements of query i of head `head` in q, or in out.
   TILEWAVE_DEVICE std::int64_t query_at(const FlashAttentionArgs& a, const TokenStrides& s, std::int32_t i,
                                         std::int32_t head) const {
     const std::int64_t packed = a.q_starts != nullptr ? q_first * s.token : number * s.sequence;
     return packed + i * s.token + head * s.head;
   }
-  /// Of a key's K or V, contiguous.
+  /// Returns the offset in elements of key t of head `head` in contiguous K, or V.
   TILEWAVE_DEVICE std::int64_t key_at(const FlashAttentionArgs& a, const TokenStrides& s, std::int32_t t,
                                       std::int32_t head) const {
     const std::int64_t packed = a.kv_starts != nullptr ? kv_first * s.token : number * s.sequence;
@@ -77,17 +81,19 @@ struct AttentionSequence {
   }
 };
 
-/// Keys [first, end) that a query may see: by lengths, causality and window.
+/// A query may see keys [first, end), as lengths, causality and the window allow.
 struct VisibleKeys {
   std::int32_t first, end;
 
-  /// Query i of a sequence. Its position is where it stands among the keys, negative if there are fewer of these.
+  /// Returns the keys of query i of a sequence. Its position among the keys is negative if the sequence has fewer keys
+  /// than queries behind it.
   TILEWAVE_DEVICE static VisibleKeys of(const FlashAttentionArgs& a, const AttentionSequence& s, std::int32_t i) {
     const std::int32_t position = s.kv_count - s.q_count + i;
     return {max_of(position - a.left, 0), max_of(min_of(position + a.right + 1, s.kv_count), 0)};
   }
 };
 
+/// Returns the arguments of a kernel for a checked problem.
 inline FlashAttentionArgs flash_attention_args(const FlashAttentionProblem& p) {
   FlashAttentionArgs a{};
   a.q = p.q, a.k = p.k, a.v = p.v, a.out = p.out, a.lse = p.lse;

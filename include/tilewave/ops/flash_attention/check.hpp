@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every rule a problem must satisfy, whatever entry takes it; checked before any work is done.
+// These are the rules that a problem must satisfy, whichever entry takes it. They are checked before any work is done.
 #pragma once
 
 #include <cmath>
@@ -110,7 +110,7 @@ inline Status check_flash_values(const FlashAttentionProblem& p) {
   return {};
 }
 
-/// That a pointer is there exactly where the spec has a use for it.
+/// Each pointer must be set exactly if the spec uses it.
 inline Status check_flash_pointers(const FlashAttentionProblem& p) {
   const FlashAttentionSpec& s = p.spec;
   constexpr StatusCode null = StatusCode::null_pointer, value = StatusCode::bad_value;
@@ -149,7 +149,7 @@ inline Status check_flash_pointers(const FlashAttentionProblem& p) {
   return {};
 }
 
-/// Where the tensors of a problem lie.
+/// The regions of memory that the tensors of a problem take.
 struct FlashAttentionRegions {
   Region q, k, v, out, lse, table, mask, k_scale, v_scale;
 
@@ -221,7 +221,7 @@ inline Status check_flash_regions(const FlashAttentionProblem& p) {
   return {};
 }
 
-/// Rows of q, K, V and out begin on multiples of 16 bytes.
+/// Rows of q, K, V and out must begin on multiples of 16 bytes.
 inline Status check_flash_strides(const FlashAttentionProblem& p) {
   const FlashAttentionSpec& s = p.spec;
   constexpr StatusCode bad = StatusCode::bad_stride;
@@ -250,8 +250,9 @@ inline Status check_flash_strides(const FlashAttentionProblem& p) {
 
 }  // namespace detail
 
-/// Every rule a problem must satisfy on an architecture. Starts and lengths live on the device and are not read: a
-/// sequence that has more queries than q_length, or more keys than the call has room for, becomes NaN.
+/// Returns ok if a problem satisfies every rule of an architecture, else the code and the field of the first one it
+/// breaks. Starts and lengths live on the device and are not read. A sequence that has more queries than q_length, or
+/// more keys than the call has capacity for, becomes NaN.
 inline Status flash_attention_check(const FlashAttentionProblem& p, const ArchFacts& facts) {
   if (Status s = detail::check_flash_spec(p.spec, facts); !s.ok()) return s;
   if (Status s = detail::check_flash_extents(p); !s.ok()) return s;

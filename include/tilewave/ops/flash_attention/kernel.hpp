@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The kernel of a policy.
+// FlashAttentionKernel names the kernel that a policy's path asks for.
 #pragma once
 
 #include "tilewave/ops/flash_attention/lds/kernel.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a Problem to a queued kernel.
+// A launch checks a Problem, prepares the kernel's arguments and queues the kernel.
 #pragma once
 
 #include "tilewave/core/hip.hpp"
@@ -28,16 +28,17 @@ Status flash_launch_registers(const FlashAttentionProblem& p, hipStream_t stream
 
 }  // namespace detail
 
-/// Whether an entry of this policy takes the problem, which is right.
+/// Returns ok if an entry of this policy takes a problem that flash_attention_check accepts, else the field it refuses.
 inline Status flash_attention_takes(const FlashAttentionPolicy& policy, const FlashAttentionProblem& p) {
   if (policy.path == FlashAttentionPath::lds) return detail::flash_lds_takes(policy, p);
   if (policy.path == FlashAttentionPath::tensor) return detail::flash_tensor_takes(policy, p);
   return {};
 }
 
-/// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device, and the grid depends on
-/// capacities only, so the call can be captured in a graph. Errors: those of flash_attention_check and
-/// flash_attention_takes; no_matching_entry if the entry is of another spec; launch_failed with the runtime's reason.
+/// Queues the kernel on the stream. Nothing is allocated, synchronised or read from the device, and the grid depends on
+/// capacities only, so the call can be captured in a graph. Errors are those of flash_attention_check and
+/// flash_attention_takes, no_matching_entry if the entry is of another spec, and launch_failed with the runtime's
+/// reason.
 template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
 Status flash_attention_launch(const FlashAttentionProblem& p, hipStream_t stream) {
   if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};

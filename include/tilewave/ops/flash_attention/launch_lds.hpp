@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a Problem to a queued kernel of path lds.
+// The launch of path lds says which problems the kernel takes, prepares its arguments and queues it.
 #pragma once
 
 #include "tilewave/core/hip.hpp"
@@ -8,7 +8,7 @@
 
 namespace tilewave::detail {
 
-/// What K and V through LDS do not serve, beside what the spec says.
+/// Returns ok if path lds takes the problem. The spec is served already; these are limits of run-time values.
 inline Status flash_lds_takes(const FlashAttentionPolicy& policy, const FlashAttentionProblem& p) {
   if (!(p.softmax_scale > 0.0f)) return {StatusCode::bad_value, "lds: softmax_scale must be positive"};
   constexpr std::int64_t most = (std::int64_t{1} << 31) - 4096;  // bytes from a tile's first key to its last

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Launches of the kernel through shared memory of sm90: what it takes, its tensor maps, its sections of work.
+// The launch of path tensor (sm90) says which problems the kernel takes, makes its tensor maps and its sections of
+// work, and queues it.
 #pragma once
 
 #include <numeric>
@@ -9,11 +10,12 @@
 
 namespace tilewave::detail {
 
-/// A tensor of tokens as a map sees it: rows are tokens, and whatever lies behind a whole number of them; layers are
-/// heads. `steps`, sequences or pages, are `step` elements apart.
+/// The rows of a tensor of tokens in its tensor map. Rows lie one token stride apart, and layers are heads. `steps`
+/// sequences or pages are `step` elements apart, which are `step_rows` rows.
 struct FlashRows {
   std::int64_t step_rows, rows;
 
+  /// Returns ok if sequences or pages are a whole number of rows apart.
   static constexpr Status check(std::int64_t steps, std::int64_t step, std::int64_t token, std::int64_t head) {
     if (token <= 0 || head < 0 || (steps > 1 && (step < 0 || step % token != 0)))
       return {StatusCode::bad_stride, "tensor: sequences or pages must be a whole number of tokens apart"};
@@ -25,11 +27,13 @@ struct FlashRows {
   }
 };
 
-/// Keys of pages that are fetched together.
+/// Returns the number of keys that one box holds: keys that lie together in a page and in a tile.
 constexpr std::int32_t flash_box_rows(const FlashAttentionPolicy& policy, const FlashAttentionProblem& p) {
   return p.spec.paged() ? std::gcd(p.block_size, policy.keys) : policy.keys;
 }
 
+/// Returns ok if path tensor takes the problem: strides of rows, sizes of boxes and extents that tensor maps can
+/// express.
 inline Status flash_tensor_takes(const FlashAttentionPolicy& policy, const FlashAttentionProblem& p) {
   if (!(p.softmax_scale > 0.0f)) return {StatusCode::bad_value, "tensor: softmax_scale must be positive"};
   const std::int64_t queries = p.q_starts != nullptr ? 1 : p.batch, length = p.q_starts ? p.total_q : p.q_length;
@@ -62,21 +66,24 @@ inline Status flash_tensor_takes(const FlashAttentionPolicy& policy, const Flash
   return {};
 }
 
-/// If all items are alike, one kv head after the other. Else sections of as many pairs as give every block a whole even
-/// number of items, since blocks take the sorted items of a section forwards and backwards by turns, if their K and V
-/// fill the last-level cache at most a little over; or else sections of nearly one size that fill four fifths of it.
+/// Returns the sections of the work. If all items are alike, a section is the heads of one kv head. Else it has as many
+/// pairs as give every block an even number of items, since blocks take the sorted items of a section forwards and
+/// backwards in turn. If K and V of such a section exceed the last-level cache by more than a quarter, sections of
+/// nearly one size fill four fifths of the cache.
 template <FlashAttentionPolicy P>
 FlashAttentionSections flash_sections(const FlashAttentionProblem& p, std::int32_t blocks, const ArchFacts& facts) {
   const std::int64_t keys =
       max_of<std::int64_t>(1, p.spec.paged() ? std::int64_t{p.table_columns} * p.block_size : p.kv_length);
   const std::int64_t bytes = keys * (p.spec.head_size + p.spec.value_size) * size_of(p.spec.kv);
-  const std::int32_t gqa_ratio = p.q_heads / p.kv_heads, all = p.batch * p.q_heads, tiles = ceil_div(p.q_length, P.rows);
+  const std::int32_t gqa_ratio = p.q_heads / p.kv_heads, all = p.batch * p.q_heads,
+                     tiles = ceil_div(p.q_length, P.rows);
   const bool alike = !p.causal && p.window_left < 0 && p.window_right < 0;
   std::int32_t pairs = alike ? gqa_ratio : min_of(all, 2 * blocks / std::gcd(tiles, 2 * blocks));
   if (ceil_div(pairs, gqa_ratio) * bytes > facts.last_level_cache_bytes * 5 / 4) {
     const std::int64_t most = facts.last_level_cache_bytes * 4 / 5 / bytes * gqa_ratio;
     pairs = ceil_div(
-        all, ceil_div(all, static_cast<std::int32_t>(min_of<std::int64_t>(max_of<std::int64_t>(most, gqa_ratio), all))));
+        all,
+        ceil_div(all, static_cast<std::int32_t>(min_of<std::int64_t>(max_of<std::int64_t>(most, gqa_ratio), all))));
   }
   return {FastDiv::by(pairs), FastDiv::by(pairs * tiles), all, all * tiles, FastDiv::by(p.q_heads), tiles};
 }

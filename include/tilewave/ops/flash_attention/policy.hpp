@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How flash attention is computed: may change the speed, never the answer beyond summation order.
+// A policy says how flash attention is computed. It may change the speed, never the answer beyond the order of
+// summation.
 #pragma once
 
 #include <array>
@@ -10,8 +11,9 @@
 
 namespace tilewave {
 
-/// How K and V reach the products: straight to registers, whatever their layout (all rooms); through shared memory by
-/// the tensor copy engine, for products of wave groups (sm90); through LDS, for the large products of CDNA.
+/// The path of K and V to the products. `registers` loads them straight to registers, whatever their layout (all
+/// rooms). `tensor` brings them through shared memory by the tensor copy engine, for products of wave groups (sm90).
+/// `lds` brings them through LDS, for the products of 32 x 32 of CDNA.
 enum class FlashAttentionPath : int { registers, tensor, lds };
 
 constexpr const char* name_of(FlashAttentionPath p) {
@@ -24,23 +26,23 @@ struct FlashAttentionPolicy {
   FlashAttentionPath path = FlashAttentionPath::registers;
   int rows = 64;
   int keys = 32;
-  int waves = 4;   // that share the rows; with path tensor wave groups
-  int stages = 1;  // of K, and of V, in shared memory; with path registers in flight
+  int waves = 4;   // waves that share the rows; with path tensor, wave groups
+  int stages = 1;  // stages of K, and of V, in shared memory; with path registers, in flight
   int waves_per_simd = 2;
   bool turns = false;  // with path tensor: wave groups begin their products in turn
 
   friend constexpr bool operator==(const FlashAttentionPolicy&, const FlashAttentionPolicy&) = default;
 };
 
-/// `t128x176.w2.s2.tensor`: rows and keys of a tile, waves, stages, path; `.o2` for waves a SIMD that are not 1;
-/// `.turns`.
+/// Returns the name of a policy, as `t128x176.w2.s2.tensor`: rows and keys of a tile, waves, stages, path. `.o2`
+/// follows for two waves per SIMD, and `.turns` if they take turns.
 inline std::string name_of(const FlashAttentionPolicy& p) {
   const auto text = [](int i) { return std::to_string(i); };
   return "t" + text(p.rows) + "x" + text(p.keys) + ".w" + text(p.waves) + ".s" + text(p.stages) + "." +
          name_of(p.path) + (p.waves_per_simd > 1 ? ".o" + text(p.waves_per_simd) : "") + (p.turns ? ".turns" : "");
 }
 
-/// A list of them.
+/// A list of at most eight policies.
 struct FlashAttentionPolicies {
   std::array<FlashAttentionPolicy, 8> list{};
   int count = 0;

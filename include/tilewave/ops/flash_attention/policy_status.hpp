@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The laws of policies: which ones kernels can be built for.
+// The laws of policies say which ones kernels can be built for.
 #pragma once
 
 #include "tilewave/arch/atom.hpp"
@@ -44,7 +44,7 @@ constexpr Status flash_tensor_status(ArchId arch, const FlashAttentionSpec& s, c
   return {};
 }
 
-/// Products of 32 x 32 on tiles of K and V in LDS (lds/kernel.hpp).
+/// Path lds multiplies 32 x 32 on tiles of K and V in LDS (lds/kernel.hpp).
 constexpr Status flash_lds_status(ArchId arch, const FlashAttentionSpec& s, const FlashAttentionPolicy& p) {
   constexpr StatusCode bad = StatusCode::bad_value;
   const ArchFacts& facts = facts_of(arch);
@@ -77,8 +77,8 @@ constexpr Status flash_lds_status(ArchId arch, const FlashAttentionSpec& s, cons
 
 }  // namespace detail
 
-/// Whether kernels of an architecture can be built for a policy of a spec, and if not, which law it breaks. Kernels
-/// assert it, tests hold all lists against it, and tuners ask it.
+/// Returns ok if kernels of an architecture can be built for a policy of a spec, else the law that the policy breaks.
+/// Kernels assert it, tests hold all lists against it, and tuners ask it.
 constexpr Status flash_attention_policy_status(ArchId arch, const FlashAttentionSpec& s,
                                                const FlashAttentionPolicy& p) {
   if (p.waves_per_simd < 1) return {StatusCode::bad_value, "waves_per_simd must be positive"};

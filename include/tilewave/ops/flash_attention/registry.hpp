@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+// One list of specs and policies per architecture feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
 #pragma once
 
 #include "tilewave/ops/flash_attention/choice/cost_sm90.hpp"
@@ -9,7 +9,7 @@
 
 namespace tilewave {
 
-/// The specs every architecture serves by default; all others are for who names them.
+/// Returns the specs that every architecture serves by default. Callers name all others themselves.
 constexpr SpecList<FlashAttentionSpec> flash_attention_specs(ArchId arch) {
   constexpr DType bf16 = DType::bf16, f16 = DType::f16;
   const DType fp8 = facts_of(arch).fp8;
@@ -35,9 +35,9 @@ struct FlashAttentionRegistry {
   static Status takes(const Policy& policy, const Problem& p, const ArchFacts&) {
     return flash_attention_takes(policy, p);
   }
-  /// The one straight to registers if no other takes the problem. Through LDS a block has one head's rows: of a few
-  /// queries most of its waves would have none. Of entries through shared memory the one that is expected to take less
-  /// time. A batch-invariant call always takes the same.
+  /// Returns true if policy a is better for the problem than b. Path registers serves what no other path takes. A block
+  /// of path lds has one head's rows, so most of its waves would have none if there are few queries. Between policies
+  /// of path tensor the expected time decides. A batch-invariant call always takes the same entry.
   static bool better(const Policy& a, const Policy& b, const Problem& p, const ArchFacts&) {
     const auto rank = [&](const Policy& of) {
       if (of.path == FlashAttentionPath::registers) return 1;
@@ -60,7 +60,8 @@ struct FlashAttentionRegistry {
 using FlashAttentionEntry = OpEntry<FlashAttentionRegistry>;
 using FlashAttentionPlan = OpPlan<FlashAttentionRegistry>;
 
-/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
+/// These are all entries of one spec on one backend, the choice among entries, and the plan for one spec. See
+/// tile/registry.hpp.
 template <class B, FlashAttentionSpec S>
 inline constexpr auto& flash_attention_entries = op_entries<FlashAttentionRegistry, B, S>;
 inline constexpr auto flash_attention_select = select_entry<FlashAttentionRegistry>;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How long a launch through shared memory of sm90 is expected to take: what chooses among entries. Not a promise, only
-// an order.
+// The expected time of a launch of path tensor on sm90 chooses among entries. It is not a promise, only an order.
 #pragma once
 
 #include "tilewave/core/math.hpp"
@@ -9,15 +8,15 @@
 
 namespace tilewave {
 
-/// Microseconds on an H200 at capacities: rounds of items, each a start and an end and its tiles of keys. Three wave
-/// groups keep the matrix unit busier than two, but lose more of a tile that no query fills. Fitted to the cells of
-/// docs/notebook/2026-11-27-flash-attention.md.
+/// Returns microseconds on an H200, if lengths are the capacities. Blocks take rounds of items, and an item costs its
+/// start, its end and its tiles of keys. Three wave groups keep the matrix unit busier than two, but lose more of a
+/// tile that no query fills. The rates are fitted to the cells of docs/notebook/2026-11-27-flash-attention.md.
 constexpr double flash_attention_cost_sm90(const FlashAttentionProblem& p, const FlashAttentionPolicy& policy) {
   const FlashAttentionSpec& s = p.spec;
-  const double flops = 2.0 * policy.rows * policy.keys * (s.head_size + s.value_size);  // of a tile of keys
+  const double flops = 2.0 * policy.rows * policy.keys * (s.head_size + s.value_size);  // for a tile of keys
   const double rate =
-      policy.waves > 2 ? (s.head_size > 64 ? 5.6 : 4.3) : (s.head_size > 64 ? 5.15 : 3.4);  // MFLOP a us
-  const double ends = policy.waves > 2 ? 2.4 : 1.6;                                         // of an item
+      policy.waves > 2 ? (s.head_size > 64 ? 5.6 : 4.3) : (s.head_size > 64 ? 5.15 : 3.4);  // MFLOP per us
+  const double ends = policy.waves > 2 ? 2.4 : 1.6;                                         // us per item
   const double keys = s.paged() ? double(p.table_columns) * p.block_size : p.kv_length;
   const bool causal = p.causal || p.window_right >= 0;
   double seen = causal ? keys - p.q_length / 2.0 + policy.rows / 2.0 : keys;

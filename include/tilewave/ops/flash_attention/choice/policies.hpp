@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The policies that entries of a spec are built for: one list for dispatch, tests, benchmarks, the tuner and the gate.
+// Entries of a spec are built for these policies. One list feeds dispatch, tests, benchmarks, the tuner and the gate.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace tilewave {
 
-/// The fastest first; the one straight to registers, which takes all problems, comes last.
+/// Returns the policies of a spec, the fastest first. The one of path registers, which takes all problems, comes last.
 constexpr FlashAttentionPolicies flash_attention_policies(ArchId arch, const FlashAttentionSpec& s) {
   FlashAttentionPolicies all;
   if (facts_of(arch).family == Family::cdna) {

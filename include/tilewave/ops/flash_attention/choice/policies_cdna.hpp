@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Policies of CDNA through LDS.
+// CDNA has these policies of path lds.
 #pragma once
 
 #include "tilewave/ops/flash_attention/policy_status.hpp"
 
 namespace tilewave {
 
-/// 256 query rows, of which eight waves have 32 each, two of them on a SIMD: one multiplies what the other waits for.
-/// Where the sums and the queries of 32 rows leave no room in 256 registers, four waves of 512 have 128 rows. Four
-/// stages where copies go past registers, so that they have the time of two tiles to land; else two.
+/// Adds the policy of a spec. A block has 256 query rows in eight waves of 32, two waves per SIMD, so that one
+/// multiplies while the other waits. If the sums and queries of 32 rows leave no room in 256 registers, a block has 128
+/// rows in four waves of 512 registers. Copies straight into LDS have four stages, so that they have the time of two
+/// tiles to land. Copies through registers have two.
 constexpr void add_flash_policies_cdna(ArchId arch, const FlashAttentionSpec& s, FlashAttentionPolicies& all) {
   for (const int waves : {8, 4}) {
     if (waves == 8 && s.value_size > 128) continue;

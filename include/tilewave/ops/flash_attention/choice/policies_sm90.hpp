@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Policies of sm90 through shared memory.
+// sm90 has these policies of path tensor.
 #pragma once
 
 #include "tilewave/ops/flash_attention/policy_status.hpp"
 
 namespace tilewave {
 
-/// Of those listed the ones that the laws allow.
+/// Adds those of the listed policies that the laws allow for the spec.
 constexpr void add_flash_policies_sm90(ArchId arch, const FlashAttentionSpec& s, FlashAttentionPolicies& all) {
   const auto add = [&](int wave_groups, int keys) {
     const FlashAttentionPolicy p{.path = FlashAttentionPath::tensor,

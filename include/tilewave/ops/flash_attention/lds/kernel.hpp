@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Flash attention on CDNA: K and V through LDS, products of 32 x 32. Grid: row tiles x query heads x batch, those of a
-// head on one XCD. A block has P.rows query rows of one head, a wave 32 of them, and all waves walk the keys together.
-// Scores are computed with keys as rows of the product, so that a lane has scores of one query alone: its maximum and
-// sum stay in the lane, and its scores are the operand of the second product as they stand (tiles.hpp).
+// Flash attention on CDNA brings K and V through LDS and multiplies 32 x 32.
+//
+// Grid: row tiles x query heads x batch, flattened with row tiles fastest; the row tiles of a head run on one XCD. A
+// block has P.rows query rows of one head, a wave 32 of them, and all waves walk the keys together (main_loop.hpp).
+// Keys are the rows of the first product, so a lane has scores of one query alone. Its maximum and sum stay in the
+// lane, and its scores are the operand of the second product as they stand (tiles.hpp). LDS: P.stages tiles of K and of
+// V (layout.hpp). Bound: matrix rate, and beside it the rate of exponentials.
 #pragma once
 
 #include "tilewave/attention/sink.hpp"
@@ -42,7 +45,8 @@ struct FlashAttentionLds {
 
   TILEWAVE_DEVICE static WorkItem locate(const Args& args) {
     const FlashAttentionArgs& a = args.attention;
-    // Blocks go to XCDs in turn: block i of an XCD becomes its i-th of a stretch of neighbours.
+    // The hardware deals blocks to XCDs in turn. Each XCD takes neighbouring row tiles, so that its L2 keeps their K
+    // and V.
     constexpr int xcds = B::facts.xcds;
     const std::int32_t xcd = B::block_id() % xcds, part = args.blocks / xcds, more = args.blocks % xcds;
     const std::int32_t block = xcd * part + min_of(xcd, more) + B::block_id() / xcds;
@@ -51,7 +55,7 @@ struct FlashAttentionLds {
     item.sequence = AttentionSequence::of<B>(a, number);
     item.head = heads - number * args.q_heads.divisor;
     item.kv_head = a.gqa_ratio.quotient(item.head);
-    // The last rows see most keys where masks are causal: longest first.
+    // The last rows see the most keys if masks are causal. They come first, so that the longest items start early.
     const std::int32_t tile = args.row_tiles.divisor - 1 - (block - heads * args.row_tiles.divisor);
     item.first_row = tile * P.rows;
     const std::int32_t last_row = max_of(min_of(item.first_row + P.rows, item.sequence.q_count) - 1, 0);
@@ -68,7 +72,7 @@ struct FlashAttentionLds {
     return item;
   }
 
-  /// Of this wave's rows the lane's.
+  /// Returns the lane's row among those of this wave, a query of the sequence; it may be past the last.
   TILEWAVE_DEVICE static std::int32_t row_of(const WorkItem& item) {
     return item.first_row + L::wave_rows * B::wave_id() + Map::row(B::lane_id());
   }

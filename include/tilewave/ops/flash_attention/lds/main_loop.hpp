@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: MIT
-// How a wave of path lds walks the keys.
+// The main loop of a wave of path lds walks the keys.
 //
-// A turn n of the loop has scores of tile n + 1 and values of tile n: the exponentials of tile n stand between the
-// products of both, as what the vector unit does while the matrix unit is busy. What stands below a product is issued
-// behind it. Head size 128, tiles of 64 keys, operands four products ahead:
+// Step n multiplies the scores of tile n + 1 and the values of tile n. The exponentials of tile n stand between the
+// products of both, so that the vector unit works while the matrix unit is busy. What stands below a product is issued
+// behind it. The drawing is for head size 128, tiles of 64 keys and operands four products ahead:
 //
 //   products     K(n+1) Q: 0 .. 15                    V(n) P(n): 16 .. 27            | barrier | 28 .. 31
 //   read LDS     K(n+1) 4 .. 15, V(n) 16 .. 19        V(n) 20 .. 31                  |         | K(n+2) 0 .. 3
 //   vector unit  exponentials of tile n, as many behind each product from 2 on       |         | maxima of n + 1
 //   copies       K(n + stages), V(n + stages - 1) into the slots of K(n) and V(n - 1)
 //
-// Behind the barrier all waves have read K(n+1) and V(n), and K(n+2) and V(n+1) are in LDS. Where chips copy 16 bytes
-// straight into LDS, copies of stages - 2 turns stay under way across it; else the next tiles wait in registers.
+// Behind the barrier all waves have read K(n+1) and V(n), and K(n+2) and V(n+1) are in LDS. If the chip copies 16 bytes
+// straight into LDS, the copies of stages - 2 steps stay under way across the barrier. Else the next tiles wait in
+// registers.
 //
-// Softmax: exponents are relative to a reference of the row that is raised where a score exceeds it by more than
-// `slack` only, so that most turns compare and rescale nothing. Tiles that a row of the block does not see as a whole
-// come first, in a loop of their own; the steady loop knows no mask.
+// Softmax: exponents are relative to a reference of the row. It is raised only if a score exceeds it by more than
+// `slack`, so most steps rescale nothing. Tiles that a row of the block does not see as a whole come first, in a loop
+// of their own, and the steady loop needs no mask.
 #pragma once
 
 #include "tilewave/core/static_for.hpp"
@@ -23,12 +24,12 @@
 
 namespace tilewave {
 
-/// The turns of one wave.
+/// The main loop of one wave.
 template <class L>
 struct FlashLdsMainLoop {
   using B = typename L::Room;
   using Sums = typename L::Sums;
-  // By name each: g++ 12 finds no inherited ones in lambdas.
+  // Each constant is named here, because g++ 12 finds no inherited ones in lambdas.
   static constexpr int stages = L::stages, ahead = L::ahead, first_exponential = L::first_exponential;
   static constexpr int key_tiles = L::key_tiles, key_slices = L::key_slices, value_tiles = L::value_tiles;
   static constexpr int score_products = L::score_products, products = L::products;
@@ -45,20 +46,20 @@ struct FlashLdsMainLoop {
   typename L::State& s;
   Keys keys;
   Values values;
-  const char *of_keys, *of_values;      // of the sequence's first token
-  const char *next_keys, *next_values;  // of the tiles that were fetched last
-  float scale;                          // of scores, to log2 units
-  Sums scores[2][key_tiles];            // of tiles n and n + 1, by turns
+  const char *of_keys, *of_values;      // at the sequence's first token
+  const char *next_keys, *next_values;  // at the tiles that were fetched last
+  float scale;                          // multiplies scores to log2 units
+  Sums scores[2][key_tiles];            // of tiles n and n + 1, in turn
   Chunk probabilities[key_slices];
   Chunk operands[ahead];
-  float largest;  // of the lane's scores of the tile whose turn is next, not scaled
+  float largest;  // the lane's largest score of the next step's tile, not scaled
 
   static constexpr bool direct = B::facts.direct_copies;
-  static constexpr int copies = Keys::fetches + Values::fetches;  // of a turn
+  static constexpr int copies = Keys::fetches + Values::fetches;  // in one step
   static constexpr int pending = (stages - 2) * copies;           // under way across a barrier
 
-  TILEWAVE_DEVICE FlashLdsMainLoop(const FlashAttentionArgs& a, const FlashLdsWorkItem& work_item, typename L::Shared& lds,
-                                typename L::State& state)
+  TILEWAVE_DEVICE FlashLdsMainLoop(const FlashAttentionArgs& a, const FlashLdsWorkItem& work_item,
+                                   typename L::Shared& lds, typename L::State& state)
       : item(work_item),
         shared(lds),
         s(state),
@@ -69,7 +70,8 @@ struct FlashLdsMainLoop {
         scale(__builtin_bit_cast(float, B::opaque(__builtin_bit_cast(std::uint32_t, a.scale_log2)))) {}
 
   TILEWAVE_DEVICE void run() {
-    const std::int32_t steady = align_down(item.tiles - item.masked, std::int32_t{stages}), masked = item.tiles - steady;
+    const std::int32_t steady = align_down(item.tiles - item.masked, std::int32_t{stages}),
+                       masked = item.tiles - steady;
     int slot = (stages - masked % stages) % stages;  // of tile 0: the steady loop begins with slot 0
     prepare(slot);
     std::int32_t n = 0;
@@ -86,7 +88,7 @@ struct FlashLdsMainLoop {
   }
 
  private:
-  /// Tiles 0 .. of K and V, and the scores of tile 0.
+  /// Fetches the first tiles of K and V, and computes the scores of tile 0.
   TILEWAVE_DEVICE void prepare(int slot) {
     if constexpr (direct) {
       static_for<Keys::fetches>([&](auto i) TILEWAVE_INLINE_LAMBDA {
@@ -119,7 +121,7 @@ struct FlashLdsMainLoop {
 
   TILEWAVE_DEVICE std::int32_t token(std::int32_t n) const { return item.tile(n) * tile_keys; }
 
-  /// Turn n, whose tile has its V in `slot`.
+  /// Runs step n, whose tile has its V in `slot`.
   template <bool whole, int parity>
   TILEWAVE_DEVICE void step(std::int32_t n, int slot) {
     constexpr int last_read = products - ahead;
@@ -151,18 +153,18 @@ struct FlashLdsMainLoop {
     }
   }
 
-  /// The priority of a wave before product i. Of two waves of a SIMD the older would always go first, and wait for the
-  /// other at the barrier. Priorities fall towards it, so that the wave that is behind goes first.
+  /// Returns the priority of a wave before product i. The older of two waves of a SIMD would always go first, and wait
+  /// for the other at the barrier. Priorities fall towards the barrier, so that the wave that is behind goes first.
   TILEWAVE_HOST_DEVICE static constexpr int rank(int i) {
     const int late = i - score_products, until_barrier = products - ahead - score_products;
     if (late < 0 || late >= until_barrier) return 3;
     return late < until_barrier / 2 ? 2 : late < until_barrier * 5 / 6 ? 1 : 0;
   }
-  /// Where a product is two instructions there is time to put it before the vector instructions of the other wave,
-  /// which else keep the matrix unit waiting.
+  /// If a product is two instructions, there is time to put it before the vector instructions of the other wave, which
+  /// would keep the matrix unit waiting.
   static constexpr bool products_first = !direct;
 
-  /// Product i of a turn, from operand i % ahead.
+  /// Multiplies product i of a step, from operand i % ahead.
   template <int i>
   TILEWAVE_DEVICE void multiply(Sums (&next)[key_tiles]) {
     const Chunk(&operand)[1] = reinterpret_cast<const Chunk(&)[1]>(operands[i % ahead]);
@@ -177,7 +179,7 @@ struct FlashLdsMainLoop {
       B::keep(s.out[t]);
     }
   }
-  /// The operand of product i of the turn whose V is in `slot`.
+  /// Reads the operand of product i of the step whose V is in `slot`.
   template <int i, int to>
   TILEWAVE_DEVICE void read(int slot) {
     if constexpr (i < score_products) {
@@ -187,9 +189,10 @@ struct FlashLdsMainLoop {
       operands[to] = values.operand(shared.v[slot % stages], of % value_tiles, of / value_tiles);
     }
   }
-  /// Of tile n: what its last token is, counted from its first.
+  /// Returns the sequence's last token, counted from the first token of tile n.
   TILEWAVE_DEVICE std::int32_t last_of(std::int32_t n) const { return item.sequence.kv_count - 1 - token(n); }
-  /// Where K, or V, of tile n is. Steady turns ask for one tile after the other, up to the last.
+  /// Moves to K, or V, of tile n and returns its address. Steady steps ask for one tile after the other, up to the
+  /// last.
   template <bool whole>
   TILEWAVE_DEVICE const char* move_keys(std::int32_t n) {
     if constexpr (whole) {
@@ -208,7 +211,7 @@ struct FlashLdsMainLoop {
     }
     return next_values;
   }
-  /// Copy i of turn n: of K of tile n + stages, then of V of tile n + stages - 1.
+  /// Issues copy i of step n. Copies of K, tile n + stages, come before those of V, tile n + stages - 1.
   template <int i, bool whole>
   TILEWAVE_DEVICE void fetch(std::int32_t n, int slot) {
     Chunk* const of_k = shared.k[slot % stages];
@@ -222,7 +225,7 @@ struct FlashLdsMainLoop {
       } else {
         values.template copy<of, whole>(of_v, next_values, whole ? 0 : last_of(n + stages - 1));
       }
-    } else {  // what was loaded a turn ago is stored
+    } else {  // the loads of the step before are stored
       if constexpr (of < 0) {
         keys.template put<i>(of_k);
       } else {
@@ -231,7 +234,7 @@ struct FlashLdsMainLoop {
       load<i, whole>(n + 1);
     }
   }
-  /// Into registers, for turn n to store.
+  /// Loads part i of the tiles of step n into registers, for that step to store.
   template <int i, bool whole>
   TILEWAVE_DEVICE void load(std::int32_t n) {
     constexpr int of = i - Keys::fetches;
@@ -244,21 +247,21 @@ struct FlashLdsMainLoop {
     }
   }
 
-  /// Behind which products exponentials stand: until the first of the last step's probabilities, or the barrier.
+  /// Exponentials stand behind so many products, until the products of the last k slice or the barrier.
   static constexpr int exponential_slots = products - max_of(ahead, value_tiles) - first_exponential;
   static constexpr bool probabilities_in_time() {
     for (int k_slice = 0; k_slice < key_slices; ++k_slice) {
-      int slot = 0;  // of the action behind the step's last exponential, see interleave
+      int slot = 0;  // the product, from first_exponential on, behind which the slice's last probability is packed
       while ((elements + 1) * (slot + 1) / exponential_slots <= 8 * k_slice + 8) ++slot;
       if (first_exponential + slot >= score_products + k_slice * value_tiles) return false;
     }
     return true;
   }
 
-  /// Behind product i: its share of the exponentials.
+  /// Issues the exponentials that stand behind product i.
   template <int i>
   TILEWAVE_DEVICE void exponentials(Sums (&now)[key_tiles]) {
-    static_assert(probabilities_in_time(), "probabilities of a step are there before the first product with them");
+    static_assert(probabilities_in_time(), "probabilities of a k slice are there before the first product with them");
     constexpr int slots = exponential_slots;
     if constexpr (i >= first_exponential && i < first_exponential + slots) {
       interleave<elements + 1, slots, i - first_exponential>([&](auto e) TILEWAVE_INLINE_LAMBDA {
@@ -271,7 +274,7 @@ struct FlashLdsMainLoop {
       });
     }
   }
-  /// One behind, as exponentials take a while.
+  /// Adds exponential e to the sum and packs it. This runs one exponential late, since each takes some cycles.
   template <int e>
   TILEWAVE_DEVICE void use_exponential(const Sums (&now)[key_tiles]) {
     s.sum += now[e / 16][e % 16];
@@ -287,7 +290,7 @@ struct FlashLdsMainLoop {
     return B::template pick_bytes<2, 3, 6, 7>(__builtin_bit_cast(std::uint32_t, low),
                                               __builtin_bit_cast(std::uint32_t, high));
   }
-  /// Behind the last products: the largest of the next tile's scores.
+  /// Finds the largest of the next tile's scores, behind the last products.
   template <int i>
   TILEWAVE_DEVICE void maxima(const Sums (&next)[key_tiles]) {
     constexpr int first = products - ahead;
@@ -307,7 +310,7 @@ struct FlashLdsMainLoop {
     static_for<pairs>([&](auto p) TILEWAVE_INLINE_LAMBDA { join<p>(of); });
   }
 
-  /// Where a score is too far above the reference of its row, that becomes the largest score so far.
+  /// If a score is too far above the reference of its row, the largest score so far becomes the reference.
   TILEWAVE_DEVICE void raise_reference() {
     if (B::any(fused(largest, scale, s.negative_reference) > slack + probability_log2)) [[unlikely]]
       rescale();
@@ -335,7 +338,7 @@ struct FlashLdsMainLoop {
     });
   }
 
-  /// Of `count` actions spread over `slots`: those of slot `slot`.
+  /// Runs those of `count` actions, spread evenly over `slots` slots, that fall into slot `slot`.
   template <int count, int slots, int slot, class Action>
   TILEWAVE_DEVICE static void interleave(const Action& action) {
     constexpr int from = min_of(count * slot / slots, count), to = min_of(count * (slot + 1) / slots, count);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Tiles of K and V in LDS, for products of 32 x 32. A lane reads K of 32 keys as it lies, 16 bytes of a key at a time.
-// Of V it wants the keys of one dimension side by side: those whose scores it has (ProductMap::kv_row), so that scores
-// need no exchange to become an operand. Where LDS transposes as it is read, V lies as in memory; else it is transposed
-// in registers on its way into LDS.
+// Tiles of K and V lie in LDS for products of 32 x 32. A lane reads K as it lies, 16 bytes of a key at a time. It reads
+// V as keys of one dimension side by side: the keys whose scores it has (ProductMap::kv_row), so that scores need no
+// exchange to become an operand. If LDS can transpose as it is read, V lies as in memory. Else V is transposed in
+// registers on its way into LDS.
 #pragma once
 
 #include "tilewave/ops/flash_attention/args.hpp"
@@ -10,7 +10,7 @@
 
 namespace tilewave {
 
-/// What SharedTile asks of a kernel, of rows with `step_k` elements.
+/// A kernel as SharedTile needs to see it, whose rows have `step_k` elements.
 template <class B, int block_waves, int elements>
 struct FlashTileKernel {
   using Backend = B;
@@ -20,27 +20,28 @@ struct FlashTileKernel {
   static constexpr int side = 32, waves = block_waves, step_k = elements;
 };
 
-/// Tiles of bf16 and of f16 lie alike.
+/// Tiles of bf16 and of f16 have the same layout, so one type stands for both.
 inline constexpr DType flash_tile_type = DType::bf16;
 
-/// Keys of scores in product `step` of probabilities, 16 keys each: a lane of half `half` has eight, e = 0 .. 7.
+/// Returns the key of element e = 0 .. 7 in k slice `k_slice`, 16 keys, of probabilities, for a lane of half `half`.
 TILEWAVE_HOST_DEVICE constexpr int flash_key_of(int k_slice, int half, int e) {
   return 16 * k_slice + 8 * (e / 4) + 4 * half + e % 4;
 }
 
-/// Brings a tile of `rows` tokens of one head into LDS, each `units` of 16 bytes, unit u of a row to place u ^ its
-/// mask. Places are written in order: it is addresses in memory that are permuted.
+/// Copies a tile of `rows` tokens of one head, each `units` units of 16 bytes, into a slot of LDS. Unit u of a row
+/// becomes its chunk u ^ mask(row). Lanes write chunks in order, and the addresses in memory are what is permuted.
 template <class B, int waves, int rows, int units>
 struct FlashRowFetch {
   static constexpr int lanes = B::facts.wave_lanes, copies = rows * units / (waves * lanes);
   static_assert(rows * units % (waves * lanes) == 0, "all lanes copy equally many 16 bytes");
   static constexpr bool held_in_registers = !B::facts.direct_copies;
-  /// Copy i of a wave has rows that many behind those of copy i - 1, with the same masks: one lane offset serves all.
+  /// The rows of copy i lie so many behind those of copy i - 1. If they have the same masks, one lane offset serves all
+  /// copies.
   static constexpr int row_step = waves * lanes / units;
   static constexpr bool alike = waves * lanes % units == 0 && row_step % 32 == 0;
 
   std::int32_t stride;  // bytes from a token to the next
-  int first;            // of this wave's copies in a slot, in units
+  int first;            // this wave's first chunk in a slot
   std::uint32_t offset[alike ? 1 : copies];
   Chunk held[held_in_registers ? copies : 1];
 
@@ -51,8 +52,8 @@ struct FlashRowFetch {
     for (int i = 0; i < (alike ? 1 : copies); ++i) offset[i] = row_of(i) * stride + 16 * unit_of(i, mask);
   }
 
-  /// Copy i of the tile whose first token is at `tile`. Tokens behind its token `last` are that one again unless the
-  /// tile is whole: their probabilities are 0.
+  /// Copies part i of the tile whose first token is at `tile`. Unless the tile is whole, tokens behind its token `last`
+  /// are that one again; their probabilities are 0.
   template <int i, bool whole, class Mask>
   TILEWAVE_DEVICE void copy(Chunk* slot, const char* tile, std::int32_t last, const Mask& mask) const {
     source(tile).copy(slot + i * waves * lanes + first, from<i, whole>(last, mask), start<i, whole>());
@@ -79,7 +80,8 @@ struct FlashRowFetch {
   template <int i, bool whole, class Mask>
   TILEWAVE_DEVICE std::uint32_t from(std::int32_t last, const Mask& mask) const {
     if constexpr (whole) return offset[alike ? 0 : i];
-    // Not one multiply-add: it would write an SGPR that a copy may not read so soon, and LLVM does not see copies.
+    // This must not become a multiply-add, which would write an SGPR that a copy may not read so soon. LLVM does not
+    // see copies.
     const auto row = B::opaque(static_cast<std::uint32_t>(min_of(row_of(i), last) * stride));
     return row + 16 * unit_of(i, mask);
   }
@@ -89,7 +91,7 @@ struct FlashRowFetch {
   }
 };
 
-/// K: rows of keys, `head_size` elements each.
+/// A tile of K has a row of `head_size` elements for each key.
 template <class B, int waves, int keys, int head_size>
 struct FlashKeyTile : SharedTile<FlashTileKernel<B, waves, head_size>, flash_tile_type, keys, false> {
   using Tile = SharedTile<FlashTileKernel<B, waves, head_size>, flash_tile_type, keys, false>;
@@ -118,22 +120,26 @@ struct FlashKeyTile : SharedTile<FlashTileKernel<B, waves, head_size>, flash_til
   TILEWAVE_DEVICE void put(Chunk* slot) const {
     fetch.template put<i>(slot);
   }
-  /// The lane's eight elements of step `step`, 16 dimensions, of keys `tile` .. of 32.
-  TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int k_slice) const { return Tile::read(slot, tile, k_slice, 0); }
+  /// Returns the lane's eight elements of k slice `k_slice`, 16 dimensions, for its key of the 32 keys `tile`.
+  TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int k_slice) const {
+    return Tile::read(slot, tile, k_slice, 0);
+  }
 };
 
-/// V as it lies in memory: a line of `value_size` elements for each key.
+/// A tile of V as it lies in memory has a line of `value_size` elements for each key.
 template <class B, int waves, int keys, int value_size>
 struct FlashValueLines {
   static constexpr int units = value_size / 8, tiles = value_size / 32, bytes = keys * value_size * 2;
   using Fetch = FlashRowFetch<B, waves, keys, units>;
   static constexpr int fetches = Fetch::copies;
 
-  /// Sixteen lanes read four lines at once, 32 lanes 64 bytes of each.
+  /// Returns the mask that spreads the lines of keys over banks. Sixteen lanes read four lines at once, 32 lanes 64
+  /// bytes of each.
   TILEWAVE_HOST_DEVICE static constexpr int mask(int key, int shift) {
     return 4 * ((key >> shift) % min_of(4, units / 4));
   }
-  /// In a slot, in units of 8 bytes: what a lane points at of dimensions 32 `tile` .. and keys 0 to 15.
+  /// Returns the offset in a slot, in units of 8 bytes, that a lane reads for dimensions from 32 `tile` on and keys 0
+  /// to 15.
   TILEWAVE_HOST_DEVICE static constexpr int read_offset(int lane, int tile, int shift) {
     const int key = flash_key_of(0, lane / 32, 0) + lane % 16 / 4;
     const int unit = 4 * tile + 2 * (lane / 16 % 2) + lane % 4 / 2;
@@ -161,28 +167,29 @@ struct FlashValueLines {
     fetch.template copy<i, whole>(slot, tile, last, Mask{});
   }
   TILEWAVE_DEVICE std::int32_t stride() const { return fetch.stride; }
-  /// The keys of step `step` that the lane's half has, of dimension 32 `tile` + lane % 32.
+  /// Returns the keys of k slice `k_slice` that the lane's half has, for dimension 32 `tile` + lane % 32.
   TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int k_slice) const {
-    const char* const from = reinterpret_cast<const char*>(slot) + at[tile] + flash_key_of(k_slice, 0, 0) * (16 * units);
+    const char* const from =
+        reinterpret_cast<const char*>(slot) + at[tile] + flash_key_of(k_slice, 0, 0) * (16 * units);
     const Vec<std::uint32_t, 2> low = B::load_transposed(from),
                                 high = B::load_transposed(from + flash_key_of(0, 0, 4) * (16 * units));
     return {{low[0], low[1], high[0], high[1]}};
   }
 };
 
-/// V transposed: a row of `keys` elements for each dimension, in the order of flash_key_of.
+/// A transposed tile of V has a row of `keys` elements for each dimension, in the order of flash_key_of.
 template <class B, int waves, int keys, int value_size>
 struct FlashTransposedValues : SharedTile<FlashTileKernel<B, waves, keys>, flash_tile_type, value_size, true> {
   using Tile = SharedTile<FlashTileKernel<B, waves, keys>, flash_tile_type, value_size, true>;
   static constexpr int bytes = keys * value_size * 2, lanes = B::facts.wave_lanes;
-  /// A lane turns two dimensions of a unit of eight keys at a time.
+  /// A lane transposes a square at a time: two dimensions of a unit of eight keys.
   static constexpr int pairs = value_size / 2, squares = keys / 8 * pairs, fetches = ceil_div(squares, waves*lanes);
   static constexpr bool all_lanes = squares % (waves * lanes) == 0;
   static_assert(squares % lanes == 0, "waves are busy as a whole");
 
   std::int32_t token_stride;      // bytes from a token to the next
-  std::uint32_t offset[fetches];  // of this lane's pair of its unit's first key
-  int to[fetches][2];             // places in a slot of the two dimensions
+  std::uint32_t offset[fetches];  // bytes to this lane's pair of dimensions of its unit's first key
+  int to[fetches][2];             // chunks in a slot for the two dimensions
   std::uint32_t held[fetches][8];
 
   TILEWAVE_DEVICE FlashTransposedValues(std::int32_t of_tokens, int) : Tile(keys, 0), token_stride(of_tokens) {
@@ -227,12 +234,14 @@ struct FlashTransposedValues : SharedTile<FlashTileKernel<B, waves, keys>, flash
     slot[to[i][1]] = of[1];
   }
   TILEWAVE_DEVICE std::int32_t stride() const { return token_stride; }
-  TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int k_slice) const { return Tile::read(slot, tile, k_slice, 0); }
+  TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int k_slice) const {
+    return Tile::read(slot, tile, k_slice, 0);
+  }
 
  private:
   TILEWAVE_DEVICE static int square(int i) { return i * waves * lanes + B::block_lane_id(); }
   TILEWAVE_DEVICE static int pair_of(int i) { return square(i) % pairs; }
-  /// Which is the same in all lanes of a wave, where a wave has the pairs of one unit.
+  /// Returns the unit of eight keys of square i. It is the same in all lanes of a wave if a wave has pairs of one unit.
   TILEWAVE_DEVICE static int unit_of(int i) {
     if constexpr (pairs % lanes == 0) return (i * waves + B::wave_id()) / (pairs / lanes);
     return square(i) / pairs;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Flash attention straight to registers, for what no other kernel takes: any layout, any page, any head size. Grid:
-// batch x kv heads x row tiles. A block has P.rows query rows of one kv head, tokens times the heads that read it; each
-// of its waves has sixteen of them and walks their keys alone. A tile's scores are the operand of its second product
-// (arch/atom.hpp, "chained"), so nothing is exchanged but maxima and sums of rows. No LDS, no barrier. Tiles begin at
-// multiples of their length, and a row's maximum is its own: its bits do not depend on other rows. Bound: loads of K
-// and V, which each wave makes for itself, from L1 and L2.
+// Flash attention with K and V straight to registers takes what no other kernel does: any layout, page size or head
+// size.
+//
+// Grid: batch x kv heads x row tiles, flattened with row tiles fastest. A block has P.rows query rows of one kv head,
+// which are query tokens times the heads of the GQA ratio. Each of its waves has sixteen rows and walks their keys
+// alone. A tile's scores are the operand of its second product (arch/atom.hpp, "chained"), so lanes exchange only the
+// maxima and sums of rows. The kernel uses no LDS and no barrier. Tiles begin at multiples of their length, and a row's
+// maximum is its own, so the bits of a row do not depend on other rows. Bound: loads of K and V from L1 and L2, which
+// each wave makes for itself.
 #pragma once
 
 #include "tilewave/attention/operands.hpp"
@@ -57,23 +60,23 @@ struct FlashAttentionRegisters {
   static constexpr AtomFacts atom = B::atom;
   static constexpr int unit = S.unit(), rows_per_lane = atom.rows_per_lane, kv_per_lane = atom.kv_per_lane;
   static constexpr int score_tiles = Kv::score_tiles, k_slices = unit / atom.k_per_lane, k_units = Kv::k_units;
-  static constexpr DType wide = S.wide_type();                            // of q and K in their product
-  static constexpr DType value_type = is_fp8(S.kv) ? DType::bf16 : S.kv;  // of V and probabilities
+  static constexpr DType wide = S.wide_type();                            // type of q and K in their product
+  static constexpr DType value_type = is_fp8(S.kv) ? DType::bf16 : S.kv;  // type of V and probabilities
   static constexpr float minus_infinity = -__builtin_inff();
   // f16 ends at 2^-24, where many keys of little weight would lose theirs.
   static constexpr float probability_scale = value_type == DType::f16 ? 0x1p14f : 1.0f;
 
   struct WorkItem {
     AttentionSequence sequence;
-    std::int32_t kv_head, first_row, rows;  // first_row: of this wave, among all of the kv head
-    std::int32_t first, end;                // keys that any of the wave's rows sees
+    std::int32_t kv_head, first_row, rows;  // first_row of this wave; rows of the sequence and kv head
+    std::int32_t first, end;                // keys [first, end) that any of the wave's rows sees
   };
   struct Row {
-    std::int32_t token, head;  // query of the sequence, query head
+    std::int32_t token, head;  // query of the sequence; query head
     VisibleKeys visible;
-    std::int32_t position;  // among the keys
-    float scale, slope;     // of its scores: to log2 units (with a soft cap of the cap); of alibi
-    float maximum, sum;     // log2 units, -inf before the first key; of this lane's keys
+    std::int32_t position;  // of the query among the keys
+    float scale, slope;     // scores times scale are log2 units, or those of the cap; alibi slope
+    float maximum, sum;     // log2 units, -inf before the first key; sum of this lane's keys
   };
   struct State {
     RowsOperand q[k_units * k_slices];
@@ -90,7 +93,8 @@ struct FlashAttentionRegisters {
     item.first_row = (B::block_id() - head * args.row_tiles.divisor) * P.rows + 16 * B::wave_id();
     item.rows = item.sequence.q_count * a.gqa_ratio.divisor;
     const std::int32_t last_row = min_of(item.first_row + 16, item.rows) - 1;
-    item.first = VisibleKeys::of(a, item.sequence, a.gqa_ratio.quotient(min_of(item.first_row, max_of(item.rows - 1, 0)))).first;
+    item.first =
+        VisibleKeys::of(a, item.sequence, a.gqa_ratio.quotient(min_of(item.first_row, max_of(item.rows - 1, 0)))).first;
     item.end = VisibleKeys::of(a, item.sequence, a.gqa_ratio.quotient(max_of(last_row, 0))).end;
     return item;
   }
@@ -118,8 +122,9 @@ struct FlashAttentionRegisters {
     for (int d = 0; d < Kv::out_tiles; ++d) s.out[d] = Scores{};
   }
 
-  /// Row r of the lane's operands: units 4 u + group of the row, of K's elements, `k_slices` operands each.
-  TILEWAVE_DEVICE static void load_q(const FlashAttentionArgs& a, const WorkItem& item, const Row& row, int r, State& s) {
+  /// Loads row r of the lane's operands: units 4 u + group of the row, in K's elements, `k_slices` operands each.
+  TILEWAVE_DEVICE static void load_q(const FlashAttentionArgs& a, const WorkItem& item, const Row& row, int r,
+                                     State& s) {
     constexpr int element = size_of(S.q), chunks = unit * element / 16, words = atom.k_per_lane / 2;
     const char* const from =
         static_cast<const char*>(a.q) + element * item.sequence.query_at(a, a.q_strides, row.token, row.head);
@@ -163,12 +168,12 @@ struct FlashAttentionRegisters {
     }
   }
 
-  /// Score of row r and key e of the lane's unit.
+  /// Returns the score of row r and key e of the lane's unit.
   TILEWAVE_DEVICE static float& score(Scores (&scores)[score_tiles], int r, int e) {
     return scores[e / kv_per_lane][r * kv_per_lane + e % kv_per_lane];
   }
 
-  /// Scale, cap, slope and masks: scores become log2 units, -inf where a key is not seen.
+  /// Applies scales, cap, slope and masks. Scores become log2 units, and -inf if the key is not seen.
   TILEWAVE_DEVICE static void finish_scores(const FlashAttentionArgs& a, const WorkItem& item, const Kv& kv,
                                             std::int32_t tile, const State& s, Scores (&scores)[score_tiles]) {
     TILEWAVE_UNROLL
@@ -189,13 +194,14 @@ struct FlashAttentionRegisters {
       }
     }
   }
-  TILEWAVE_DEVICE static bool is_set(const FlashAttentionArgs& a, const WorkItem& item, const Row& row, std::int32_t key) {
+  TILEWAVE_DEVICE static bool is_set(const FlashAttentionArgs& a, const WorkItem& item, const Row& row,
+                                     std::int32_t key) {
     const std::int64_t token = item.sequence.q_first + row.token;
     const std::int32_t known = min_of(key, item.sequence.kv_count - 1);
     return (B::load(a.mask + token * a.mask_token_stride + known / 32) >> known % 32 & 1) != 0;
   }
 
-  /// Combine a value over the four lane groups that share a row.
+  /// Combines a value over the four lane groups that share a row.
   template <class Op>
   TILEWAVE_DEVICE static float over_groups(float x, Op op) {
     x = op(x, B::shuffle_xor(x, Map::lane_of(0, 1)));
@@ -285,7 +291,8 @@ struct FlashAttentionRegisters {
                                         float scale) {
     constexpr int run = Values::run, store_width = min_of(8, run), element = size_of(S.out);
     const Row& row = s.row[r];
-    char* const to = static_cast<char*>(a.out) + element * item.sequence.query_at(a, a.out_strides, row.token, row.head);
+    char* const to =
+        static_cast<char*>(a.out) + element * item.sequence.query_at(a, a.out_strides, row.token, row.head);
     TILEWAVE_UNROLL
     for (int block = 0; block < Kv::out_tiles / Values::width; ++block) {
       TILEWAVE_UNROLL
@@ -298,7 +305,8 @@ struct FlashAttentionRegisters {
           const Scores& tile = s.out[block * Values::width + Values::tile_of(n + i)];
           values[i] = tile[r * kv_per_lane + Values::column_of(n + i)] * scale;
         }
-        B::store(reinterpret_cast<Packed<S.out, store_width>*>(to + element * column), narrow<B, S.out, store_width>(values));
+        B::store(reinterpret_cast<Packed<S.out, store_width>*>(to + element * column),
+                 narrow<B, S.out, store_width>(values));
       }
     }
   }

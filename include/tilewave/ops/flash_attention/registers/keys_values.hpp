@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Where one lane finds K and V of a tile of keys, whatever their layout: contiguous, or any page of a cache.
+// A lane finds K and V of a tile of keys here, whatever their layout: contiguous, or pages of a cache.
 //
-// A tile is four units of keys, one for each lane group; a unit is as many keys as 16 bytes have elements. V is loaded
-// with the unit of the lane's own group. K row C j' .. of score tile j is key x g + C j + c of the tile, so that the
-// scores a lane ends up with are the keys of its own unit of V (arch/atom.hpp, "chained"). Keys beyond the last are the
-// last one again: their probabilities are 0, and nothing that is no key is read.
+// A tile has four units of keys, one for each lane group. A unit is as many keys as 16 bytes have elements, x in short.
+// A lane loads V of its own group's unit. With C columns in a lane, row C g + c of score tile j is key x g + C j + c of
+// the tile. So the scores that a lane ends up with are those of its own unit of V (arch/atom.hpp, "chained"). Keys
+// beyond the last are the last one again. Their probabilities are 0, and only keys are read.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
@@ -15,6 +15,7 @@
 
 namespace tilewave {
 
+/// K and V of one sequence and kv head.
 template <class B, FlashAttentionSpec S>
 struct FlashKeysAndValues {
   static constexpr ValueShape shape{size_of(S.kv), S.value_size, S.values};
@@ -29,12 +30,12 @@ struct FlashKeysAndValues {
                         per_token = S.quant == Scaling::per_token;
 
   const FlashAttentionArgs& a;
-  const std::int32_t* table;  // of pages: this sequence's row
-  const char* k_head;         // of this kv head: the sequence's first key, or the first page
+  const std::int32_t* table;  // this sequence's row of the block table, if paged
+  const char* k_head;         // this kv head in the sequence's first key, or in the first page
   const char* v_head;
   std::int32_t kv_head, last_key, group, position;
 
-  /// Of a sequence that has at least one key.
+  /// The sequence must have at least one key.
   TILEWAVE_DEVICE FlashKeysAndValues(const FlashAttentionArgs& args, const AttentionSequence& s, std::int32_t kv_head)
       : a(args), table(nullptr), kv_head(kv_head), last_key(s.kv_count - 1) {
     group = LaneMap<B>::group(B::lane_id());
@@ -50,7 +51,7 @@ struct FlashKeysAndValues {
     }
   }
 
-  /// The lane's units 4 u + group of K of its keys in score tiles.
+  /// The addresses of the lane's key in each score tile, at the unit of its lane group. Unit 4 u + group follows.
   struct Keys {
     const char* at[score_tiles];
   };
@@ -70,14 +71,14 @@ struct FlashKeysAndValues {
     }
     return of;
   }
-  /// 0 behind the head's last unit.
+  /// Returns unit 4 u + group of the lane's key in a score tile, or 0 behind the head's last unit.
   TILEWAVE_DEVICE Chunk load_k(const Keys& of, int u, int score_tile) const {
     if (AtomFacts::groups * (u + 1) > head_units && AtomFacts::groups * u + group >= head_units) return {};
     const std::int64_t unit_stride = paged ? a.k_page_strides.unit : unit;
     return B::load(reinterpret_cast<const Chunk*>(of.at[score_tile] + element * AtomFacts::groups * u * unit_stride));
   }
 
-  /// V of one block of `Values::width` out tiles, as chunks of a unit of keys for each.
+  /// Loads V for one block of `Values::width` out tiles: a chunk of a unit of keys for each.
   TILEWAVE_DEVICE void load_v(std::int32_t tile, int block, Chunk (&to)[Values::width]) const {
     const std::int32_t first = tile + unit * group;
     if constexpr (dim_major) {
@@ -100,7 +101,7 @@ struct FlashKeysAndValues {
     }
   }
 
-  /// The scale of a key of per_token caches.
+  /// Returns the scale of a key, for per_token scales.
   TILEWAVE_DEVICE float scale(const float* scales, std::int32_t key) const {
     const KeyLocation p = locate(key);
     return B::load(scales + p.page * a.scale_page_stride + kv_head * a.scale_head_stride + p.token);
@@ -108,7 +109,7 @@ struct FlashKeysAndValues {
 
  private:
   struct KeyLocation {
-    std::int64_t page, token;  // token of the page, or of the sequence
+    std::int64_t page, token;  // token in the page, or in the sequence
   };
   TILEWAVE_DEVICE KeyLocation locate(std::int32_t key) const {
     key = min_of(key, last_key);

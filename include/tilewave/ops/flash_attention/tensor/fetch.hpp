@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The fetching wave: boxes of q, K and V of an item into shared memory, K a tile ahead of V.
+// The fetching wave copies boxes of q, K and V of an item into shared memory, K one tile ahead of V.
 #pragma once
 
 #include "tilewave/ops/flash_attention/tensor/work.hpp"
 
 namespace tilewave {
 
+/// The fetching wave of a block, and its slots in the rings.
 template <class B, FlashAttentionSpec S, class L, FlashAttentionPolicy P>
 class FlashAttentionFetch {
  public:
@@ -53,7 +54,7 @@ class FlashAttentionFetch {
     v_.advance();
   }
 
-  /// Keys of a tile, `boxes` of 64 columns side by side. Of pages a lane has one segment of keys that lie together.
+  /// Copies a tile of keys as `boxes` boxes of 64 columns side by side. If paged, a lane copies one segment at a time.
   template <int boxes>
   TILEWAVE_DEVICE void fetch_tile(const FlashAttentionItem& item, std::int32_t tile, const typename B::TensorMap& map,
                                   std::int32_t page_rows, Chunk* to, typename B::Mbarrier* full) {

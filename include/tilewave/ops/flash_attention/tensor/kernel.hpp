@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Flash attention of rooms with a tensor copy engine and products of wave groups. Blocks stay on their multiprocessor
-// and take item after item (work.hpp). One wave fetches q, and K and V into rings (fetch.hpp). Two or three wave groups
-// have 64 rows each and walk the keys from the last tile to the first. Probabilities never leave registers. Shared
-// memory has q and the rings. The matrix rate bounds the kernel, and beside it the rate of exponentials.
+// Flash attention of rooms with a tensor copy engine and products of wave groups.
 //
-// A group's step: its products of scores are begun, then those of values of the tile before. Its softmax lies under the
-// second, and under the products of the other groups, which begin theirs when it hands on the turn.
+// Grid: P.waves_per_simd blocks per multiprocessor, or one per item if there are fewer. Blocks stay and take item after
+// item (work.hpp). One wave fetches q, K and V into rings (fetch.hpp). One to three wave groups have 64 rows each and
+// walk the keys from the last tile to the first. Probabilities never leave registers. Shared memory: the rings of q, K
+// and V and their barriers (layout.hpp). Bound: matrix rate, and beside it the rate of exponentials.
+//
+// In a step, a group begins its products of scores, then those of values of the tile before. Its softmax runs beside
+// the latter, and beside the products of the other groups, which begin theirs when it passes the turn.
 //
 //   group 0   turn: S(j) | O += P(j+1) V(j+1)    softmax of S(j)               turn: S(j-1) | O += P(j) V(j)
 //   group 1   softmax of S(j+1)                  turn: S(j) | O += P(j+1) ..   softmax of S(j)
@@ -28,7 +30,7 @@ struct FlashAttentionTensor {
   static constexpr int block_threads = (L::groups + 1) * L::group_lanes;
   static constexpr int waves_per_simd = (L::groups + 1) * P.waves_per_simd;
   static constexpr bool shift_registers = P.waves_per_simd == 1 && L::groups > 1;
-  // Pages are looked up by the fetching wave.
+  // The fetching wave looks up pages, for which it needs more registers.
   static constexpr bool paged = S.storage == KvStorage::paged;
   static constexpr int fetching_registers = L::groups == 2 ? (paged ? 40 : 24) : 32;
   static constexpr int multiplying_registers = L::groups == 2 ? (paged ? 232 : 240) : 160;
@@ -60,7 +62,7 @@ struct FlashAttentionTensor {
  private:
   using Softmax = FlashAttentionSoftmax<B, S, L, P>;
 
-  /// A wave group, and where it stands in the rings.
+  /// A wave group, and its slots in the rings.
   struct WaveGroup {
     Shared& shared;
     int group;
@@ -68,9 +70,9 @@ struct FlashAttentionTensor {
     typename L::KvSlot k{}, v{};
     int turn_parity = 0;
 
-    /// Items in turn. Behind the last products of values of one, the first scores of the next are begun, which so lie
-    /// under the output. Behind the last item they are of whatever is there, and nobody looks at them: two ways out
-    /// would be two copies of this code, and what runs once is read from memory.
+    /// Runs one item after the other. Behind the last products of values of one item, the first scores of the next are
+    /// begun, so that they run beside the output. Behind the last item these scores are of stale data and unused. A
+    /// second way out would be a second copy of this code, and code that runs once comes from memory.
     TILEWAVE_DEVICE void run(const FlashAttentionArgs& a, FlashAttentionWork<B, P> work) {
       FlashAttentionItem item;
       if (!work.next_with_keys(item)) return;
@@ -104,7 +106,7 @@ struct FlashAttentionTensor {
       }
     }
 
-    /// The output of rows that see no keys.
+    /// Writes the output of the rows that see no keys.
     TILEWAVE_DEVICE void write_without_keys(const FlashAttentionArgs& a, FlashAttentionWork<B, P> work) {
       FlashAttentionItem item;
       while (work.next(item)) {
@@ -113,8 +115,8 @@ struct FlashAttentionTensor {
     }
 
    private:
-    /// From an item's last tile of keys to its first. Scores of the last are there; products of values of the first are
-    /// left to do.
+    /// Walks from an item's last tile of keys to its first. Scores of the last tile are there at the start. Products of
+    /// values of the first tile are left to the caller.
     TILEWAVE_DEVICE void walk(const FlashAttentionItem& item, Softmax& softmax, typename L::Scores& scores,
                               typename Softmax::Operands& probabilities, typename L::Output& out) {
       Vec<float, Softmax::rows> factor;
@@ -136,12 +138,12 @@ struct FlashAttentionTensor {
       }
     }
 
-    /// Until an item's q and its last tile of keys are there.
+    /// Waits until an item's q and its last tile of keys are there.
     TILEWAVE_DEVICE void await_item(const typename L::QSlot& q) {
       shared.q_ring.wait_full(q);
       shared.k_ring.wait_full(k);
     }
-    /// The rows go out by way of q's place, which is free then.
+    /// Writes the rows of an item by way of q's slot, which nobody reads any more.
     TILEWAVE_DEVICE void write(const FlashAttentionArgs& a, const FlashAttentionItem& item, const Softmax& softmax,
                                const typename L::Output& out) {
       FlashAttentionOutput<B, S, L>::write(a, item, softmax, out, staging(),
@@ -153,7 +155,7 @@ struct FlashAttentionTensor {
       return shared.q[q.slot] + (64 * group + 16 * wave) * L::box_chunks;
     }
 
-    /// scores = q K^T of the tile in K's slot, as one batch.
+    /// Begins scores = q K^T of the tile in K's slot, as one batch.
     TILEWAVE_DEVICE void begin_scores(const typename L::QSlot& q, typename L::Scores& scores) {
       B::group_mma_begin();
       TILEWAVE_UNROLL
@@ -163,7 +165,7 @@ struct FlashAttentionTensor {
       }
       B::group_mma_end();
     }
-    /// out += probabilities V of the tile in V's slot, as one batch.
+    /// Begins out += probabilities V of the tile in V's slot, as one batch.
     TILEWAVE_DEVICE void begin_values(const typename Softmax::Operands& probabilities, typename L::Output& out) {
       shared.v_ring.wait_full(v);
       out.fence();
@@ -179,7 +181,7 @@ struct FlashAttentionTensor {
       B::group_mma_end();
     }
 
-    /// Scores are there once at most `behind` batches are under way.
+    /// Waits until at most `behind` batches are under way: the scores are there then, and K's slot is free.
     template <int behind>
     TILEWAVE_DEVICE void finish_scores(typename L::Scores& scores) {
       B::template group_mma_wait<behind>();
@@ -195,7 +197,7 @@ struct FlashAttentionTensor {
       out.fence();
     }
 
-    /// Groups begin their products in turn, group 0 first.
+    /// Waits for the group's turn. Groups begin their products in turn, group 0 first.
     TILEWAVE_DEVICE void await_turn() {
       if constexpr (P.turns) B::mbarrier_wait(&shared.turn[group], group == 0 ? turn_parity ^ 1 : turn_parity);
       turn_parity ^= 1;
@@ -204,8 +206,8 @@ struct FlashAttentionTensor {
       if constexpr (P.turns) B::mbarrier_arrive(&shared.turn[group + 1 == L::groups ? 0 : group + 1]);
     }
 
-    /// Rows of V from `first` of the tile on, which are of no key or of another sequence's, may be NaN. Each group
-    /// clears them for itself, as each writes the same.
+    /// Clears the rows of V from `first` of the tile on, which may be NaN: they are no keys of this sequence. Each
+    /// group clears them for itself, as each writes the same.
     TILEWAVE_DEVICE void clear_values(std::int32_t first) {
       shared.v_ring.wait_full(v);
       const int lane = B::block_lane_id() % L::group_lanes;

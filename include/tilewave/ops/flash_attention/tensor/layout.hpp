@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a block of FlashAttentionTensor keeps where: arguments, shared memory, and the boxes that are fetched.
+// The layout of FlashAttentionTensor: its arguments, its shared memory, and the boxes that are fetched.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
@@ -9,13 +9,13 @@
 
 namespace tilewave {
 
-/// How many (sequence, head) pairs follow each other in a section of the work: K and V of a section lie in L2 together.
-/// See FlashAttentionWork.
+/// A section of the work is as many (sequence, head) pairs as follow each other. K and V of a section lie in L2
+/// together. See FlashAttentionWork.
 struct FlashAttentionSections {
-  FastDiv pairs, items;  // pairs of a section; pairs times row tiles
+  FastDiv pairs, items;  // of a section: pairs, and pairs times row tiles
   std::int32_t all_pairs, all_items;
-  FastDiv heads;  // query heads
-  std::int32_t tiles;
+  FastDiv heads;       // query heads
+  std::int32_t tiles;  // row tiles of a pair
 };
 
 template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
@@ -26,17 +26,17 @@ struct FlashAttentionTensorLayout {
   static constexpr int group_waves = 4, group_lanes = group_waves * B::facts.wave_lanes, groups = P.waves;
   static constexpr int box_columns = 64;  // 128 bytes
   static constexpr int head_boxes = S.head_size / box_columns, value_boxes = S.value_size / box_columns;
-  static constexpr int box_chunks = 128 / sizeof(Chunk);  // of a row
+  static constexpr int box_chunks = 128 / sizeof(Chunk);  // in a row of a box
   static constexpr int q_bytes = P.rows * S.head_size * 2;
-  static constexpr int k_bytes = P.keys * S.head_size * 2, v_bytes = P.keys * S.value_size * 2;  // of a stage
-  // V's columns of one product with probabilities from registers.
+  static constexpr int k_bytes = P.keys * S.head_size * 2, v_bytes = P.keys * S.value_size * 2;  // in a stage
+  // One product with probabilities from registers has so many columns of V.
   static constexpr int value_columns = S.value_size % 128 == 0 ? 128 : 64, value_parts = S.value_size / value_columns;
   static constexpr int key_slices = P.keys / 16;  // products that add up a tile of values
 
   using Scores = Vec<float, P.keys / 2>;
   using Sums = Vec<float, value_columns / 2>;
 
-  /// Sums of values of a lane's two rows: element 4 j + 2 h + e of a part is of row h, column 8 j + 2 (l % 4) + e.
+  /// The sums of values of a lane's two rows. Element 4 j + 2 h + e of a part is row h, column 8 j + 2 (l % 4) + e.
   struct Output {
     Sums of[value_parts];
 
@@ -66,7 +66,7 @@ struct FlashAttentionTensorLayout {
     typename B::TensorMap q, k, v;
   };
 
-  // Q of the next item comes early where there is room for it.
+  // There are two stages of q if they fit, so that q of the next item comes early.
   static constexpr int q_stages =
       2 * q_bytes + P.stages * (k_bytes + v_bytes) + 1024 <= B::facts.lds_bytes / P.waves_per_simd ? 2 : 1;
   using QSlot = RingSlot<q_stages>;
@@ -81,7 +81,7 @@ struct FlashAttentionTensorLayout {
     typename B::Mbarrier turn[groups];
   };
 
-  /// By wave 0, in front of a barrier of the block.
+  /// Wave 0 initialises the barriers, in front of a barrier of the block.
   TILEWAVE_DEVICE static void begin(Shared& shared) {
     shared.k_ring.begin(1, groups * group_waves);
     shared.v_ring.begin(1, groups * group_waves);
@@ -90,7 +90,8 @@ struct FlashAttentionTensorLayout {
     B::mbarrier_ready();
   }
 
-  /// Operands of a product: 16 columns of q's rows of a group, and of a tile's keys; 16 keys of V's columns.
+  /// Return the operands of a k slice: 16 columns of q for a group's rows, 16 columns of K for a tile's keys, and 16
+  /// keys of V for the columns of a part.
   TILEWAVE_DEVICE static SwizzledOperand q_operand(const Shared& shared, int slot, int group, int k_slice) {
     return {shared.q[slot] + k_slice / 4 * (P.rows * box_chunks), 64 * group, k_slice % 4};
   }

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT
-// The end of an item: rows are divided by their sums and stored, 64 bytes at a time.
+// At the end of an item rows are divided by their sums and stored, 64 bytes at a time.
 #pragma once
 
 #include "tilewave/ops/flash_attention/tensor/work.hpp"
 
 namespace tilewave {
 
-/// By a wave, of its sixteen rows. They pass through the part of Q that is its own, which nobody reads any more: there
-/// lanes that have four bytes each of eight rows become lanes that have sixteen of a few.
+/// Each wave writes its sixteen rows. They pass through the wave's own part of Q, which nobody reads any more. A lane
+/// puts four bytes of each of eight rows there, and takes sixteen bytes of a few rows.
 template <class B, FlashAttentionSpec S, class L>
 struct FlashAttentionOutput {
   static constexpr int wave_rows = 16, row_units = S.value_size * 2 / 16;
 
-  /// `staging`: row 0 of the wave in the first box of Q; see FlashAttentionTensorLayout::Shared. `release()` is called
-  /// when it is free again.
+  /// Writes the wave's rows. `staging` is row 0 of the wave in the first box of Q (FlashAttentionTensorLayout::Shared).
+  /// `release()` is called when it is free again.
   template <class Softmax, class Release>
   TILEWAVE_DEVICE static void write(const FlashAttentionArgs& a, const FlashAttentionItem& item, const Softmax& softmax,
                                     const typename L::Output& out, Chunk* staging, const Release& release) {
-    constexpr int lanes = B::facts.wave_lanes, chunks = wave_rows * row_units / lanes;  // of a lane
+    constexpr int lanes = B::facts.wave_lanes, chunks = wave_rows * row_units / lanes;  // chunks of a lane
     const AttentionSequence& s = item.sequence;
     const JoinedSink joined[2] = {softmax.finish(0), softmax.finish(1)};
     stage(out, joined, staging);
@@ -47,8 +47,9 @@ struct FlashAttentionOutput {
     }
   }
 
-  /// Of rows that see no keys, by a group: 0, or what a length beyond capacity makes of them.
-  TILEWAVE_DEVICE static void write_without_keys(const FlashAttentionArgs& a, const FlashAttentionItem& item, int group) {
+  /// Writes a group's rows that see no keys: 0, or NaN if a length is beyond the capacity.
+  TILEWAVE_DEVICE static void write_without_keys(const FlashAttentionArgs& a, const FlashAttentionItem& item,
+                                                 int group) {
     const AttentionSequence& s = item.sequence;
     const std::int32_t first = item.first_row + 64 * group;
     const std::uint32_t word = s.beyond_capacity ? 0x7fff7fffu : 0u;  // two NaNs, or zeros
@@ -68,11 +69,11 @@ struct FlashAttentionOutput {
   }
 
  private:
-  /// Of unit u of a row of the wave, in boxes of 64 columns, swizzled as Q is.
+  /// Returns the chunk, from `staging` on, of unit `unit` of a row of the wave: boxes of 64 columns, swizzled as Q is.
   TILEWAVE_DEVICE static int staged_chunk(int row, int unit) {
     return unit / L::box_chunks * (L::rows * L::box_chunks) + row * L::box_chunks + (unit % L::box_chunks ^ row % 8);
   }
-  /// Squares of sixteen rows by sixteen columns, four matrices each.
+  /// Stores the rows to `staging`, in squares of sixteen rows by sixteen columns, four matrices each.
   TILEWAVE_DEVICE static void stage(const typename L::Output& out, const JoinedSink (&joined)[2], Chunk* staging) {
     const int matrix = B::lane_id() / 8, row = B::lane_id() % 8 + 8 * (matrix % 2);
     TILEWAVE_UNROLL

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The online softmax of a wave group: scores of a tile in, probabilities out, maxima and sums of rows kept.
+// The online softmax of a wave group turns scores of a tile into probabilities, and keeps maxima and sums of rows.
 #pragma once
 
 #include "tilewave/attention/scores.hpp"
@@ -28,16 +28,16 @@ class FlashAttentionSoftmax {
       reference_[h] = -__builtin_inff();
       sum_[h] = 0.0f;
     }
-    // Of the group's rows: keys that all of them see.
+    // All rows of the group see these keys.
     const std::int32_t first = min_of(item.first_row + 64 * group, s.q_count - 1);
     all_see_ = {VisibleKeys::of(a, s, min_of(first + 63, s.q_count - 1)).first, VisibleKeys::of(a, s, first).end};
     if constexpr (S.alibi) slope_ = B::load(a.alibi_slopes + item.head) * log2_e;
   }
 
-  /// The lane's row h, a query of the sequence; it may be past the last.
+  /// Returns the lane's row h, a query of the sequence; it may be past the last.
   TILEWAVE_DEVICE std::int32_t row(int h) const { return row_ + 8 * h; }
 
-  /// Scores become probabilities, as f32. `factor`: what sums of values so far are to be multiplied by.
+  /// Turns scores into probabilities, as f32. The sums of values so far must be multiplied by `factor`.
   TILEWAVE_DEVICE void run(std::int32_t tile, Scores& scores, Vec<float, rows>& factor) {
     constexpr bool transformed = S.soft_cap || S.alibi;
     if constexpr (transformed) transform(tile, scores);
@@ -66,6 +66,7 @@ class FlashAttentionSoftmax {
     }
   }
 
+  /// Packs probabilities into operands, those of f16 times f16_scale.
   TILEWAVE_DEVICE static void pack(const Scores& scores, Operands& to) {
     TILEWAVE_UNROLL
     for (int k_slice = 0; k_slice < L::key_slices; ++k_slice) {
@@ -77,7 +78,7 @@ class FlashAttentionSoftmax {
     }
   }
 
-  /// What a row's sum of values is multiplied by, and its lse.
+  /// Returns the factor of a row's sums of values, and the row's lse.
   TILEWAVE_DEVICE JoinedSink finish(int h) const {
     const float sum = item_.sequence.beyond_capacity ? __builtin_nanf("") : B::template reduce<4>(sum_[h], Sum{});
     const float lse = sum == 0.0f ? -__builtin_inff() : (reference_[h] + B::log2(sum)) * ln_2;
@@ -88,8 +89,8 @@ class FlashAttentionSoftmax {
   }
 
  private:
-  // A row's reference follows its maximum when it is this far behind, in log2 units: sums of values are then seldom
-  // scaled, and probabilities stay below 2^8. Each row decides for itself, whatever rows are beside it.
+  // A row's reference follows its maximum when it is more than this far behind, in log2 units. So sums of values are
+  // seldom scaled, and probabilities are at most 2^8. Each row decides for itself, whatever rows are beside it.
   static constexpr float max_slack = 8.0f;
   // f16 ends at 2^-24, where many keys of little weight would lose theirs.
   static constexpr float f16_scale = S.kv == DType::f16 ? 0x1p7f : 1.0f;
@@ -113,11 +114,11 @@ class FlashAttentionSoftmax {
       f(4 * j + 2 * h + 1);
     }
   }
-  /// The tile's first key of this lane; element i is key_of(i) behind it.
+  /// Returns this lane's first key of the tile. Element i is key_of(i) behind it.
   TILEWAVE_DEVICE static std::int32_t first_key(std::int32_t tile) { return tile * P.keys + 2 * (B::lane_id() % 4); }
   TILEWAVE_HOST_DEVICE static constexpr std::int32_t key_of(int i) { return i / 4 * 8 + i % 2; }
 
-  /// Soft cap and slopes: scores become log2 units.
+  /// Applies the soft cap and slopes. Scores become log2 units.
   TILEWAVE_DEVICE void transform(std::int32_t tile, Scores& scores) const {
     const std::int32_t first = first_key(tile), behind = item_.sequence.kv_count - item_.sequence.q_count;
     TILEWAVE_UNROLL
@@ -153,7 +154,7 @@ class FlashAttentionSoftmax {
   std::int32_t row_;
   VisibleKeys visible_[rows], all_see_;
   float slope_ = 0.0f;
-  float reference_[rows], sum_[rows];  // log2 units, -inf before the first key; of this lane's keys
+  float reference_[rows], sum_[rows];  // log2 units, -inf before the first key; sums of this lane's keys
 };
 
 }  // namespace tilewave

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: MIT
-// What a block works on: items, each the rows of a tile of one (sequence, head) pair, one after the other.
+// A block works on one item after the other. An item is one row tile of one (sequence, head) pair.
 //
 // Pairs come in sections whose K and V lie in L2 together. Within a section the last row tiles of all pairs come first,
-// which are the longest of causal masks, and pairs that read the same K and V follow each other. Blocks take items in
-// rounds, forwards and backwards by turns: who had the longest of one round has the shortest of the next.
+// since causal masks make them the longest. Pairs that read the same K and V follow each other. Blocks take items in
+// rounds, forwards and backwards in turn, so the block with the longest item of one round has the shortest of the next.
 #pragma once
 
 #include "tilewave/ops/flash_attention/tensor/layout.hpp"
 
 namespace tilewave {
 
-/// The rows and the tiles of keys of an item.
+/// An item has the rows of one row tile, and the tiles of keys that they see.
 struct FlashAttentionItem {
   AttentionSequence sequence;
   std::int32_t head, first_row;       // query head; query of the sequence
-  std::int32_t first_tile, end_tile;  // of keys that any of the rows sees
+  std::int32_t first_tile, end_tile;  // tiles of keys that any of the rows sees
 
   TILEWAVE_DEVICE std::int32_t tiles() const { return end_tile - first_tile; }
   TILEWAVE_DEVICE bool any_keys() const { return tiles() > 0; }
 };
 
+/// The items of one block, in order.
 template <class B, FlashAttentionPolicy P>
 class FlashAttentionWork {
  public:
@@ -27,7 +28,7 @@ class FlashAttentionWork {
                                      std::int32_t blocks)
       : a_(a), sections_(sections), blocks_(blocks) {}
 
-  /// Whether there is one more item with rows, which `item` then is.
+  /// Returns true and sets `item` if there is one more item with rows.
   TILEWAVE_DEVICE bool next(FlashAttentionItem& item) {
     while (true) {
       const std::int32_t in_round = round_ % 2 == 0 ? B::block_id() : blocks_ - 1 - B::block_id();
@@ -38,6 +39,7 @@ class FlashAttentionWork {
     }
   }
 
+  /// Returns true and sets `item` if there is one more item whose rows see keys.
   TILEWAVE_DEVICE bool next_with_keys(FlashAttentionItem& item) {
     while (next(item)) {
       if (item.any_keys()) return true;
@@ -46,6 +48,7 @@ class FlashAttentionWork {
   }
 
  private:
+  /// Returns true and sets `item` to item `number` if it has rows.
   TILEWAVE_DEVICE bool locate(std::int32_t number, FlashAttentionItem& item) const {
     const std::int32_t section = sections_.items.quotient(number), first_pair = section * sections_.pairs.divisor;
     const std::int32_t in_section = number - section * sections_.items.divisor;
