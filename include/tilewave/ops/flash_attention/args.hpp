@@ -86,7 +86,7 @@ struct VisibleKeys {
   std::int32_t first, end;
 
   /// Returns the keys of query i of a sequence. Its position among the keys is negative if the sequence has fewer keys
-  /// than queries behind it.
+  /// than queries from query i on.
   TILEWAVE_DEVICE static VisibleKeys of(const FlashAttentionArgs& a, const AttentionSequence& s, std::int32_t i) {
     const std::int32_t position = s.kv_count - s.q_count + i;
     return {max_of(position - a.left, 0), max_of(min_of(position + a.right + 1, s.kv_count), 0)};

@@ -8,7 +8,8 @@
 
 namespace tilewave::detail {
 
-/// Returns ok if path lds takes the problem. The spec is served already; these are limits of run-time values.
+/// Returns ok if path lds takes the problem, else the field it refuses. The spec is served by then; these are limits of
+/// run-time values.
 inline Status flash_lds_takes(const FlashAttentionPolicy& policy, const FlashAttentionProblem& p) {
   if (!(p.softmax_scale > 0.0f)) return {StatusCode::bad_value, "lds: softmax_scale must be positive"};
   constexpr std::int64_t most = (std::int64_t{1} << 31) - 4096;  // bytes from a tile's first key to its last

@@ -45,7 +45,7 @@ struct FlashAttentionProblem {
   const std::int32_t* kv_lengths = nullptr;   // [batch], keys of each sequence; optional for contiguous K and V
   const std::int32_t* block_table = nullptr;  // for pages: [batch, table_columns]; its unused tail is never read
 
-  // The call computes this.
+  // These fields say what the call computes.
   FlashAttentionSpec spec{};
   float softmax_scale = 0.0f;             // multiplies q . k (scaled), typically 1 / sqrt(head_size); not 0
   float soft_cap = 0.0f;                  // cap > 0 for a spec with soft_cap, in units of the score; 0 otherwise

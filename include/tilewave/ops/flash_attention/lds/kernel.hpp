@@ -5,7 +5,7 @@
 // block has P.rows query rows of one head, a wave 32 of them, and all waves walk the keys together (main_loop.hpp).
 // Keys are the rows of the first product, so a lane has scores of one query alone. Its maximum and sum stay in the
 // lane, and its scores are the operand of the second product as they stand (tiles.hpp). LDS: P.stages tiles of K and of
-// V (layout.hpp). Bound: matrix rate, and beside it the rate of exponentials.
+// V (layout.hpp). Bound: matrix rate; at head size 64 also the rate of exponentials.
 #pragma once
 
 #include "tilewave/attention/sink.hpp"
