@@ -73,7 +73,7 @@ class Child {
       if (left <= 0) return -1;
       pollfd waiting{out_, POLLIN, 0};
       if (poll(&waiting, 1, static_cast<int>(left)) <= 0) continue;
-      if (const ssize_t got = read(out_, to, size); got >= 0 || errno != EINTR) return got < 0 ? 0 : got;
+      if (const ssize_t got = ::read(out_, to, size); got >= 0 || errno != EINTR) return got < 0 ? 0 : got;
     }
   }
   /// Its exit status, behind the end of its output; -1 at the deadline.
