@@ -2,6 +2,7 @@
 #include "bench/ops/activation/sweep.hpp"
 #include "bench/ops/attention_combine/sweep.hpp"
 #include "bench/ops/embedding/sweep.hpp"
+#include "bench/ops/flash_attention/sweep.hpp"
 #include "bench/ops/kv_cache_write/sweep.hpp"
 #include "bench/ops/moe_reduce/sweep.hpp"
 #include "bench/ops/moe_sort/sweep.hpp"
@@ -20,6 +21,7 @@ TEST_CASE("no word of a row operation's config ends a benchmark without a reason
   check_op<ActivationOp>();
   check_op<AttentionCombineOp>();
   check_op<EmbeddingOp>();
+  check_op<FlashAttentionOp>();
   check_op<KvCacheWriteOp>();
   check_op<MoeReduceOp>();
   check_op<MoeSortOp>();

@@ -41,7 +41,7 @@ void plan(typename Op::Case c) {
   const auto problem = Op::problem_of(c, {}, [&](const TwinBuffer&) -> void* { return somewhere(++place); });
   const typename Op::Entry* entry = nullptr;
   (void)Op::select(problem, {}, facts_of(c.arch), entry);
-  c.rows = launched_rows(c.config_rows, row_elements(c));
+  c.rows = launched_rows_of(c);
   (void)name_of(c);
   (void)Op::work_of(c);
 }

@@ -15,6 +15,16 @@
 
 namespace tilewave::bench {
 
+/// Returns the rows of a config that are launched, as launched_rows() counts them or as the config itself does.
+template <class Case>
+std::int32_t launched_rows_of(const Case& c) {
+  if constexpr (requires { c.launched_rows(); }) {
+    return c.launched_rows();
+  } else {
+    return launched_rows(c.config_rows, row_elements(c));
+  }
+}
+
 /// Returns the rows of the default sweep, or of a user's configs: in the order of its configs, then the most wanted
 /// first.
 template <class Op>
@@ -37,7 +47,7 @@ std::vector<RowOpPlan<Op>> plans_of(ArchId arch, const ToolOptions& o, const Sha
     // contents.
     std::uintptr_t tensors = 0;
     const auto problem = Op::problem_of(c, {}, [&](const TwinBuffer&) -> void* { return somewhere(++tensors); });
-    c.rows = launched_rows(c.config_rows, row_elements(c));
+    c.rows = launched_rows_of(c);
     struct Choice {
       const Entry* entry = nullptr;
     };

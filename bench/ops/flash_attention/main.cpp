@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
-// bench_flash_attention: the entries of this build, one a line.
-#include <cstdio>
+// bench_flash_attention: correctness and speed of attention over many queries of a sequence (prefill), one row per
+// config and policy. See docs/reference/benchmarking.md.
+#include "bench/harness/rows/main.hpp"
 
-#include "entries/flash_attention.hpp"
+#include "bench/ops/flash_attention/sweep.hpp"
 
-int main() {
-  for (const tilewave::FlashAttentionEntry* e : tilewave::all_flash_attention_entries())
-    std::printf("%s %s\n", name_of(e->spec).c_str(), name_of(e->policy).c_str());
+int main(int argc, char** argv) {
+  using namespace tilewave::bench;
+  return run_tool("bench_flash_attention", [&] {
+    return row_op_main<FlashAttentionOp>("Correctness and speed of flash attention (prefill).", argc, argv);
+  });
 }
