@@ -78,7 +78,7 @@ void each_column(const MoeSortPolicy* policy, Visit& visit) {
   visit("most_blocks", p.most_blocks);
   visit("tiles_alone", p.tiles_alone);
   visit("many_threads", p.many_threads);
-  visit("lane_choices", p.lane_choices);
+  visit("turns", p.lane_choices);
   visit("waves_per_simd", p.waves_per_simd);
 }
 
