@@ -20,8 +20,8 @@ MOST_STACK = 192  # bytes a thread
 SERIALISED = re.compile(r"C75(?:10|1[1-9])\b")  # wgmma's pipeline is given up: a call, a wait, registers
 # Those that were seen to keep their sums in local memory, by the words of their specs and the place of the policy.
 ONCE_FAILED = [
-    ("a = fp8 b = fp8 out = f32 scale = block groups = contiguous", 0),
-    ("a = fp8 b = fp8 scale = row", 0),
+    ("a = fp8 b = fp8 out = f32 scale = per_block groups = contiguous", 0),
+    ("a = fp8 b = fp8 scale = per_row", 0),
 ]
 FIELDS = {"a": "DType", "b": "DType", "out": "DType", "scale": "Scaling", "groups": "GemmGroups"}
 SOURCE = pathlib.Path(__file__).with_name("ptxas_entry.cu.in").read_text()
