@@ -91,8 +91,9 @@ TEST_CASE("the sampler launches twice to warm up, once per cold sample, and stop
   CHECK(std::isnan(timings[0].sensors.sm_mhz));                              // nothing was timed
   if constexpr (emulated_device) CHECK(std::isnan(timings[0].cold.median));  // no invented time
 
-  const Side fails{
-      "fails", [&](hipStream_t) { return ++launches == 3 ? Status{StatusCode::launch_failed, "third"} : Status{}; }};
+  const Side fails{"fails", [&](hipStream_t) {
+                     return ++launches == 3 ? Status{StatusCode::launch_failed, "third"} : Status{};
+                   }};
   launches = 0;
   CHECK(untimed.sampler.measure(std::array{fails}, state, timings).code == StatusCode::launch_failed);
   CHECK(launches == 3);

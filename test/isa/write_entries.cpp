@@ -290,22 +290,21 @@ void add_flash_attention(ordered_json& file) {
       static constexpr FlashAttentionPolicy policy = flash_attention_policies(arch, spec)[0];
       using Kernel = FlashAttentionLds<host::Backend<arch>, spec, policy>;
       const std::string name(name_of(arch));
-      file["entries"].push_back(
-          {{"code_object", "flash_attention_" + name + "_" + std::to_string(int{s}) + ".co"},
-           {"full", !in_slice(arch, spec, s)},
-           {"symbol", "FlashAttentionLds"},
-           {"arch", name},
-           {"kernel", "flash_attention"},
-           {"spec", name_of(spec)},
-           {"policy", name_of(policy)},
-           {"waves_per_simd", Kernel::waves_per_simd},
-           {"waves_per_block", Kernel::block_threads / facts_of(arch).wave_lanes},
-           {"lds_bytes", sizeof(typename Kernel::Shared)},
-           {"mfma", nullptr},
-           {"gemm",
-            {{"mfma", gemm_mfma<arch>(GemmSpec{.a = spec.q}, 32)},
-             {"writes_lds", !facts_of(arch).direct_copies},
-             {"valu_of_products", flash_valu<Kernel>()}}}});
+      file["entries"].push_back({{"code_object", "flash_attention_" + name + "_" + std::to_string(int{s}) + ".co"},
+                                 {"full", !in_slice(arch, spec, s)},
+                                 {"symbol", "FlashAttentionLds"},
+                                 {"arch", name},
+                                 {"kernel", "flash_attention"},
+                                 {"spec", name_of(spec)},
+                                 {"policy", name_of(policy)},
+                                 {"waves_per_simd", Kernel::waves_per_simd},
+                                 {"waves_per_block", Kernel::block_threads / facts_of(arch).wave_lanes},
+                                 {"lds_bytes", sizeof(typename Kernel::Shared)},
+                                 {"mfma", nullptr},
+                                 {"gemm",
+                                  {{"mfma", gemm_mfma<arch>(GemmSpec{.a = spec.q}, 32)},
+                                   {"writes_lds", !facts_of(arch).direct_copies},
+                                   {"valu_of_products", flash_valu<Kernel>()}}}});
     }
   });
 }
