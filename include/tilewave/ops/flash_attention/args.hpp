@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "tilewave/attention/sink.hpp"
 #include "tilewave/core/math.hpp"
 #include "tilewave/ops/flash_attention/policy.hpp"
 #include "tilewave/ops/flash_attention/problem.hpp"
@@ -73,6 +74,13 @@ struct AttentionSequence {
     const std::int64_t packed = a.q_starts != nullptr ? q_first * s.token : number * s.sequence;
     return packed + i * s.token + head * s.head;
   }
+  /// Returns whether the bit mask lets query i see key t. A key past the last takes the last one's bit.
+  template <class B>
+  TILEWAVE_DEVICE bool mask_allows(const FlashAttentionArgs& a, std::int32_t i, std::int32_t t) const {
+    const std::int64_t token = q_first + i;
+    const std::int32_t known = min_of(t, kv_count - 1);
+    return (B::load(a.mask + token * a.mask_token_stride + known / 32) >> known % 32 & 1) != 0;
+  }
   /// Returns the offset in elements of key t of head `head` in contiguous K, or V.
   TILEWAVE_DEVICE std::int64_t key_at(const FlashAttentionArgs& a, const TokenStrides& s, std::int32_t t,
                                       std::int32_t head) const {
@@ -92,6 +100,14 @@ struct VisibleKeys {
     return {max_of(position - a.left, 0), max_of(min_of(position + a.right + 1, s.kv_count), 0)};
   }
 };
+
+/// Returns a row of head `head` after its sink has joined, if the call has sinks. `lse` is that of the keys alone.
+template <class B>
+TILEWAVE_DEVICE JoinedSink with_sink(const FlashAttentionArgs& a, std::int32_t head, float lse) {
+  JoinedSink joined{1.0f, lse};
+  if (a.sinks != nullptr) joined = join_sink<B>(lse, B::load(a.sinks + head));
+  return joined;
+}
 
 /// Returns the arguments of a kernel for a checked problem.
 inline FlashAttentionArgs flash_attention_args(const FlashAttentionProblem& p) {

@@ -25,7 +25,7 @@ inline Status check_flash_types(const FlashAttentionSpec& s, const ArchFacts& fa
   }
   if (size_of(s.kv) == 2) {
     if (s.quant != Scaling::none) return {quant, "spec.quant of 16-bit K and V must be none"};
-  } else if (s.quant != Scaling::per_tensor && s.quant != Scaling::per_head && s.quant != Scaling::per_token) {
+  } else if (!is_cache_scaling(s.quant)) {
     return {quant, "spec.quant of fp8 must be per_tensor, per_head or per_token"};
   }
   if (s.quant == Scaling::per_token && !s.paged()) return {quant, "spec.quant per_token is for paged storage"};

@@ -10,22 +10,45 @@
 
 namespace tilewave::detail {
 
-/// The rows of a tensor of tokens in its tensor map. Rows lie one token stride apart, and layers are heads. `steps`
-/// sequences or pages are `step` elements apart, which are `step_rows` rows.
-struct FlashRows {
-  std::int64_t step_rows, rows;
+inline constexpr std::int64_t most_flash_rows = (std::int64_t{1} << 31) - 65536;
+
+/// A tensor of tokens as its tensor map sees it: rows lie `token` elements apart, and layers, the heads, `head`. It has
+/// `steps` sequences or pages of `length` tokens, `step` elements apart. Packed tokens are one sequence.
+struct FlashTokens {
+  std::int64_t steps, step, token, head, length;
 
   /// Returns ok if sequences or pages are a whole number of rows apart.
-  static constexpr Status check(std::int64_t steps, std::int64_t step, std::int64_t token, std::int64_t head) {
+  constexpr Status check() const {
     if (token <= 0 || head < 0 || (steps > 1 && (step < 0 || step % token != 0)))
       return {StatusCode::bad_stride, "tensor: sequences or pages must be a whole number of tokens apart"};
     return {};
   }
-  static constexpr FlashRows of(std::int64_t steps, std::int64_t step, std::int64_t token, std::int64_t length) {
-    const std::int64_t step_rows = steps > 1 ? step / token : 0;
-    return {step_rows, (steps - 1) * step_rows + length};
-  }
+  /// Returns the rows from a sequence or page to the next.
+  constexpr std::int64_t step_rows() const { return steps > 1 ? step / token : 0; }
+  constexpr std::int64_t rows() const { return (steps - 1) * step_rows() + length; }
+  constexpr bool fits() const { return rows() > 0 && rows() <= most_flash_rows; }
 };
+
+/// Return q, K and V of a problem as tensors of tokens.
+constexpr FlashTokens flash_q_tokens(const FlashAttentionProblem& p) {
+  const TokenStrides& s = p.q_strides;
+  if (p.q_starts != nullptr) return {1, s.sequence, s.token, s.head, p.total_q};
+  return {p.batch, s.sequence, s.token, s.head, p.q_length};
+}
+constexpr FlashTokens flash_contiguous_tokens(const FlashAttentionProblem& p, const TokenStrides& s) {
+  if (p.kv_starts != nullptr) return {1, s.sequence, s.token, s.head, p.total_kv};
+  return {p.batch, s.sequence, s.token, s.head, p.kv_length};
+}
+constexpr FlashTokens flash_k_tokens(const FlashAttentionProblem& p) {
+  const PagedKeyStrides& s = p.k_page_strides;
+  if (p.spec.paged()) return {p.num_pages, s.page, s.token, s.head, p.block_size};
+  return flash_contiguous_tokens(p, p.k_strides);
+}
+constexpr FlashTokens flash_v_tokens(const FlashAttentionProblem& p) {
+  const PagedValueStrides& s = p.v_page_strides;
+  if (p.spec.paged()) return {p.num_pages, s.page, s.token, s.head, p.block_size};
+  return flash_contiguous_tokens(p, p.v_strides);
+}
 
 /// Returns the number of keys that one box holds: keys that lie together in a page and in a tile.
 constexpr std::int32_t flash_box_rows(const FlashAttentionPolicy& policy, const FlashAttentionProblem& p) {
@@ -36,33 +59,21 @@ constexpr std::int32_t flash_box_rows(const FlashAttentionPolicy& policy, const 
 /// express.
 inline Status flash_tensor_takes(const FlashAttentionPolicy& policy, const FlashAttentionProblem& p) {
   if (!(p.softmax_scale > 0.0f)) return {StatusCode::bad_value, "tensor: softmax_scale must be positive"};
-  const std::int64_t queries = p.q_starts != nullptr ? 1 : p.batch, length = p.q_starts ? p.total_q : p.q_length;
-  if (Status s = FlashRows::check(queries, p.q_strides.sequence, p.q_strides.token, p.q_strides.head); !s.ok())
-    return s;
-  constexpr std::int64_t most = (std::int64_t{1} << 31) - 65536;
-  const auto fits = [&](FlashRows r) { return r.rows <= most && r.rows > 0; };
-  bool all = fits(FlashRows::of(queries, p.q_strides.sequence, p.q_strides.token, length));
+  const FlashTokens q = flash_q_tokens(p), k = flash_k_tokens(p), v = flash_v_tokens(p);
+  if (Status s = q.check(); !s.ok()) return s;
   if (p.spec.paged()) {
     if (flash_box_rows(policy, p) % 8 != 0)
       return {StatusCode::unsupported_block_size, "tensor: block_size must be a multiple of 8"};
-    const PagedKeyStrides& k = p.k_page_strides;
-    const PagedValueStrides& v = p.v_page_strides;
-    if (k.unit != p.spec.unit()) return {StatusCode::bad_stride, "tensor: dimensions of K must be contiguous"};
-    if (Status s = FlashRows::check(p.num_pages, k.page, k.token, k.head); !s.ok()) return s;
-    if (Status s = FlashRows::check(p.num_pages, v.page, v.token, v.head); !s.ok()) return s;
-    all = all && fits(FlashRows::of(p.num_pages, k.page, k.token, p.block_size)) &&
-          fits(FlashRows::of(p.num_pages, v.page, v.token, p.block_size));
-  } else {
-    const std::int64_t steps = p.kv_starts != nullptr ? 1 : p.batch, keys = p.kv_starts ? p.total_kv : p.kv_length;
-    const TokenStrides &k = p.k_strides, &v = p.v_strides;
-    if (Status s = FlashRows::check(steps, k.sequence, k.token, k.head); !s.ok()) return s;
-    if (Status s = FlashRows::check(steps, v.sequence, v.token, v.head); !s.ok()) return s;
-    all = all && fits(FlashRows::of(steps, k.sequence, k.token, keys)) &&
-          fits(FlashRows::of(steps, v.sequence, v.token, keys)) &&
-          (steps == 1 || k.sequence / k.token == v.sequence / v.token);
+    if (p.k_page_strides.unit != p.spec.unit())
+      return {StatusCode::bad_stride, "tensor: dimensions of K must be contiguous"};
   }
+  if (Status s = k.check(); !s.ok()) return s;
+  if (Status s = v.check(); !s.ok()) return s;
+  // The kernel has one number of rows between sequences, for K and V.
+  const bool alike = p.spec.paged() || k.step_rows() == v.step_rows();
   const std::int64_t items = std::int64_t{p.batch} * p.q_heads * ceil_div(p.q_length, policy.rows);
-  if (!all || items > most) return {StatusCode::bad_extent, "tensor: no rows, or 2^31 of them"};
+  if (!q.fits() || !k.fits() || !v.fits() || !alike || items > most_flash_rows)
+    return {StatusCode::bad_extent, "tensor: no rows, or 2^31 of them"};
   return {};
 }
 
@@ -97,40 +108,23 @@ Status flash_launch_tensor(const FlashAttentionProblem& p, hipStream_t stream) {
   args.sections = flash_sections<P>(p, blocks, B::facts);
   args.blocks = min_of(args.sections.all_items, blocks);
   args.box_rows = flash_box_rows(P, p);
-  const auto map = [&](const void* data, DType type, int columns, FlashRows rows, std::int64_t token,
-                       std::int32_t heads, std::int64_t head, int box_rows, typename B::TensorMap& to) {
-    const std::int64_t size = size_of(type), row_stride = token * size;
+  const auto map = [&](const void* data, DType type, int columns, const FlashTokens& tokens, std::int32_t heads,
+                       int box_rows, typename B::TensorMap& to) {
+    const std::int64_t row_stride = tokens.token * size_of(type), head_stride = tokens.head * size_of(type);
     return B::make_tensor_map(
-        {data, type, columns, rows.rows, heads, row_stride, heads > 1 ? head * size : row_stride, box_rows}, to);
+        {data, type, columns, tokens.rows(), heads, row_stride, heads > 1 ? head_stride : row_stride, box_rows}, to);
   };
-  const bool packed_q = p.q_starts != nullptr, packed_kv = p.kv_starts != nullptr;
-  const FlashRows q =
-      FlashRows::of(packed_q ? 1 : p.batch, p.q_strides.sequence, p.q_strides.token, packed_q ? p.total_q : p.q_length);
-  args.q_sequence_rows = static_cast<std::int32_t>(q.step_rows);
-  if (Status s = map(p.q, S.q, S.head_size, q, p.q_strides.token, p.q_heads, p.q_strides.head, P.rows, args.q); !s.ok())
-    return s;
-  const auto map_kv = [&](FlashRows k, FlashRows v, std::int64_t k_token, std::int64_t k_head, std::int64_t v_token,
-                          std::int64_t v_head) {
-    const Status s = map(p.k, S.kv, S.head_size, k, k_token, p.kv_heads, k_head, args.box_rows, args.k);
-    return s.ok() ? map(p.v, S.kv, S.value_size, v, v_token, p.kv_heads, v_head, args.box_rows, args.v) : s;
-  };
-  Status mapped;
+  const FlashTokens q = flash_q_tokens(p), k = flash_k_tokens(p), v = flash_v_tokens(p);
+  args.q_sequence_rows = static_cast<std::int32_t>(q.step_rows());
   if constexpr (S.storage == KvStorage::paged) {
-    const PagedKeyStrides& k = p.k_page_strides;
-    const PagedValueStrides& v = p.v_page_strides;
-    const FlashRows k_rows = FlashRows::of(p.num_pages, k.page, k.token, p.block_size);
-    const FlashRows v_rows = FlashRows::of(p.num_pages, v.page, v.token, p.block_size);
-    args.k_page_rows = static_cast<std::int32_t>(k_rows.step_rows);
-    args.v_page_rows = static_cast<std::int32_t>(v_rows.step_rows);
-    mapped = map_kv(k_rows, v_rows, k.token, k.head, v.token, v.head);
+    args.k_page_rows = static_cast<std::int32_t>(k.step_rows());
+    args.v_page_rows = static_cast<std::int32_t>(v.step_rows());
   } else {
-    const std::int64_t steps = packed_kv ? 1 : p.batch, keys = packed_kv ? p.total_kv : p.kv_length;
-    const FlashRows k_rows = FlashRows::of(steps, p.k_strides.sequence, p.k_strides.token, keys);
-    const FlashRows v_rows = FlashRows::of(steps, p.v_strides.sequence, p.v_strides.token, keys);
-    args.kv_sequence_rows = static_cast<std::int32_t>(k_rows.step_rows);
-    mapped = map_kv(k_rows, v_rows, p.k_strides.token, p.k_strides.head, p.v_strides.token, p.v_strides.head);
+    args.kv_sequence_rows = static_cast<std::int32_t>(k.step_rows());
   }
-  if (!mapped.ok()) return mapped;
+  if (Status s = map(p.q, S.q, S.head_size, q, p.q_heads, P.rows, args.q); !s.ok()) return s;
+  if (Status s = map(p.k, S.kv, S.head_size, k, p.kv_heads, args.box_rows, args.k); !s.ok()) return s;
+  if (Status s = map(p.v, S.kv, S.value_size, v, p.kv_heads, args.box_rows, args.v); !s.ok()) return s;
   return B::template launch<Kernel>({args.blocks, Kernel::block_threads}, args, stream);
 }
 

@@ -51,10 +51,6 @@ struct FlashAttentionRegistry {
   static constexpr auto launch() {
     return &flash_attention_launch<B, S, P>;
   }
-  template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
-  static constexpr int lds_bytes() {
-    return sizeof(typename FlashAttentionKernel<B, S, P>::type::Shared);
-  }
 };
 
 using FlashAttentionEntry = OpEntry<FlashAttentionRegistry>;

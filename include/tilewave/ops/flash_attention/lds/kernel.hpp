@@ -93,9 +93,8 @@ struct FlashAttentionLds {
   TILEWAVE_DEVICE static void write(const FlashAttentionArgs& a, const WorkItem& item, const State& s) {
     const float all = s.sum + B::shuffle_xor(s.sum, 32);
     const float sum = item.sequence.beyond_capacity ? __builtin_nanf("") : all;
-    const float lse = sum == 0.0f ? L::minus_infinity : (B::log2(sum) - s.negative_reference) * ln_2;
-    JoinedSink joined{1.0f, lse};
-    if (a.sinks != nullptr) joined = join_sink<B>(lse, B::load(a.sinks + item.head));
+    const float lse = sum == 0.0f ? minus_infinity : (B::log2(sum) - s.negative_reference) * ln_2;
+    const JoinedSink joined = with_sink<B>(a, item.head, lse);
     const std::int32_t row = row_of(item);
     if (row >= item.sequence.q_count) return;
     float scale = sum == 0.0f ? 0.0f : joined.out_scale * (L::truncates ? 1.0f + L::truncation_loss : 1.0f) / sum;

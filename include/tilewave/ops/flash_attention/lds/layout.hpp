@@ -48,7 +48,7 @@ struct FlashLdsLayout {
   static constexpr int ahead = 4;              // operands are read so many products before their use
   static constexpr int first_exponential = 2;  // the products before it hide the test for a new reference
   static constexpr int elements = P.keys / 2, pairs = elements / 2;  // scores of a lane
-  static constexpr float minus_infinity = -__builtin_inff(), lowest = -std::numeric_limits<float>::max();
+  static constexpr float lowest = -std::numeric_limits<float>::max();
   static constexpr float slack = 8.0f;  // log2: probabilities are at most 2^slack
   // f16 ends at 2^-24, where many keys of little weight would lose theirs, so its probabilities are 2^7 times as large.
   // If a room rounds bf16 in three operations, probabilities are truncated in one. They are made larger by the mean

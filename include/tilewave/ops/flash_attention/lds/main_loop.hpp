@@ -34,7 +34,7 @@ struct FlashLdsMainLoop {
   static constexpr int key_tiles = L::key_tiles, key_slices = L::key_slices, value_tiles = L::value_tiles;
   static constexpr int score_products = L::score_products, products = L::products;
   static constexpr int elements = L::elements, pairs = L::pairs, tile_keys = L::tile_keys;
-  static constexpr float minus_infinity = L::minus_infinity, slack = L::slack, probability_log2 = L::probability_log2;
+  static constexpr float slack = L::slack, probability_log2 = L::probability_log2;
   static constexpr bool truncates = L::truncates;
   using Map = typename L::Map;
   using Keys = typename L::Keys;

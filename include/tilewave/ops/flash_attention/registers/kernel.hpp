@@ -12,7 +12,6 @@
 
 #include "tilewave/attention/operands.hpp"
 #include "tilewave/attention/scores.hpp"
-#include "tilewave/attention/sink.hpp"
 #include "tilewave/ops/flash_attention/policy_status.hpp"
 #include "tilewave/ops/flash_attention/registers/keys_values.hpp"
 
@@ -62,7 +61,6 @@ struct FlashAttentionRegisters {
   static constexpr int score_tiles = Kv::score_tiles, k_slices = unit / atom.k_per_lane, k_units = Kv::k_units;
   static constexpr DType wide = S.wide_type();                            // type of q and K in their product
   static constexpr DType value_type = is_fp8(S.kv) ? DType::bf16 : S.kv;  // type of V and probabilities
-  static constexpr float minus_infinity = -__builtin_inff();
   // f16 ends at 2^-24, where many keys of little weight would lose theirs.
   static constexpr float probability_scale = value_type == DType::f16 ? 0x1p14f : 1.0f;
 
@@ -189,16 +187,10 @@ struct FlashAttentionRegisters {
         if constexpr (S.soft_cap) x = a.cap_log2 * tanh_of<B>(x);
         if constexpr (S.alibi) x -= row.slope * abs_of(static_cast<float>(key - row.position));
         bool seen = key >= row.visible.first && key < row.visible.end;
-        if constexpr (S.bit_mask) seen = seen && is_set(a, item, row, key);
+        if constexpr (S.bit_mask) seen = seen && item.sequence.template mask_allows<B>(a, row.token, key);
         if (!seen) x = minus_infinity;
       }
     }
-  }
-  TILEWAVE_DEVICE static bool is_set(const FlashAttentionArgs& a, const WorkItem& item, const Row& row,
-                                     std::int32_t key) {
-    const std::int64_t token = item.sequence.q_first + row.token;
-    const std::int32_t known = min_of(key, item.sequence.kv_count - 1);
-    return (B::load(a.mask + token * a.mask_token_stride + known / 32) >> known % 32 & 1) != 0;
   }
 
   /// Combines a value over the four lane groups that share a row.
@@ -278,8 +270,7 @@ struct FlashAttentionRegisters {
       const Row& row = s.row[r];
       const float sum = item.sequence.beyond_capacity ? __builtin_nanf("") : over_groups(row.sum, Sum{});
       const float lse = sum == 0.0f ? minus_infinity : (row.maximum + B::log2(sum)) * ln_2;
-      JoinedSink joined{1.0f, lse};
-      if (a.sinks != nullptr) joined = join_sink<B>(lse, B::load(a.sinks + row.head));
+      const JoinedSink joined = with_sink<B>(a, row.head, lse);
       if (item.first_row + Map::row(B::lane_id(), r) >= item.rows) continue;
       write_row(a, item, s, r, sum == 0.0f ? 0.0f : v_scale / sum * joined.out_scale);
       if (a.lse != nullptr && Map::group(B::lane_id()) == 0) {

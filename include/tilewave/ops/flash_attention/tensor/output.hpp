@@ -64,7 +64,7 @@ struct FlashAttentionOutput {
     }
     const std::int32_t row = first + B::block_lane_id() % L::group_lanes;
     if (a.lse == nullptr || row >= min_of(first + 64, s.q_count)) return;
-    const float lse = a.sinks != nullptr ? B::load(a.sinks + item.head) : -__builtin_inff();
+    const float lse = a.sinks != nullptr ? B::load(a.sinks + item.head) : minus_infinity;
     B::store(a.lse + item.head * a.lse_head_stride + s.q_first + row, s.beyond_capacity ? __builtin_nanf("") : lse);
   }
 

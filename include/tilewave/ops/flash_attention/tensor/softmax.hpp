@@ -3,7 +3,6 @@
 #pragma once
 
 #include "tilewave/attention/scores.hpp"
-#include "tilewave/attention/sink.hpp"
 #include "tilewave/ops/flash_attention/tensor/work.hpp"
 
 namespace tilewave {
@@ -25,7 +24,7 @@ class FlashAttentionSoftmax {
     TILEWAVE_UNROLL
     for (int h = 0; h < rows; ++h) {
       visible_[h] = VisibleKeys::of(a, s, min_of(row(h), s.q_count - 1));
-      reference_[h] = -__builtin_inff();
+      reference_[h] = minus_infinity;
       sum_[h] = 0.0f;
     }
     // All rows of the group see these keys.
@@ -52,7 +51,7 @@ class FlashAttentionSoftmax {
       each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA { parts[chain(i)] = Max{}(parts[chain(i)], scores[i]); });
       const float largest = B::template reduce<4>(combine(parts, Max{}), Max{}) * scale;
       const float raised = largest > reference_[h] + max_slack ? largest : reference_[h];
-      const float reference = raised == -__builtin_inff() ? 0.0f : raised;  // no key was seen yet
+      const float reference = raised == minus_infinity ? 0.0f : raised;  // no key was seen yet
       factor[h] = B::exp2(reference_[h] - reference);
       reference_[h] = raised;
       TILEWAVE_UNROLL
@@ -81,9 +80,8 @@ class FlashAttentionSoftmax {
   /// Returns the factor of a row's sums of values, and the row's lse.
   TILEWAVE_DEVICE JoinedSink finish(int h) const {
     const float sum = item_.sequence.beyond_capacity ? __builtin_nanf("") : B::template reduce<4>(sum_[h], Sum{});
-    const float lse = sum == 0.0f ? -__builtin_inff() : (reference_[h] + B::log2(sum)) * ln_2;
-    JoinedSink joined{1.0f, lse};
-    if (a_.sinks != nullptr) joined = join_sink<B>(lse, B::load(a_.sinks + item_.head));
+    const float lse = sum == 0.0f ? minus_infinity : (reference_[h] + B::log2(sum)) * ln_2;
+    JoinedSink joined = with_sink<B>(a_, item_.head, lse);
     joined.out_scale *= sum == 0.0f ? 0.0f : B::reciprocal(f16_scale * sum);
     return joined;
   }
@@ -137,16 +135,13 @@ class FlashAttentionSoftmax {
       const std::int32_t from = visible_[h].first - first, end = visible_[h].end - first;
       each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA {
         bool seen = key_of(i) >= from && key_of(i) < end;
-        if constexpr (S.bit_mask) seen = seen && is_set(h, first + key_of(i));
-        scores[i] = seen ? scores[i] : -__builtin_inff();
+        if constexpr (S.bit_mask) {
+          const std::int32_t query = min_of(row(h), item_.sequence.q_count - 1);
+          seen = seen && item_.sequence.template mask_allows<B>(a_, query, first + key_of(i));
+        }
+        scores[i] = seen ? scores[i] : minus_infinity;
       });
     }
-  }
-  TILEWAVE_DEVICE bool is_set(int h, std::int32_t key) const {
-    const AttentionSequence& s = item_.sequence;
-    const std::int64_t token = s.q_first + min_of(row(h), s.q_count - 1);
-    const std::int32_t known = min_of(key, s.kv_count - 1);
-    return (B::load(a_.mask + token * a_.mask_token_stride + known / 32) >> known % 32 & 1) != 0;
   }
 
   const FlashAttentionArgs& a_;
