@@ -18,8 +18,8 @@ const EngineOptions& checked(const EngineOptions& o) {
   if (o.pages < 1 || std::int64_t{o.pages} * o.page_tokens >= std::int64_t{1} << 31)
     throw Error("pages is below 1 or too large");
   if (o.most_tokens < 16 || o.most_tokens > 1 << 20) throw Error("most_tokens is outside [16, 1048576]");
-  if (o.most_sequences < 1 || o.most_sequences > 1024) throw Error("most_sequences is outside [1, 1024]");
-  if (o.most_sequences * (o.drafts + 1) > 1024) throw Error("most_sequences x (drafts + 1) is above 1024");
+  if (o.most_sequences < 1 || o.most_sequences > most_logit_rows) throw Error("most_sequences is outside [1, 1024]");
+  if (o.most_sequences * (o.drafts + 1) > most_logit_rows) throw Error("most_sequences x (drafts + 1) is above 1024");
   if (o.drafts < 0 || o.drafts > 15) throw Error("drafts is outside [0, 15]");
   return o;
 }

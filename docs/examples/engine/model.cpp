@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "model.hpp"
 
+#include <algorithm>
 #include <tilewave/core/dtype.hpp>
+#include <tilewave/core/math.hpp>
 
 namespace engine {
 
@@ -9,8 +11,6 @@ namespace {
 
 using tilewave::hipMemcpyDeviceToHost;
 using tilewave::hipMemcpyHostToDevice;
-
-constexpr std::int32_t most_logit_rows = 1024;  // rows of logits in flight: 0.5 GB of a vocabulary of 128256
 
 /// A tensor's elements as bf16; other floats are rounded to the nearest.
 std::vector<std::uint16_t> as_bf16(const std::string& name, const TensorView& view) {
@@ -46,9 +46,12 @@ Buffer upload(const void* data, std::size_t bytes) {
 
 std::size_t bf16_bytes(std::int64_t rows, std::int64_t columns) { return static_cast<std::size_t>(rows * columns) * 2; }
 
-/// Bytes that a step's tables take at most: eleven of them, of at most 8 bytes an entry, and the block table.
-std::size_t table_bytes(const CacheShape& cache, std::int32_t tokens) {
-  return 16 * 256 + static_cast<std::size_t>(tokens) * 80 + static_cast<std::size_t>(cache.pages) * 4 * 64 + 65536;
+/// Bytes that a step's tables take at most: eleven of them with at most 80 bytes for a token, and the block table. Its
+/// width is the pages of the longest sequence, rounded up to a power of two.
+std::size_t table_bytes(const ModelConfig& c, const CacheShape& cache, std::int32_t tokens) {
+  const std::int64_t pages = std::min(cache.pages, tilewave::ceil_div(c.max_positions, cache.page_tokens));
+  const std::int64_t block_table = 4 * 2 * pages * std::min(tokens, most_logit_rows);
+  return 16 * 256 + static_cast<std::size_t>(tokens) * 80 + static_cast<std::size_t>(block_table);
 }
 
 }  // namespace
@@ -57,12 +60,12 @@ Model::Model(const std::filesystem::path& folder, const CacheShape& cache, std::
     : config_(read_config(folder)),
       kernels_(config_, cache, nullptr),
       most_tokens_(most_tokens),
-      tables_(table_bytes(cache, most_tokens)) {
+      tables_(table_bytes(config_, cache, most_tokens)) {
   const Safetensors weights(folder);
   const ModelConfig& c = config_;
-  embeddings_ = load(weights, {{"model.embed_tokens.weight", c.vocab}}, c.hidden);
-  final_norm_ = load(weights, {{"model.norm.weight", 1}}, c.hidden);
-  if (!c.tied_embeddings) output_ = load(weights, {{"lm_head.weight", c.vocab}}, c.hidden);
+  embeddings_ = load(weights, {{"model.embed_tokens.weight", {c.vocab, c.hidden}}});
+  final_norm_ = load(weights, {{"model.norm.weight", {c.hidden}}});
+  if (!c.tied_embeddings) output_ = load(weights, {{"lm_head.weight", {c.vocab, c.hidden}}});
   for (std::int32_t i = 0; i < c.layers; ++i) load_layer(weights, i, cache);
   const RopeTables rope = rope_tables(c);
   cos_ = upload(rope.cos.data(), rope.cos.size() * sizeof(float));
@@ -79,15 +82,11 @@ Model::Model(const std::filesystem::path& folder, const CacheShape& cache, std::
   logprobs_ = Buffer(rows * sizeof(float));
 }
 
-/// Tensors of so many rows each, one below the other in one buffer. A vector is a tensor of one row.
-Buffer Model::load(const Safetensors& weights, const std::vector<std::pair<std::string, std::int64_t>>& names_and_rows,
-                   std::int64_t columns) {
+/// Tensors of these shapes, one behind the other in one buffer.
+Buffer Model::load(const Safetensors& weights, const std::vector<Named>& tensors) {
   std::vector<std::uint16_t> all;
-  for (const auto& [name, rows] : names_and_rows) {
-    const bool is_vector =
-        !name.ends_with("proj.weight") && !name.starts_with("lm_head") && !name.starts_with("model.embed");
-    const std::vector<std::int64_t> shape = is_vector ? std::vector{rows * columns} : std::vector{rows, columns};
-    const std::vector<std::uint16_t> values = as_bf16(name, weights.get(name, shape));
+  for (const Named& tensor : tensors) {
+    const std::vector<std::uint16_t> values = as_bf16(tensor.name, weights.get(tensor.name, tensor.shape));
     all.insert(all.end(), values.begin(), values.end());
   }
   return upload(all.data(), all.size() * 2);
@@ -99,28 +98,24 @@ void Model::load_layer(const Safetensors& weights, std::int32_t index, const Cac
   const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
   const std::int64_t q_rows = std::int64_t{c.q_heads} * c.head_size, kv_rows = std::int64_t{c.kv_heads} * c.head_size;
   Layer layer;
-  layer.attention_norm = load(weights, {{prefix + "input_layernorm.weight", 1}}, c.hidden);
-  layer.mlp_norm = load(weights, {{prefix + "post_attention_layernorm.weight", 1}}, c.hidden);
+  layer.attention_norm = load(weights, {{prefix + "input_layernorm.weight", {c.hidden}}});
+  layer.mlp_norm = load(weights, {{prefix + "post_attention_layernorm.weight", {c.hidden}}});
   // One product makes q, k and v, and one makes gates and ups.
-  layer.qkv = load(weights,
-                   {{attention + "q_proj.weight", q_rows},
-                    {attention + "k_proj.weight", kv_rows},
-                    {attention + "v_proj.weight", kv_rows}},
-                   c.hidden);
+  layer.qkv = load(weights, {{attention + "q_proj.weight", {q_rows, c.hidden}},
+                             {attention + "k_proj.weight", {kv_rows, c.hidden}},
+                             {attention + "v_proj.weight", {kv_rows, c.hidden}}});
   if (c.qkv_bias)
-    layer.qkv_bias = load(weights,
-                          {{attention + "q_proj.bias", q_rows},
-                           {attention + "k_proj.bias", kv_rows},
-                           {attention + "v_proj.bias", kv_rows}},
-                          1);
+    layer.qkv_bias = load(weights, {{attention + "q_proj.bias", {q_rows}},
+                                    {attention + "k_proj.bias", {kv_rows}},
+                                    {attention + "v_proj.bias", {kv_rows}}});
   if (c.qk_norm) {
-    layer.q_norm = load(weights, {{attention + "q_norm.weight", 1}}, c.head_size);
-    layer.k_norm = load(weights, {{attention + "k_norm.weight", 1}}, c.head_size);
+    layer.q_norm = load(weights, {{attention + "q_norm.weight", {c.head_size}}});
+    layer.k_norm = load(weights, {{attention + "k_norm.weight", {c.head_size}}});
   }
-  layer.out = load(weights, {{attention + "o_proj.weight", c.hidden}}, q_rows);
-  layer.gate_up =
-      load(weights, {{mlp + "gate_proj.weight", c.intermediate}, {mlp + "up_proj.weight", c.intermediate}}, c.hidden);
-  layer.down = load(weights, {{mlp + "down_proj.weight", c.hidden}}, c.intermediate);
+  layer.out = load(weights, {{attention + "o_proj.weight", {c.hidden, q_rows}}});
+  layer.gate_up = load(weights, {{mlp + "gate_proj.weight", {c.intermediate, c.hidden}},
+                                 {mlp + "up_proj.weight", {c.intermediate, c.hidden}}});
+  layer.down = load(weights, {{mlp + "down_proj.weight", {c.hidden, c.intermediate}}});
   const std::size_t cache_bytes = bf16_bytes(std::int64_t{cache.pages} * cache.page_tokens, kv_rows);
   layer.k_cache = Buffer(cache_bytes);
   layer.v_cache = Buffer(cache_bytes);

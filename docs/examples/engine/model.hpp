@@ -30,6 +30,9 @@ struct StepOutput {
   std::vector<float> logprobs;
 };
 
+/// Rows of logits of a step, and so its sequences: 0.5 GB of a vocabulary of 128256.
+inline constexpr std::int32_t most_logit_rows = 1024;
+
 class Model {
  public:
   /// Loads config.json and *.safetensors. Throws Error with the file, field or tensor that is wrong. `most_tokens`: of a
@@ -47,8 +50,11 @@ class Model {
     Buffer attention_norm, qkv, qkv_bias, q_norm, k_norm, out, mlp_norm, gate_up, down;
     Buffer k_cache, v_cache;
   };
-  Buffer load(const Safetensors& weights, const std::vector<std::pair<std::string, std::int64_t>>& names_and_rows,
-              std::int64_t columns);
+  struct Named {
+    std::string name;
+    std::vector<std::int64_t> shape;
+  };
+  static Buffer load(const Safetensors& weights, const std::vector<Named>& tensors);
   void load_layer(const Safetensors& weights, std::int32_t index, const CacheShape& cache);
   void run_layer(const Layer& layer, const StepTables& step);
 

@@ -28,9 +28,13 @@ void read(const json& object, const char* name, T& field) {
 
 }  // namespace
 
-Request parse_request(const std::string& text) {
-  const json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
+json parse_object(const std::string& text) {
+  json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) throw Error("the request is no JSON object");
+  return object;
+}
+
+Request to_request(const json& object) {
   Request request;
   if (object.contains("id")) {
     if (!object["id"].is_string()) throw Error("id is no text");

@@ -9,8 +9,11 @@
 
 namespace engine {
 
-/// Throws Error with the field that is wrong. The text may be anything at all.
-Request parse_request(const std::string& text);
+/// Returns the object that the text is, which may be anything at all. Throws Error if it is none.
+nlohmann::json parse_object(const std::string& text);
+/// Throws Error with the field that is wrong.
+Request to_request(const nlohmann::json& object);
+inline Request parse_request(const std::string& text) { return to_request(parse_object(text)); }
 
 /// {"id", "tokens", "logprobs", "finish_reason"}; what is not there yet has no field.
 nlohmann::json to_json(const Event& event);

@@ -104,8 +104,8 @@ void serve(Service& service, const std::string& model, const std::string& host, 
     std::size_t prompt_tokens = 0;
     bool stream = false;
     try {
-      Request request = parse_request(post.body);
-      const json body = json::parse(post.body);
+      const json body = parse_object(post.body);
+      Request request = to_request(body);
       stream = body.contains("stream") && body["stream"].is_boolean() && body["stream"].get<bool>();
       request.id = id;
       prompt_tokens = request.prompt.size();
