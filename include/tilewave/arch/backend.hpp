@@ -261,6 +261,7 @@ concept TensorBackend = GroupBackend<B> &&
   { B::widen_i4_quad(words[0], 1) } -> std::same_as<std::uint32_t>;
   { B::template widen_fp4_pairs<DType::bf16>(two_words, 3) } -> std::same_as<Vec<std::uint32_t, 2>>;
   { B::widen_fp4_quad(words[0], 1) } -> std::same_as<std::uint32_t>;
+  { B::multiply_bf16(words[0], words[0]) } -> std::same_as<std::uint32_t>;
   { B::template store_matrices_straight<4>(row, words) } -> std::same_as<void>;
   { B::template take_registers<232>() } -> std::same_as<void>;  // all lanes of a group call it, for each of them
   { B::template give_registers<40>() } -> std::same_as<void>;

@@ -312,6 +312,11 @@ struct Lanes {
     return (codes << 4 & 0x80808080u) | (codes << 2 & 0x1c1c1c1cu);
   }
 
+  TILEWAVE_DEVICE static std::uint32_t multiply_bf16(std::uint32_t pair, std::uint32_t factors) {
+    asm("mul.rn.bf16x2 %0, %0, %1;" : "+r"(pair) : "r"(factors));
+    return pair;
+  }
+
   template <int a, int b, int c, int d>
   TILEWAVE_DEVICE static std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high) {
     std::uint32_t word;

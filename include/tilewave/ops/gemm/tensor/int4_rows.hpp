@@ -9,18 +9,26 @@
 
 namespace tilewave {
 
-/// A stage is 128 k. A strip of it is 8 rows of 128 bytes, with the swizzle of copy_tensor. An SM takes about 120
-/// cycles to start a copy of any size, so one copy brings all strips that are contiguous.
+/// A stage is 128 k, or 64 of 16-bit rows where codes are widened into shared memory. A strip of it is a line of 128
+/// bytes for each 16 k, with the swizzle of copy_tensor. An SM takes about 120 cycles to start a copy of any size, so
+/// one copy brings all strips that are contiguous.
 template <class B, GemmSpec S, GemmPolicy P, class TileRows>
 struct GemmInt4Rows {
-  static constexpr int step = 128, strip_chunks = step * 8 / 16, strips = P.columns / 16;
+  static constexpr int step = P.widened ? P.depth_bytes / size_of(S.a) : 128;
+  static constexpr int strip_chunks = step * 8 / 16, strips = P.columns / 16;
   static constexpr int slice_k = 32 / size_of(S.a);  // values of k in a product
   static constexpr int scale_k = S.four_bit() ? S.scale_k : step;
-  static constexpr int scales_per_stage = step / scale_k, k_slices = scale_k / slice_k;  // k slices under one scale
+  static constexpr int scales_per_stage = max_of(step / scale_k, 1), stages_per_scale = max_of(scale_k / step, 1);
+  static constexpr int k_slices = scale_k / slice_k;  // k slices under one scale
+  /// Widened codes of MXFP4 in bf16 have their scales in their exponents, less two: then all are exact, the least as
+  /// subnormals, and the largest, 6 times 2^127, fits.
+  static constexpr bool scales_in_exponents = P.widened && S.mxfp4() && S.a == DType::bf16;
   static constexpr int box_strips = S.gated ? TileRows::run / 16 : strips;
   /// What makes sums of the values that `widen` makes those of the weights. It multiplies whole sums, since a scale of
   /// 2^127 leaves no room for it.
-  static constexpr float factor = !is_fp8(S.a) ? 1.0f : 1.0f / (S.mxfp4() ? B::fp4_fp8_unit : B::i4_fp8_unit);
+  static constexpr float factor = scales_in_exponents ? 4.0f
+                                  : !is_fp8(S.a)      ? 1.0f
+                                                      : 1.0f / (S.mxfp4() ? B::fp4_fp8_unit : B::i4_fp8_unit);
 
   /// B as the tensor map sees it: the strips of all layers, each of K / 16 rows of 128 bytes.
   static TensorShape shape(const void* b, std::int32_t k, std::int64_t strips_of_all) {
@@ -74,6 +82,43 @@ struct GemmInt4Rows {
     }
   }
 
+  /// Widens the codes of a stage into rows of the tall side, with the swizzle of copy_tensor. All lanes of one wave call
+  /// this. A lane has a row of each strip, and every second line of it. `scales`: [scales_per_stage][P.columns].
+  TILEWAVE_DEVICE static void widen_stage(const Chunk* codes, const float* scales, Chunk* rows) {
+    using Words = Vec<std::uint32_t, 2>;
+    constexpr int lines = step / 16, row_chunks = 8;
+    const int row = B::lane_id() % 16, first_line = B::lane_id() / 16;
+    TILEWAVE_ROLL
+    for (int strip = 0; strip < strips; ++strip) {
+      Chunk* const to = rows + (16 * strip + row) * row_chunks;
+      TILEWAVE_UNROLL
+      for (int i = 0; i < lines / 2; ++i) {
+        const int line = 2 * i + first_line, swizzled = (strip * lines + line) % 8;
+        const auto* const unit = codes + strip * strip_chunks + line * row_chunks + (row / 2 ^ swizzled);
+        const Words words = reinterpret_cast<const Words*>(unit)[row % 2];
+        if constexpr (is_fp8(S.a)) {
+          Chunk wide;
+          TILEWAVE_UNROLL
+          for (int w = 0; w < 4; ++w)
+            wide[w] = S.mxfp4() ? B::widen_fp4_quad(words[w / 2], w % 2) : B::widen_i4_quad(words[w / 2], w % 2);
+          to[line ^ row % 8] = wide;
+        } else {
+          TILEWAVE_UNROLL
+          for (int w = 0; w < 2; ++w) {
+            Chunk wide = widened(words[w]);
+            if constexpr (scales_in_exponents) {
+              const float scale = 0.25f * scales[line / (scale_k / 16) * P.columns + 16 * strip + row];
+              const std::uint32_t high = __builtin_bit_cast(std::uint32_t, scale) >> 16;
+              TILEWAVE_UNROLL
+              for (int e = 0; e < 4; ++e) wide[e] = B::multiply_bf16(wide[e], high | high << 16);
+            }
+            to[(2 * line + w) ^ row % 8] = wide;
+          }
+        }
+      }
+    }
+  }
+
   /// A wave's registers for the scales of a stage, [scales_per_stage][P.columns], between device and shared memory.
   struct FetchedScales {
     static constexpr int lanes = B::facts.wave_lanes, per_load = 4, count = scales_per_stage * P.columns / per_load;
@@ -87,7 +132,8 @@ struct GemmInt4Rows {
         const int r = at % P.columns, scale = at / P.columns;
         const std::int32_t column = min_of(tile.first_column + TileRows::column(r), a.n - per_load);
         const std::int32_t row = gemm_row_of_b<S>(a, column, TileRows::half(r));
-        const std::int32_t k_block = min_of(stage * scales_per_stage + scale, a.k / scale_k - 1);  // beyond K, A is 0
+        const std::int32_t k_block =  // beyond K, A is 0
+            min_of(stage / stages_per_scale * scales_per_stage + scale, a.k / scale_k - 1);
         some = B::load(reinterpret_cast<const Scales*>(first + k_block * a.b_scale_k_stride + row));
       });
     }
@@ -110,6 +156,12 @@ struct GemmInt4Rows {
       }
     }
   };
+
+ private:
+  TILEWAVE_DEVICE static Chunk widened(std::uint32_t word) {
+    if constexpr (S.mxfp4()) return S.a == DType::bf16 ? B::widen_fp4(word) : B::widen_fp4_to_f16(word);
+    return S.a == DType::bf16 ? B::widen_i4(word) : B::widen_i4_to_f16(word);
+  }
 };
 
 }  // namespace tilewave
