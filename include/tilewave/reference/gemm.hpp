@@ -124,7 +124,8 @@ class Gemm {
         for (std::int32_t k = 0; k < p.k; ++k) {
           if (s.four_bit()) {
             const auto* const layer_weights = static_cast<const std::uint8_t*>(p.b) + layer * p.b_batch_stride;
-            b_.push_back(four_bit_value(s.b, layer_weights, row, k, p.k));
+            const std::int64_t zero = layer * p.b_scale_batch_stride + k / s.scale_k * p.b_scale_k_stride + row;
+            b_.push_back(four_bit_value(s.b, layer_weights, row, k, p.k) - (s.zero_points ? p.b_zero[zero] : 0));
             continue;
           }
           const std::int64_t layer_offset = layer * p.b_batch_stride;

@@ -26,8 +26,7 @@ template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
 Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
                         typename GemmTensorKernel<B, S, P, Epilogue>::Args& args) {
   using L = GemmTensorLayout<B, S, P, Epilogue>;
-  const int step_k = L::depth_k * L::step_stages;
-  args.k_steps = L::plain && !L::packed ? max_of(1, ceil_div(p.k, step_k)) : ceil_div(p.k, step_k);
+  args.k_steps = L::plain ? max_of(1, ceil_div(p.k, L::depth_k)) : ceil_div(p.k, L::depth_k);
   const int splits = args.gemm.splits;
   const std::int64_t clusters = gemm_tensor_blocks(P) / (P.cluster * splits);
   // Blocks that share K have one tile each, and others stay for tile after tile.

@@ -45,9 +45,6 @@ struct GemmPolicy {
   bool stream = false;
   /// sm90: two wave groups take whole tiles in turn, so that the epilogue of one runs beside the products of the other.
   bool pingpong = false;
-  /// sm90: waves of the fetching wave group widen weights of four bits into shared memory, once for all rows of A of the
-  /// tile. Otherwise each wave group widens its own into registers.
-  bool widened = false;
 
   constexpr int waves() const { return waves_rows * waves_columns; }
   constexpr int wave_groups() const { return pingpong ? 2 : waves(); }  // sm90: those of a block that multiply
@@ -56,7 +53,7 @@ struct GemmPolicy {
 
 /// Returns a name such as `t128x256x128.w2x1.s4.tensor`: tile with bytes of A's K, waves, stages and path. What is not
 /// the default follows: `.swap`, `.c2` cluster, `.k8` splits, `.o2` waves a SIMD, `.d4` waves that share K, `.stream`,
-/// `.pingpong`, `.widened`.
+/// `.pingpong`.
 inline std::string name_of(const GemmPolicy& p) {
   const auto text = [](int i) { return std::to_string(i); };
   std::string name = "t" + text(p.rows) + "x" + text(p.columns) + "x" + text(p.depth_bytes) + ".w" +
@@ -68,7 +65,6 @@ inline std::string name_of(const GemmPolicy& p) {
   if (p.waves_k > 1) name += ".d" + text(p.waves_k);
   if (p.stream) name += ".stream";
   if (p.pingpong) name += ".pingpong";
-  if (p.widened) name += ".widened";
   return name;
 }
 

@@ -85,6 +85,8 @@ struct GemmSpec {
   Scaling out_scale = Scaling::none;
   int scale_k = 0;  // values of K that share a scale of per_group: 32, 64 or 128, of fp4 32; 0 for other scalings
   GemmSums sums = GemmSums::promoted;
+  /// int4 weights under rows of 16 bits: a value is the code less its zero point, of which each scale has one.
+  bool zero_points = false;
 
   friend constexpr bool operator==(const GemmSpec&, const GemmSpec&) = default;
 
@@ -105,7 +107,7 @@ struct GemmSpec {
 };
 
 /// Returns a name such as `fp8_e4m3fn.fp4_e2m1.bf16.mx.nt` or `bf16.i4.bf16.group128.nt`. What is not the default
-/// follows: `.preshuffled`, `.masked`, `.silu`, `.gated`, `.per_group` (of out), `.fast`.
+/// follows: `.preshuffled`, `.masked`, `.silu`, `.gated`, `.per_group` (of out), `.fast`, `.zeros`.
 inline std::string name_of(const GemmSpec& s) {
   const std::string scale_k = s.scale_k > 0 ? std::to_string(s.scale_k) : "";
   std::string name = std::string(name_of(s.a)) + "." + std::string(name_of(s.b)) + "." + std::string(name_of(s.out)) +
@@ -116,6 +118,7 @@ inline std::string name_of(const GemmSpec& s) {
   if (s.gated) name += ".gated";
   if (s.out_scale != Scaling::none) name += std::string(".") + name_of(s.out_scale);
   if (s.sums != GemmSums::promoted) name += std::string(".") + name_of(s.sums);
+  if (s.zero_points) name += ".zeros";
   return name;
 }
 

@@ -12,8 +12,8 @@ namespace tilewave {
 /// `scale_k` values of K of a column n.
 /// - mxfp4: as gpt-oss. Codes [N, K / 2] are bytes of two fp4, the first in the low half ([N, K / 32, 16] in the
 ///   checkpoint). Scales [N, K / 32] are e8m0.
-/// - gptq: codes [K / 8, N] are words of eight k, the first in the lowest bits. Scales are [K / scale_k, N], zero points
-///   [K / scale_k, N / 8] words of eight n.
+/// - gptq: codes [K / 8, N] are words of eight k, the first in the lowest bits. Scales are [K / scale_k, N], and zero
+///   points [K / scale_k, N / 8] words of eight n.
 /// - awq: codes [K, N / 8] are words of eight n, in the order 0, 2, 4, 6, 1, 3, 5, 7. Scales are [K / scale_k, N], zero
 ///   points [K / scale_k, N / 8] words in the same order.
 enum class GemmShipped : int { mxfp4, gptq, awq };

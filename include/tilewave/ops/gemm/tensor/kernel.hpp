@@ -41,14 +41,8 @@ struct GemmTensorKernel {
   static constexpr int block_threads = (L::wave_groups + 1) * L::wave_group_lanes;
   static constexpr int waves_per_simd = (L::wave_groups + 1) * P.waves_per_simd;
   static constexpr bool shift_registers = L::wave_groups > 1 && P.waves_per_simd == 1;
-  static constexpr bool widens_more = L::packed && L::plain;  // scales take registers of those who widen
-  static constexpr int fetching_registers = P.pingpong            ? 24
-                                            : widens_more         ? 56
-                                            : L::wave_groups == 2 ? 40
-                                            : L::wave_groups == 3 ? 32
-                                                                  : 24;
+  static constexpr int fetching_registers = P.pingpong ? 24 : L::wave_groups == 2 ? 40 : L::wave_groups == 3 ? 32 : 24;
   static constexpr int multiplying_registers = P.pingpong            ? 240
-                                               : widens_more         ? 224
                                                : L::wave_groups == 2 ? 232
                                                : L::wave_groups == 3 ? 160
                                                                      : 112;
@@ -84,7 +78,7 @@ struct GemmTensorKernel {
       if constexpr (shift_registers) B::template give_registers<fetching_registers>();
       const int wave = B::wave_id() - L::wave_groups * L::wave_group_waves;
       if (wave == 0) {
-        if (L::plain && !L::packed && a.gemm.k == 0) {
+        if (L::plain && a.gemm.k == 0) {
           clear_stages(queue, shared);
         } else {
           fetch(a, queue, rank, shared);
@@ -133,8 +127,7 @@ struct GemmTensorKernel {
     GemmTile tile;
     typename Args::Steps steps;
     while (queue.next(tile, steps)) {
-      for (std::int32_t step = steps.first * L::step_stages; step < steps.end * L::step_stages;
-           ++step, ring.advance()) {
+      for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
         B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
         L::copy_stage(a, tile, step, rank, shared, ring.slot);
       }
@@ -152,9 +145,8 @@ struct GemmTensorKernel {
     }
   }
 
-  /// Fetches the scales of stages through registers, whatever their strides are, and with P.widened widens their codes.
-  /// Each of the three waves takes every third stage, and loads the scales of its next before it stores the current
-  /// ones.
+  /// Fetches the scales of stages through registers, whatever their strides are. Each of the three waves takes every
+  /// third stage, and loads its next stage before it stores the current one.
   TILEWAVE_DEVICE static void fetch_scales(const Args& a, TileQueue& queue, int wave, Shared& shared) {
     Ring ring;
     GemmTile tile;
@@ -163,21 +155,14 @@ struct GemmTensorKernel {
     int turn = 0;
     while (queue.next(tile, steps)) {
       bool loaded = false;
-      const std::int32_t end = steps.end * L::step_stages;
-      for (std::int32_t step = steps.first * L::step_stages; step < end; ++step, ring.advance()) {
+      for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
         if (turn == wave) {
           if (!loaded) next.load(a.gemm, tile, step);
           typename L::FetchedScales now = next;
-          loaded = step + L::scale_waves < end;
+          loaded = step + L::scale_waves < steps.end;
           if (loaded) next.load(a.gemm, tile, step + L::scale_waves);
           B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
           now.store(shared, ring.slot);
-          if constexpr (P.widened) {
-            if constexpr (L::Codes::scales_in_exponents) B::wave_barrier();
-            B::mbarrier_wait(&shared.ring.codes[ring.slot], ring.round);
-            L::Codes::widen_stage(shared.codes[ring.slot], shared.b_scale[ring.slot], shared.tall[ring.slot]);
-            B::shared_written();
-          }
           B::mbarrier_arrive(&shared.ring.full[ring.slot]);
         }
         turn = turn + 1 == L::scale_waves ? 0 : turn + 1;
@@ -203,11 +188,9 @@ struct GemmTensorKernel {
       output.begin(a, tile, wave_group);
       if constexpr (L::saves_tile) queue.save(shared.saved[wave_of(wave_group)], tile);
       Sums sums[L::tiles];
-      if constexpr (L::packed && P.widened && !L::plain) {
-        Int4::widened(steps, wave_group, shared, ring, sums);
-      } else if constexpr (L::packed && !L::plain) {
+      if constexpr (L::packed) {
         Int4::run(steps, wave_group, shared, ring, sums);
-      } else if constexpr (L::shared_scales && !L::plain) {
+      } else if constexpr (L::shared_scales) {
         Scaled::scales_in_shared(steps, wave_group, shared, ring, sums);
       } else if constexpr (L::block_scales || L::promoted) {
         typename L::StageScaleReader reader(a.gemm, tile, wave_group, steps);
@@ -237,11 +220,10 @@ struct GemmTensorKernel {
   /// none. Sums that might have no step would have to be cleared first, one instruction for each.
   TILEWAVE_DEVICE static void multiply_plain(typename Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
                                              Sums (&sums)[L::tiles]) {
-    constexpr bool may_be_empty = P.splits > 1 || L::packed;
-    if (may_be_empty && steps.first == steps.end) L::clear(sums);
+    if (P.splits > 1 && steps.first == steps.end) L::clear(sums);
     int before = 0;
     std::int32_t step = steps.first;
-    for (bool any = !may_be_empty || step < steps.end; any; any = step < steps.end) {
+    for (bool any = P.splits == 1 || step < steps.end; any; any = step < steps.end) {
       B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
       begin_stage(wave_group, shared, ring.slot, step == steps.first, sums);
       if (step != steps.first) {  // the products of the step before are done, so its slot is free
@@ -253,7 +235,7 @@ struct GemmTensorKernel {
     }
     if constexpr (P.pingpong) B::mbarrier_arrive(&shared.turn[1 - wave_group]);
     B::template group_mma_wait<0>();
-    if (!may_be_empty || steps.first != steps.end) shared.ring.release(before);
+    if (P.splits == 1 || steps.first != steps.end) shared.ring.release(before);
     TILEWAVE_UNROLL
     for (int t = 0; t < L::tiles; ++t) B::group_mma_fence(sums[t]);
   }

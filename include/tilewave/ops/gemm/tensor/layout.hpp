@@ -32,10 +32,7 @@ struct GemmTensorLayout {
   static constexpr bool shuffled = S.weights == GemmWeights::preshuffled && !packed;
   static constexpr bool row_scales = S.scale == Scaling::per_row || (packed && is_fp8(S.a));
   using Codes = GemmInt4Rows<B, S, P, TileRows>;
-  static constexpr bool narrow_tall = packed && !P.widened;                    // products read the tall side as codes
-  static constexpr int step_stages = P.widened ? Codes::stages_per_scale : 1;  // of a step, which blocks share
-  static constexpr int stage_bytes =
-      (tall_rows * !packed + wide_rows) * P.depth_bytes;             // codes of four bits come besides
+  static constexpr int stage_bytes = (tall_rows * !packed + wide_rows) * P.depth_bytes;  // int4 codes come besides
   static constexpr int boxes = P.depth_bytes / 128, row_chunks = 8;  // boxes of 128 bytes of K in a stage
   static constexpr int box_chunks = 8 * depth_k;  // chunks of a transposed box: 64 contiguous rows by a stage's k
   /// A box of preshuffled B is [16 bytes of k][rows]. Its units are sixteen rows by 16 bytes of k, which products read
@@ -47,7 +44,7 @@ struct GemmTensorLayout {
   /// After each stage of 128 k its sums are added in f32, because the matrix unit keeps fewer bits of fp8 sums.
   static constexpr bool promoted = S.has_sums_to_choose() && S.sums == GemmSums::promoted;
   /// Sums stay in the matrix unit over all of K.
-  static constexpr bool plain = (!packed || Codes::scales_in_exponents) && !block_scales && !promoted;
+  static constexpr bool plain = !packed && !block_scales && !promoted;
   /// Scales come through shared memory where a lane needs many: block scales of swapped tiles, and scales of int4
   /// weights. Where A's rows are the tall side, a lane needs two scales a tile and loads them itself.
   static constexpr bool shared_scales = (block_scales && P.swapped) || packed;
@@ -117,16 +114,9 @@ struct GemmTensorLayout {
     TILEWAVE_DEVICE bool clustered() const { return P.cluster > 1 || (P.splits > 1 && gemm.splits > 1); }
   };
 
-  struct CodeBarriers {
-    typename B::Mbarrier codes[P.stages];  // the codes of a stage are there, to be widened
-  };
-  struct NoCodeBarriers {};
-  struct Barriers : RingBarriers<B, P.stages, P.cluster>, std::conditional_t<P.widened, CodeBarriers, NoCodeBarriers> {
+  struct Barriers : RingBarriers<B, P.stages, P.cluster> {
     /// One wave calls this.
     TILEWAVE_DEVICE void begin() {
-      if constexpr (P.widened) {
-        if (B::lane_id() < P.stages) B::mbarrier_init(&this->codes[B::lane_id()], 1);
-      }
       RingBarriers<B, P.stages, P.cluster>::begin(shared_scales ? 2 : 1,
                                                   (P.pingpong ? 1 : wave_groups) * wave_group_waves);
     }
@@ -135,24 +125,20 @@ struct GemmTensorLayout {
   static constexpr int shared_b_scales = packed          ? Codes::scales_per_stage * P.columns
                                          : shared_scales ? P.columns / 64
                                                          : 1;
-  static constexpr int tall_chunks = tall_rows * (narrow_tall ? depth_k / 2 : P.depth_bytes) / 16;
-  static constexpr int code_chunks = tall_rows * depth_k / 2 / 16;
-  struct NarrowCodes {
-    alignas(1024) Chunk codes[P.stages][code_chunks];  // before they are widened
-  };
-  struct NoNarrowCodes {};
+  static constexpr bool has_row_pairs = packed && Codes::row_pairs;
+  static constexpr bool float_b_scales = shared_scales && !(packed && Codes::scales_in_exponents);
+  static constexpr int tall_chunks = tall_rows * (packed ? depth_k / 2 : P.depth_bytes) / 16;
   static constexpr int wide_chunks = wide_rows * boxes * row_chunks;
-  struct Operands {
+  struct Shared {
     alignas(1024) Chunk tall[P.stages][tall_chunks];
     alignas(1024) Chunk wide[P.stages][wide_chunks];
-  };
-  struct Shared : Operands, std::conditional_t<P.widened, NarrowCodes, NoNarrowCodes> {
     alignas(1024) Chunk out[wave_groups][out_boxes][(P.swapped ? out_rows : 64) * 8];
     Barriers ring;
     float wide_scale[row_scales ? wave_groups : 1][row_scales ? wave_group_wide : 1];
     // The scales of each stage. Block scales are one for each row of A in the tile and one for each 64 rows of B.
     float a_scale[shared_scales && !packed ? P.stages : 1][shared_scales && !packed ? P.rows : 1];
-    alignas(16) float b_scale[shared_scales ? P.stages : 1][shared_b_scales];
+    alignas(16) float b_scale[float_b_scales ? P.stages : 1][float_b_scales ? shared_b_scales : 1];
+    alignas(16) std::uint32_t row_pairs[has_row_pairs ? P.stages : 1][has_row_pairs ? shared_b_scales : 1];
   };
 
   /// During the products of grouped GEMM a wave keeps its tile and the state of its queue in shared memory: registers
@@ -178,14 +164,8 @@ struct GemmTensorLayout {
                                          Shared& shared, int slot) {
     auto* const full = &shared.ring.full[slot];
     if constexpr (packed) {
-      constexpr int code_bytes = Codes::strips * Codes::strip_chunks * 16;
-      if constexpr (P.widened) {
-        auto* const of_codes = &shared.ring.codes[slot];
-        B::mbarrier_expect(of_codes, code_bytes);
-        Codes::copy(a.gemm, a.b[0], tile, step, shared.codes[slot], of_codes);
-      }
-      B::mbarrier_expect(full, stage_bytes + (P.widened ? 0 : code_bytes));
-      if constexpr (!P.widened) Codes::copy(a.gemm, a.b[0], tile, step, shared.tall[slot], full);
+      B::mbarrier_expect(full, stage_bytes + Codes::strips * Codes::strip_chunks * 16);
+      Codes::copy(a.gemm, a.b[0], tile, step, shared.tall[slot], full);
       if (B::lane_id() < boxes) {
         Chunk* const box = shared.wide[slot] + B::lane_id() * (wide_rows * row_chunks);
         B::copy_tensor(box, a.a, step * depth_k + B::lane_id() * (depth_k / boxes), tile.first_row, tile.a_layer, full);
