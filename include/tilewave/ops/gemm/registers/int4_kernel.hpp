@@ -153,7 +153,7 @@ struct GemmInt4Kernel {
                (tile.layer * g.b_scale_layer_stride + k / S.scale_k * g.b_scale_k_stride + rows_b.first) * scale_size;
       scale_bytes = static_cast<std::uint32_t>(rows_b.span()) * scale_size;
       if constexpr (S.zero_points)
-        zeros = reinterpret_cast<const char*>(g.b_zero) + tile.layer * g.b_scale_layer_stride +
+        zeros = reinterpret_cast<const char*>(g.b_mx_scale) + tile.layer * g.b_scale_layer_stride +
                 k / S.scale_k * g.b_scale_k_stride + rows_b.first;
       scale_stride = g.b_scale_k_stride * scale_size;
       TILEWAVE_UNROLL

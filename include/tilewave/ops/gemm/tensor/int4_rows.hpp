@@ -121,7 +121,8 @@ struct GemmInt4Rows {
         const std::int64_t offset = k_block * a.b_scale_k_stride + row;
         scales[i] = B::load(reinterpret_cast<const Scales*>(first + offset));
         if constexpr (S.zero_points)
-          zeros[i] = B::load(reinterpret_cast<const Zeros*>(a.b_zero + tile.layer * a.b_scale_layer_stride + offset));
+          zeros[i] =
+              B::load(reinterpret_cast<const Zeros*>(a.b_mx_scale + tile.layer * a.b_scale_layer_stride + offset));
       });
     }
     template <class Shared>
