@@ -128,6 +128,29 @@ class FlashCall {
     over(p.kv_lengths, shape_.kv);
   }
 
+  /// Gives the sequences other lengths, none above those of the shape and not more tokens in all, in place: what a
+  /// captured launch reads. Queries, keys and values are new, and all else is NaN.
+  void set_lengths(const std::vector<std::int32_t>& q, const std::vector<std::int32_t>& kv) {
+    shape_.q = q;
+    std::ranges::copy(kv, shape_.kv.begin());
+    const auto again = [](std::vector<std::int32_t>& starts, const std::vector<std::int32_t>& of) {
+      for (std::size_t i = 0; i < of.size() && !starts.empty(); ++i) starts[i + 1] = starts[i] + of[i];
+    };
+    again(q_starts_, q), again(kv_starts_, kv);
+    for (Bytes* tensor : {&q_, &k_, &v_}) std::ranges::fill(*tensor, std::byte(unread_byte));
+    fill();
+    const auto over = [](const void* to, const auto& from) {
+      if (to != nullptr && !from.empty())
+        bench::check_hip(
+            hipMemcpy(const_cast<void*>(to), from.data(), from.size() * sizeof(from[0]), hipMemcpyHostToDevice),
+            "copying over");
+    };
+    over(p.q, q_), over(p.k, k_), over(p.v, v_);
+    over(p.q_starts, q_starts_), over(p.kv_starts, kv_starts_), over(p.kv_lengths, shape_.kv);
+    bench::check_hip(hipMemset(device_out_, unwritten_byte, out_.size()), "poisoning out");
+    if (!lse_.empty()) bench::check_hip(hipMemset(device_lse_, unwritten_byte, lse_.size()), "poisoning lse");
+  }
+
   /// Runs the call by this entry. Returns an empty text, or the first thing that is wrong.
   std::string run(const FlashAttentionEntry& entry) {
     if (!out_.empty()) {
