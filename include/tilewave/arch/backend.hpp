@@ -258,6 +258,8 @@ concept TensorBackend = GroupBackend<B> &&
   { B::template widen_i4_biased<DType::bf16>(words[0]) } -> std::same_as<Chunk>;
   { B::widen_i4_quad(words[0], 1) } -> std::same_as<std::uint32_t>;
   { B::template store_matrices_straight<4>(row, words) } -> std::same_as<void>;
+  // byte i of the result is the one of {high, low} that nibble i of the selector, 0 to 7, names
+  { B::permute_bytes(words[0], words[1], words[2]) } -> std::same_as<std::uint32_t>;
   { B::template take_registers<232>() } -> std::same_as<void>;  // all lanes of a group call it, for each of them
   { B::template give_registers<40>() } -> std::same_as<void>;
 };

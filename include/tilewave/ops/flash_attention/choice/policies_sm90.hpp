@@ -18,6 +18,16 @@ constexpr void add_flash_policies_sm90(ArchId arch, const FlashAttentionSpec& s,
                                  .turns = true};
     if (flash_attention_policy_status(arch, s, p).ok()) all.add(p);
   };
+  if (is_fp8(s.kv)) {
+    if (s.head_size <= 128) {
+      add(3, 96);
+      add(2, 128);
+      add(2, 192);
+    }
+    if (s.head_size == 192) add(2, 128);
+    if (s.head_size == 256) add(2, 64);
+    return;
+  }
   if (s.head_size == 64) {
     add(3, 128);
     add(2, 128);

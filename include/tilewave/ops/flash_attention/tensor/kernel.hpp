@@ -6,6 +6,9 @@
 // walk the keys from the last tile to the first. Probabilities never leave registers. Shared memory: the rings of q, K
 // and V and their barriers (layout.hpp). Bound: matrix rate, and beside it the rate of exponentials.
 //
+// V in fp8 is transposed on its way from its ring to another, of which the groups take it, by the other three waves of
+// the fetching group (transpose.hpp).
+//
 // In a step, a group begins its products of scores, then those of values of the tile before. Its softmax runs beside
 // the latter, and beside the products of the other groups, which begin theirs when it passes the turn.
 //
@@ -18,6 +21,7 @@
 #include "tilewave/ops/flash_attention/tensor/fetch.hpp"
 #include "tilewave/ops/flash_attention/tensor/output.hpp"
 #include "tilewave/ops/flash_attention/tensor/softmax.hpp"
+#include "tilewave/ops/flash_attention/tensor/transpose.hpp"
 
 namespace tilewave {
 
@@ -30,10 +34,10 @@ struct FlashAttentionTensor {
   static constexpr int block_threads = (L::groups + 1) * L::group_lanes;
   static constexpr int waves_per_simd = (L::groups + 1) * P.waves_per_simd;
   static constexpr bool shift_registers = P.waves_per_simd == 1 && L::groups > 1;
-  // The fetching wave looks up pages, for which it needs more registers.
-  static constexpr bool paged = S.storage == KvStorage::paged;
-  static constexpr int fetching_registers = L::groups == 2 ? (paged ? 40 : 24) : 32;
-  static constexpr int multiplying_registers = L::groups == 2 ? (paged ? 232 : 240) : 160;
+  // A fetching wave that looks up pages, or waves that transpose V, need more registers than one that only fetches.
+  static constexpr bool more_registers = S.paged() || L::transposes;
+  static constexpr int fetching_registers = L::groups == 2 ? (more_registers ? 40 : 24) : 32;
+  static constexpr int multiplying_registers = L::groups == 2 ? (more_registers ? 232 : 240) : 160;
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
     const int group = B::wave_id() / L::group_waves;
@@ -47,10 +51,15 @@ struct FlashAttentionTensor {
     FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
     if (group == L::groups) {
       if constexpr (shift_registers) B::template give_registers<fetching_registers>();
-      if (B::wave_id() != L::groups * L::group_waves) return;
-      FlashAttentionFetch<B, S, L, P> fetch(args, shared);
+      const int wave = B::wave_id() - L::groups * L::group_waves;
       FlashAttentionItem item;
-      while (work.next_with_keys(item)) fetch.run(item);
+      if (wave == 0) {
+        FlashAttentionFetch<B, S, L, P> fetch(args, shared);
+        while (work.next_with_keys(item)) fetch.run(item);
+      } else if constexpr (L::transposes) {
+        FlashAttentionTranspose<B, S, L, P> transpose(shared, wave - 1);
+        while (work.next_with_keys(item)) transpose.run(item);
+      }
     } else {
       if constexpr (shift_registers) B::template take_registers<multiplying_registers>();
       WaveGroup of{shared, group};
@@ -123,7 +132,8 @@ struct FlashAttentionTensor {
       std::int32_t tile = item.end_tile - 1;
       softmax.run(tile, scores, factor);
       Softmax::pack(scores, probabilities);
-      if ((tile + 1) * P.keys > item.sequence.kv_count) clear_values(item.sequence.kv_count - tile * P.keys);
+      if (!L::transposes && (tile + 1) * P.keys > item.sequence.kv_count)
+        clear_values(item.sequence.kv_count - tile * P.keys);
       while (--tile >= item.first_tile) {
         shared.k_ring.wait_full(k);
         await_turn();
@@ -159,7 +169,7 @@ struct FlashAttentionTensor {
     TILEWAVE_DEVICE void begin_scores(const typename L::QSlot& q, typename L::Scores& scores) {
       B::group_mma_begin();
       TILEWAVE_UNROLL
-      for (int k_slice = 0; k_slice < S.head_size / 16; ++k_slice) {
+      for (int k_slice = 0; k_slice < L::score_slices; ++k_slice) {
         B::template group_multiply<S.q, P.keys>(L::q_operand(shared, q.slot, group, k_slice),
                                                 L::k_operand(shared, k.slot, k_slice), scores, k_slice > 0);
       }
@@ -167,7 +177,7 @@ struct FlashAttentionTensor {
     }
     /// Begins out += probabilities V of the tile in V's slot, as one batch.
     TILEWAVE_DEVICE void begin_values(const typename Softmax::Operands& probabilities, typename L::Output& out) {
-      shared.v_ring.wait_full(v);
+      L::values_ring(shared).wait_full(v);
       out.fence();
       B::group_mma_begin();
       TILEWAVE_UNROLL
@@ -192,7 +202,7 @@ struct FlashAttentionTensor {
     template <int behind>
     TILEWAVE_DEVICE void finish_values(typename L::Output& out) {
       B::template group_mma_wait<behind>();
-      shared.v_ring.release(v.slot);
+      L::values_ring(shared).release(v.slot);
       v.advance();
       out.fence();
     }
@@ -207,7 +217,7 @@ struct FlashAttentionTensor {
     }
 
     /// Clears the rows of V from `first` of the tile on, which may be NaN: they are no keys of this sequence. Each
-    /// group clears them for itself, as each writes the same.
+    /// group clears them for itself, as each writes the same. (Waves that transpose V clear them where they do.)
     TILEWAVE_DEVICE void clear_values(std::int32_t first) {
       shared.v_ring.wait_full(v);
       const int lane = B::block_lane_id() % L::group_lanes;

@@ -7,36 +7,46 @@
 namespace tilewave {
 
 /// Each wave writes its sixteen rows. They pass through the wave's own part of Q, which nobody reads any more. A lane
-/// puts four bytes of each of eight rows there, and takes sixteen bytes of a few rows.
+/// puts four bytes of each of eight rows there, and takes sixteen bytes of a few rows. Rows of fp8 leave room for a
+/// part of the output at a time.
 template <class B, FlashAttentionSpec S, class L>
 struct FlashAttentionOutput {
   static constexpr int wave_rows = 16, row_units = S.value_size * 2 / 16;
+  static constexpr int boxes = S.value_size / 64, passes = ceil_div(boxes, L::head_boxes), pass_boxes = boxes / passes;
+  static constexpr int pass_units = row_units / passes, chunks = wave_rows * pass_units / B::facts.wave_lanes;
+  static_assert(boxes % passes == 0);
 
   /// Writes the wave's rows. `staging` is row 0 of the wave in the first box of Q (FlashAttentionTensorLayout::Shared).
   /// `release()` is called when it is free again.
   template <class Softmax, class Release>
   TILEWAVE_DEVICE static void write(const FlashAttentionArgs& a, const FlashAttentionItem& item, const Softmax& softmax,
                                     const typename L::Output& out, Chunk* staging, const Release& release) {
-    constexpr int lanes = B::facts.wave_lanes, chunks = wave_rows * row_units / lanes;  // chunks of a lane
     const AttentionSequence& s = item.sequence;
     const JoinedSink joined[2] = {softmax.finish(0), softmax.finish(1)};
-    stage(out, joined, staging);
-    B::wave_barrier();
-    Chunk rows[chunks];
-    TILEWAVE_UNROLL
-    for (int i = 0; i < chunks; ++i) {
-      const int n = i * lanes + B::lane_id();
-      rows[i] = staging[staged_chunk(n / row_units, n % row_units)];
-    }
-    B::shared_written();  // before the stores, which it would wait for as well
-    release();
     const std::int32_t first = softmax.row(0) - B::lane_id() / 4;
     auto* const to = static_cast<std::uint16_t*>(a.out) + s.query_at(a, a.out_strides, first, item.head);
     TILEWAVE_UNROLL
-    for (int i = 0; i < chunks; ++i) {
-      const int n = i * lanes + B::lane_id(), row = n / row_units;
-      if (first + row < s.q_count) {
-        B::store(reinterpret_cast<Chunk*>(to + row * a.out_strides.token) + n % row_units, rows[i]);
+    for (int pass = 0; pass < passes; ++pass) {
+      if (pass > 0) B::wave_barrier();
+      stage(out, joined, pass, staging);
+      B::wave_barrier();
+      Chunk rows[chunks];
+      TILEWAVE_UNROLL
+      for (int i = 0; i < chunks; ++i) {
+        const int n = i * B::facts.wave_lanes + B::lane_id();
+        rows[i] = staging[staged_chunk(n / pass_units, n % pass_units)];
+      }
+      if (pass + 1 == passes) {
+        B::shared_written();  // before the stores, which it would wait for as well
+        release();
+      }
+      TILEWAVE_UNROLL
+      for (int i = 0; i < chunks; ++i) {
+        const int n = i * B::facts.wave_lanes + B::lane_id(), row = n / pass_units;
+        if (first + row < s.q_count) {
+          B::store(reinterpret_cast<Chunk*>(to + row * a.out_strides.token) + pass * pass_units + n % pass_units,
+                   rows[i]);
+        }
       }
     }
     if (a.lse == nullptr || B::lane_id() % 4 != 0) return;
@@ -73,11 +83,12 @@ struct FlashAttentionOutput {
   TILEWAVE_DEVICE static int staged_chunk(int row, int unit) {
     return unit / L::box_chunks * (L::rows * L::box_chunks) + row * L::box_chunks + (unit % L::box_chunks ^ row % 8);
   }
-  /// Stores the rows to `staging`, in squares of sixteen rows by sixteen columns, four matrices each.
-  TILEWAVE_DEVICE static void stage(const typename L::Output& out, const JoinedSink (&joined)[2], Chunk* staging) {
+  /// Stores the columns of a pass to `staging`, in squares of sixteen rows by sixteen columns, four matrices each.
+  TILEWAVE_DEVICE static void stage(const typename L::Output& out, const JoinedSink (&joined)[2], int pass,
+                                    Chunk* staging) {
     const int matrix = B::lane_id() / 8, row = B::lane_id() % 8 + 8 * (matrix % 2);
     TILEWAVE_UNROLL
-    for (int square = 0; square < S.value_size / 16; ++square) {
+    for (int square = pass * 4 * pass_boxes; square < (pass + 1) * 4 * pass_boxes; ++square) {
       const typename L::Sums& sums = out.of[square * 16 / L::value_columns];
       Chunk words;
       TILEWAVE_UNROLL
@@ -86,7 +97,8 @@ struct FlashAttentionOutput {
         const float scale = joined[m % 2].out_scale;
         words[m] = round_out(sums[i] * scale, sums[i + 1] * scale);
       }
-      B::template store_matrices_straight<4>(staging + staged_chunk(row, 2 * square + matrix / 2), words);
+      B::template store_matrices_straight<4>(staging + staged_chunk(row, (2 * square + matrix / 2) % pass_units),
+                                             words);
     }
   }
   TILEWAVE_DEVICE static std::uint32_t round_out(float low, float high) {

@@ -30,6 +30,16 @@ class FlashAttentionSoftmax {
     // All rows of the group see these keys.
     const std::int32_t first = min_of(item.first_row + 64 * group, s.q_count - 1);
     all_see_ = {VisibleKeys::of(a, s, min_of(first + 63, s.q_count - 1)).first, VisibleKeys::of(a, s, first).end};
+    scale_ = a.scale_log2;
+    if constexpr (is_fp8(S.q)) {
+      const bool heads = S.quant == Scaling::per_head;
+      const int kv_head = a.gqa_ratio.quotient(item.head);
+      // A scale of 0 would make 0 of -inf, which is NaN.
+      scale_ =
+          max_of(scale_ * B::load(a.q_scale + (heads ? item.head : 0)) * B::load(a.k_scale + (heads ? kv_head : 0)),
+                 0x1p-120f);
+      value_scale_ = B::load(a.v_scale + (heads ? kv_head : 0));
+    }
     if constexpr (S.alibi) slope_ = B::load(a.alibi_slopes + item.head) * log2_e;
   }
 
@@ -42,7 +52,7 @@ class FlashAttentionSoftmax {
     if constexpr (transformed) transform(tile, scores);
     const bool masked = tile * P.keys < all_see_.first || (tile + 1) * P.keys > all_see_.end;
     if (S.bit_mask || masked) mask(tile, scores);
-    const float scale = transformed ? 1.0f : a_.scale_log2;
+    const float scale = transformed ? 1.0f : scale_;
     TILEWAVE_UNROLL
     for (int h = 0; h < rows; ++h) {
       float parts[chains];
@@ -57,7 +67,7 @@ class FlashAttentionSoftmax {
       TILEWAVE_UNROLL
       for (float& part : parts) part = 0.0f;
       each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA {
-        scores[i] = B::exp2(fused(scores[i], scale, -reference));
+        scores[i] = B::exp2(fused(scores[i], scale, shift - reference));
         parts[chain(i)] += scores[i];
       });
       const float sum = combine(parts, Sum{});
@@ -65,12 +75,18 @@ class FlashAttentionSoftmax {
     }
   }
 
-  /// Packs probabilities into operands, those of f16 times f16_scale.
+  /// Packs probabilities into operands, those of f16 times f16_scale. A word of fp8 has two keys of each of two tiles
+  /// of eight: waves that transpose V put keys where these stand.
   TILEWAVE_DEVICE static void pack(const Scores& scores, Operands& to) {
     TILEWAVE_UNROLL
     for (int k_slice = 0; k_slice < L::key_slices; ++k_slice) {
       TILEWAVE_UNROLL
       for (int w = 0; w < 4; ++w) {
+        if constexpr (is_fp8(S.kv)) {
+          const int i = 16 * k_slice + w / 2 * 8 + w % 2 * 2;
+          to[k_slice][w] = B::pack_fp8(scores[i], scores[i + 1], scores[i + 4], scores[i + 5]);
+          continue;
+        }
         const float low = scores[8 * k_slice + 2 * w], high = scores[8 * k_slice + 2 * w + 1];
         to[k_slice][w] = S.kv == DType::f16 ? B::pack_f16(low * f16_scale, high * f16_scale) : B::pack_bf16(low, high);
       }
@@ -80,16 +96,18 @@ class FlashAttentionSoftmax {
   /// Returns the factor of a row's sums of values, and the row's lse.
   TILEWAVE_DEVICE JoinedSink finish(int h) const {
     const float sum = item_.sequence.beyond_capacity ? __builtin_nanf("") : B::template reduce<4>(sum_[h], Sum{});
-    const float lse = sum == 0.0f ? minus_infinity : (reference_[h] + B::log2(sum)) * ln_2;
+    const float lse = sum == 0.0f ? minus_infinity : (reference_[h] - shift + B::log2(sum)) * ln_2;
     JoinedSink joined = with_sink<B>(a_, item_.head, lse);
     joined.out_scale *= sum == 0.0f ? 0.0f : B::reciprocal(f16_scale * sum);
+    if constexpr (is_fp8(S.kv)) joined.out_scale *= value_scale_;
     return joined;
   }
 
  private:
   // A row's reference follows its maximum when it is more than this far behind, in log2 units. So sums of values are
   // seldom scaled, and probabilities are at most 2^8. Each row decides for itself, whatever rows are beside it.
-  static constexpr float max_slack = 8.0f;
+  // Probabilities of fp8, which ends at 2^-9, are multiplied by 2^shift: a weight is lost below 2^-16 of the largest.
+  static constexpr float max_slack = is_fp8(S.kv) ? 2.0f : 8.0f, shift = is_fp8(S.kv) ? 6.0f : 0.0f;
   // f16 ends at 2^-24, where many keys of little weight would lose theirs.
   static constexpr float f16_scale = S.kv == DType::f16 ? 0x1p7f : 1.0f;
 
@@ -121,7 +139,7 @@ class FlashAttentionSoftmax {
     const std::int32_t first = first_key(tile), behind = item_.sequence.kv_count - item_.sequence.q_count;
     TILEWAVE_UNROLL
     for (int i = 0; i < Scores::size; ++i) {
-      scores[i] *= a_.scale_log2;
+      scores[i] *= scale_;
       if constexpr (S.soft_cap) scores[i] = a_.cap_log2 * tanh_of<B>(scores[i]);
       if constexpr (S.alibi) {
         scores[i] -= slope_ * abs_of(static_cast<float>(first + key_of(i) - (behind + row(i / 2 % 2))));
@@ -148,7 +166,7 @@ class FlashAttentionSoftmax {
   const FlashAttentionItem& item_;
   std::int32_t row_;
   VisibleKeys visible_[rows], all_see_;
-  float slope_ = 0.0f;
+  float slope_ = 0.0f, scale_, value_scale_ = 1.0f;
   float reference_[rows], sum_[rows];  // log2 units, -inf before the first key; sums of this lane's keys
 };
 
