@@ -50,6 +50,25 @@ TEST_CASE("more items than blocks, some of them without keys or queries") {
   check_tensor(shape);
 }
 
+TEST_CASE("rows of a tile are queries of several heads, however many share a kv head") {
+  check_tensor({.q = {3}, .kv = {80}, .q_heads = 8, .kv_heads = 2, .causal = true, .sinks = true});
+  check_tensor({.q = {30}, .kv = {70}, .q_heads = 7, .causal = true, .left = 20});
+  each_tensor_entry(
+      [](const FlashAttentionSpec& s) { return s.paged(); },
+      [&](const FlashAttentionEntry& entry) {
+        FlashCall call(entry.spec,
+                       {.q = {1, 40, 5}, .kv = {100, 43, 9}, .q_heads = 5, .layout = FlashLayout::nhd, .causal = true});
+        CHECK(call.run(entry) == "");
+      });
+}
+
+TEST_CASE("packed sequences, more than lanes count at a time, of which most have no queries") {
+  FlashShape shape{
+      .q = std::vector<std::int32_t>(70), .kv = std::vector<std::int32_t>(70, 3), .layout = FlashLayout::ragged};
+  shape.q[3] = 2, shape.q[33] = 131, shape.q[69] = 1;
+  check_tensor(shape);
+}
+
 /// Queries of a sequence in one call, and cut into two: the second half sees all keys, the first all but its.
 TEST_CASE("a batch-invariant row has the same bits however the queries are cut into calls") {
   each_tensor_entry(plain, [&](const FlashAttentionEntry& entry) {

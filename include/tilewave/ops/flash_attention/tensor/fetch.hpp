@@ -29,13 +29,15 @@ class FlashAttentionFetch {
   TILEWAVE_DEVICE void fetch_q(const FlashAttentionItem& item) {
     const AttentionSequence& s = item.sequence;
     const std::int32_t row =
-        (args_.attention.q_starts != nullptr ? s.q_first : s.number * args_.q_sequence_rows) + item.first_row;
+        (args_.attention.q_starts != nullptr ? s.q_first : s.number * args_.q_sequence_rows) + item.first_query;
     shared_.q_ring.wait_free(q_);
     auto* const full = &shared_.q_ring.full[q_.slot];
-    B::mbarrier_expect(full, L::q_bytes);
+    B::mbarrier_expect(full, args_.q_bytes);
     if (B::lane_id() < L::head_boxes) {
       Chunk* const to = shared_.q[q_.slot] + B::lane_id() * (P.rows * L::box_chunks);
-      B::copy_tensor(to, args_.q, B::lane_id() * L::box_columns, row, item.head, full);
+      const bool packed = args_.sections.row_heads.divisor > 1;  // rows of the map are heads then
+      B::copy_tensor(to, args_.q, B::lane_id() * L::box_columns, packed ? item.head : row, packed ? row : item.head,
+                     full);
     }
     q_.advance();
   }

@@ -48,10 +48,11 @@ struct FlashAttentionTensor {
       B::prefetch_map(args.v);
     }
     B::barrier();
-    FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
     if (group == L::groups) {
       if constexpr (shift_registers) B::template give_registers<fetching_registers>();
       const int wave = B::wave_id() - L::groups * L::group_waves;
+      if (wave > L::transposing_waves) return;
+      FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
       FlashAttentionItem item;
       if (wave == 0) {
         FlashAttentionFetch<B, S, L, P> fetch(args, shared);
@@ -62,7 +63,8 @@ struct FlashAttentionTensor {
       }
     } else {
       if constexpr (shift_registers) B::template take_registers<multiplying_registers>();
-      WaveGroup of{shared, group};
+      FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
+      WaveGroup of{args.sections, shared, group};
       of.run(args.attention, work);
       of.write_without_keys(args.attention, work);
     }
@@ -73,6 +75,7 @@ struct FlashAttentionTensor {
 
   /// A wave group, and its slots in the rings.
   struct WaveGroup {
+    const FlashAttentionSections& sections;
     Shared& shared;
     int group;
     typename L::QSlot q{};
@@ -90,7 +93,7 @@ struct FlashAttentionTensor {
       begin_scores(q, scores);
       finish_scores<0>(scores);
       while (true) {
-        Softmax softmax(a, item, group);
+        Softmax softmax(a, sections, item, group);
         typename L::Output out{};
         typename Softmax::Operands probabilities;
         walk(item, softmax, scores, probabilities, out);
@@ -119,7 +122,7 @@ struct FlashAttentionTensor {
     TILEWAVE_DEVICE void write_without_keys(const FlashAttentionArgs& a, FlashAttentionWork<B, P> work) {
       FlashAttentionItem item;
       while (work.next(item)) {
-        if (!item.any_keys()) FlashAttentionOutput<B, S, L>::write_without_keys(a, item, group);
+        if (!item.any_keys()) FlashAttentionOutput<B, S, L>::write_without_keys(a, sections, item, group);
       }
     }
 
@@ -156,7 +159,7 @@ struct FlashAttentionTensor {
     /// Writes the rows of an item by way of q's slot, which nobody reads any more.
     TILEWAVE_DEVICE void write(const FlashAttentionArgs& a, const FlashAttentionItem& item, const Softmax& softmax,
                                const typename L::Output& out) {
-      FlashAttentionOutput<B, S, L>::write(a, item, softmax, out, staging(),
+      FlashAttentionOutput<B, S, L>::write(a, sections, item, softmax, out, staging(),
                                            [&]() TILEWAVE_INLINE_LAMBDA { shared.q_ring.release(q.slot); });
       q.advance();
     }

@@ -9,13 +9,22 @@
 
 namespace tilewave {
 
-/// A section of the work is as many (sequence, head) pairs as follow each other. K and V of a section lie in L2
-/// together. See FlashAttentionWork.
+/// A row tile has queries of `row_heads` heads that share a kv head, or of one. A pair is a sequence and the heads of a
+/// row tile. A section of the work is as many pairs as follow each other. K and V of a section lie in L2 together. See
+/// FlashAttentionWork.
 struct FlashAttentionSections {
   FastDiv pairs, items;  // of a section: pairs, and pairs times row tiles
   std::int32_t all_pairs, all_items;
-  FastDiv heads;       // query heads
-  std::int32_t tiles;  // row tiles of a pair
+  FastDiv heads;              // pairs of a sequence
+  std::int32_t tiles;         // row tiles of a pair
+  FastDiv row_heads;          // heads of a row tile
+  std::int32_t tile_queries;  // queries of a row tile
+
+  /// Return the query and the head of a row of a tile, from its first.
+  TILEWAVE_DEVICE std::int32_t query_of(std::int32_t row) const {
+    return row_heads.divisor == 1 ? row : row_heads.quotient(row);
+  }
+  TILEWAVE_DEVICE std::int32_t head_of(std::int32_t row) const { return row - query_of(row) * row_heads.divisor; }
 };
 
 template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
@@ -68,6 +77,7 @@ struct FlashAttentionTensorLayout {
     std::int32_t q_sequence_rows, kv_sequence_rows;  // rows of the maps from a sequence to the next, where not packed
     std::int32_t k_page_rows, v_page_rows;           // the same from a page to the next
     std::int32_t box_rows;                           // keys that lie together in a page and in a tile
+    std::int32_t q_bytes;                            // of a tile of q
     typename B::TensorMap q, k, v;
   };
 

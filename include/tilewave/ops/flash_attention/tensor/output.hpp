@@ -19,12 +19,12 @@ struct FlashAttentionOutput {
   /// Writes the wave's rows. `staging` is row 0 of the wave in the first box of Q (FlashAttentionTensorLayout::Shared).
   /// `release()` is called when it is free again.
   template <class Softmax, class Release>
-  TILEWAVE_DEVICE static void write(const FlashAttentionArgs& a, const FlashAttentionItem& item, const Softmax& softmax,
+  TILEWAVE_DEVICE static void write(const FlashAttentionArgs& a, const FlashAttentionSections& sections,
+                                    const FlashAttentionItem& item, const Softmax& softmax,
                                     const typename L::Output& out, Chunk* staging, const Release& release) {
-    const AttentionSequence& s = item.sequence;
     const JoinedSink joined[2] = {softmax.finish(0), softmax.finish(1)};
     const std::int32_t first = softmax.row(0) - B::lane_id() / 4;
-    auto* const to = static_cast<std::uint16_t*>(a.out) + s.query_at(a, a.out_strides, first, item.head);
+    auto* const to = first_element(a, item);
     TILEWAVE_UNROLL
     for (int pass = 0; pass < passes; ++pass) {
       if (pass > 0) B::wave_barrier();
@@ -42,43 +42,51 @@ struct FlashAttentionOutput {
       }
       TILEWAVE_UNROLL
       for (int i = 0; i < chunks; ++i) {
-        const int n = i * B::facts.wave_lanes + B::lane_id(), row = n / pass_units;
-        if (first + row < s.q_count) {
-          B::store(reinterpret_cast<Chunk*>(to + row * a.out_strides.token) + pass * pass_units + n % pass_units,
-                   rows[i]);
-        }
+        const int n = i * B::facts.wave_lanes + B::lane_id();
+        const std::int32_t row = first + n / pass_units;
+        if (row < item.rows) B::store(row_chunks(a, sections, to, row) + pass * pass_units + n % pass_units, rows[i]);
       }
     }
     if (a.lse == nullptr || B::lane_id() % 4 != 0) return;
     TILEWAVE_UNROLL
     for (int h = 0; h < 2; ++h) {
-      const std::int32_t row = softmax.row(h);
-      if (row < s.q_count) B::store(a.lse + item.head * a.lse_head_stride + s.q_first + row, joined[h].lse);
+      if (softmax.row(h) >= item.rows) continue;
+      const std::int64_t token = item.sequence.q_first + softmax.query(h);
+      B::store(a.lse + softmax.head(h) * a.lse_head_stride + token, joined[h].lse);
     }
   }
 
   /// Writes a group's rows that see no keys: 0, or NaN if a length is beyond the capacity.
-  TILEWAVE_DEVICE static void write_without_keys(const FlashAttentionArgs& a, const FlashAttentionItem& item,
-                                                 int group) {
+  TILEWAVE_DEVICE static void write_without_keys(const FlashAttentionArgs& a, const FlashAttentionSections& sections,
+                                                 const FlashAttentionItem& item, int group) {
     const AttentionSequence& s = item.sequence;
-    const std::int32_t first = item.first_row + 64 * group;
+    const std::int32_t first = 64 * group, end = min_of(first + 64, item.rows);
     const std::uint32_t word = s.beyond_capacity ? 0x7fff7fffu : 0u;  // two NaNs, or zeros
-    auto* const to = static_cast<std::uint16_t*>(a.out) + s.query_at(a, a.out_strides, first, item.head);
+    auto* const to = first_element(a, item);
+    const int lane = B::block_lane_id() % L::group_lanes;
     TILEWAVE_ROLL
-    for (int n = B::block_lane_id() % L::group_lanes; n < 64 * row_units; n += L::group_lanes) {
-      const int row = n / row_units;
-      if (first + row < s.q_count) {
-        B::store(reinterpret_cast<Chunk*>(to + row * a.out_strides.token) + n % row_units,
-                 Chunk{{word, word, word, word}});
-      }
+    for (int n = lane; n < (end - first) * row_units; n += L::group_lanes) {
+      B::store(row_chunks(a, sections, to, first + n / row_units) + n % row_units, Chunk{{word, word, word, word}});
     }
-    const std::int32_t row = first + B::block_lane_id() % L::group_lanes;
-    if (a.lse == nullptr || row >= min_of(first + 64, s.q_count)) return;
-    const float lse = a.sinks != nullptr ? B::load(a.sinks + item.head) : minus_infinity;
-    B::store(a.lse + item.head * a.lse_head_stride + s.q_first + row, s.beyond_capacity ? __builtin_nanf("") : lse);
+    const std::int32_t row = first + lane;
+    if (a.lse == nullptr || row >= end) return;
+    const std::int32_t head = item.head + sections.head_of(row);
+    const float lse = a.sinks != nullptr ? B::load(a.sinks + head) : minus_infinity;
+    B::store(a.lse + head * a.lse_head_stride + s.q_first + item.first_query + sections.query_of(row),
+             s.beyond_capacity ? __builtin_nanf("") : lse);
   }
 
  private:
+  /// Return the first element of an item's output, and the chunks of one of its rows.
+  TILEWAVE_DEVICE static std::uint16_t* first_element(const FlashAttentionArgs& a, const FlashAttentionItem& item) {
+    return static_cast<std::uint16_t*>(a.out) + item.sequence.query_at(a, a.out_strides, item.first_query, item.head);
+  }
+  TILEWAVE_DEVICE static Chunk* row_chunks(const FlashAttentionArgs& a, const FlashAttentionSections& sections,
+                                           std::uint16_t* to, std::int32_t row) {
+    return reinterpret_cast<Chunk*>(to + sections.query_of(row) * a.out_strides.token +
+                                    sections.head_of(row) * a.out_strides.head);
+  }
+
   /// Returns the chunk, from `staging` on, of unit `unit` of a row of the wave: boxes of 64 columns, swizzled as Q is.
   TILEWAVE_DEVICE static int staged_chunk(int row, int unit) {
     return unit / L::box_chunks * (L::rows * L::box_chunks) + row * L::box_chunks + (unit % L::box_chunks ^ row % 8);

@@ -16,35 +16,40 @@ class FlashAttentionSoftmax {
   static constexpr int rows = 2;
   using Operands = Chunk[L::key_slices];  // probabilities as products take them from registers
 
-  TILEWAVE_DEVICE FlashAttentionSoftmax(const FlashAttentionArgs& a, const FlashAttentionItem& item, int group)
-      : a_(a), item_(item) {
+  TILEWAVE_DEVICE FlashAttentionSoftmax(const FlashAttentionArgs& a, const FlashAttentionSections& sections,
+                                        const FlashAttentionItem& item, int group)
+      : a_(a), sections_(sections), item_(item) {
     const int wave = B::block_lane_id() % L::group_lanes / B::facts.wave_lanes;
-    row_ = item.first_row + 64 * group + 16 * wave + B::lane_id() / 4;
+    row_ = 64 * group + 16 * wave + B::lane_id() / 4;
     const AttentionSequence& s = item.sequence;
+    const auto keys_of = [&](std::int32_t row) TILEWAVE_INLINE_LAMBDA {
+      return VisibleKeys::of(a, s, min_of(item.first_query + sections.query_of(row), s.q_count - 1));
+    };
+    const std::int32_t kv_head = a.gqa_ratio.quotient(item.head);
     TILEWAVE_UNROLL
     for (int h = 0; h < rows; ++h) {
-      visible_[h] = VisibleKeys::of(a, s, min_of(row(h), s.q_count - 1));
+      visible_[h] = keys_of(row(h));
       reference_[h] = minus_infinity;
       sum_[h] = 0.0f;
+      if constexpr (S.alibi) slope_[h] = B::load(a.alibi_slopes + head(h)) * log2_e;
+      scale_[h] = a.scale_log2;
+      if constexpr (is_fp8(S.q)) {
+        const bool heads = S.quant == Scaling::per_head;
+        // A scale of 0 would make 0 of -inf, which is NaN.
+        scale_[h] =
+            max_of(scale_[h] * B::load(a.q_scale + (heads ? head(h) : 0)) * B::load(a.k_scale + (heads ? kv_head : 0)),
+                   0x1p-120f);
+      }
     }
+    if constexpr (is_fp8(S.kv)) value_scale_ = B::load(a.v_scale + (S.quant == Scaling::per_head ? kv_head : 0));
     // All rows of the group see these keys.
-    const std::int32_t first = min_of(item.first_row + 64 * group, s.q_count - 1);
-    all_see_ = {VisibleKeys::of(a, s, min_of(first + 63, s.q_count - 1)).first, VisibleKeys::of(a, s, first).end};
-    scale_ = a.scale_log2;
-    if constexpr (is_fp8(S.q)) {
-      const bool heads = S.quant == Scaling::per_head;
-      const int kv_head = a.gqa_ratio.quotient(item.head);
-      // A scale of 0 would make 0 of -inf, which is NaN.
-      scale_ =
-          max_of(scale_ * B::load(a.q_scale + (heads ? item.head : 0)) * B::load(a.k_scale + (heads ? kv_head : 0)),
-                 0x1p-120f);
-      value_scale_ = B::load(a.v_scale + (heads ? kv_head : 0));
-    }
-    if constexpr (S.alibi) slope_ = B::load(a.alibi_slopes + item.head) * log2_e;
+    all_see_ = {keys_of(64 * group + 63).first, keys_of(64 * group).end};
   }
 
-  /// Returns the lane's row h, a query of the sequence; it may be past the last.
+  /// Returns the lane's row h of the tile; it may be past the item's rows.
   TILEWAVE_DEVICE std::int32_t row(int h) const { return row_ + 8 * h; }
+  TILEWAVE_DEVICE std::int32_t query(int h) const { return item_.first_query + sections_.query_of(row(h)); }
+  TILEWAVE_DEVICE std::int32_t head(int h) const { return item_.head + sections_.head_of(row(h)); }
 
   /// Turns scores into probabilities, as f32. The sums of values so far must be multiplied by `factor`.
   TILEWAVE_DEVICE void run(std::int32_t tile, Scores& scores, Vec<float, rows>& factor) {
@@ -52,9 +57,9 @@ class FlashAttentionSoftmax {
     if constexpr (transformed) transform(tile, scores);
     const bool masked = tile * P.keys < all_see_.first || (tile + 1) * P.keys > all_see_.end;
     if (S.bit_mask || masked) mask(tile, scores);
-    const float scale = transformed ? 1.0f : scale_;
     TILEWAVE_UNROLL
     for (int h = 0; h < rows; ++h) {
+      const float scale = transformed ? 1.0f : scale_of(h);
       float parts[chains];
       TILEWAVE_UNROLL
       for (int c = 0; c < chains; ++c) parts[c] = scores[4 * c + 2 * h];
@@ -97,7 +102,7 @@ class FlashAttentionSoftmax {
   TILEWAVE_DEVICE JoinedSink finish(int h) const {
     const float sum = item_.sequence.beyond_capacity ? __builtin_nanf("") : B::template reduce<4>(sum_[h], Sum{});
     const float lse = sum == 0.0f ? minus_infinity : (reference_[h] - shift + B::log2(sum)) * ln_2;
-    JoinedSink joined = with_sink<B>(a_, item_.head, lse);
+    JoinedSink joined = with_sink<B>(a_, head(h), lse);
     joined.out_scale *= sum == 0.0f ? 0.0f : B::reciprocal(f16_scale * sum);
     if constexpr (is_fp8(S.kv)) joined.out_scale *= value_scale_;
     return joined;
@@ -122,6 +127,9 @@ class FlashAttentionSoftmax {
     return all;
   }
 
+  /// Returns what scores of a row are multiplied by: the same for all, but for fp8 with scales per head.
+  TILEWAVE_DEVICE float scale_of(int h) const { return is_fp8(S.q) ? scale_[h] : a_.scale_log2; }
+
   template <class F>
   TILEWAVE_DEVICE static void each_score(int h, const F& f) {
     TILEWAVE_UNROLL
@@ -139,10 +147,11 @@ class FlashAttentionSoftmax {
     const std::int32_t first = first_key(tile), behind = item_.sequence.kv_count - item_.sequence.q_count;
     TILEWAVE_UNROLL
     for (int i = 0; i < Scores::size; ++i) {
-      scores[i] *= scale_;
+      scores[i] *= scale_of(i / 2 % 2);
       if constexpr (S.soft_cap) scores[i] = a_.cap_log2 * tanh_of<B>(scores[i]);
       if constexpr (S.alibi) {
-        scores[i] -= slope_ * abs_of(static_cast<float>(first + key_of(i) - (behind + row(i / 2 % 2))));
+        const int h = i / 2 % 2;
+        scores[i] -= slope_[h] * abs_of(static_cast<float>(first + key_of(i) - (behind + query(h))));
       }
     }
   }
@@ -154,8 +163,8 @@ class FlashAttentionSoftmax {
       each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA {
         bool seen = key_of(i) >= from && key_of(i) < end;
         if constexpr (S.bit_mask) {
-          const std::int32_t query = min_of(row(h), item_.sequence.q_count - 1);
-          seen = seen && item_.sequence.template mask_allows<B>(a_, query, first + key_of(i));
+          seen = seen && item_.sequence.template mask_allows<B>(a_, min_of(query(h), item_.sequence.q_count - 1),
+                                                                first + key_of(i));
         }
         scores[i] = seen ? scores[i] : minus_infinity;
       });
@@ -163,10 +172,11 @@ class FlashAttentionSoftmax {
   }
 
   const FlashAttentionArgs& a_;
+  const FlashAttentionSections& sections_;
   const FlashAttentionItem& item_;
   std::int32_t row_;
   VisibleKeys visible_[rows], all_see_;
-  float slope_ = 0.0f, scale_, value_scale_ = 1.0f;
+  float slope_[rows]{}, scale_[rows], value_scale_ = 1.0f;
   float reference_[rows], sum_[rows];  // log2 units, -inf before the first key; sums of this lane's keys
 };
 
