@@ -144,10 +144,10 @@ struct FlashAttentionTensor {
         begin_values(probabilities, out);
         pass_turn();
         finish_scores<1>(scores);
-        softmax.run(tile, scores, factor);
+        const bool raised = softmax.run(tile, scores, factor);
         finish_values<0>(out);
         Softmax::pack(scores, probabilities);
-        out.scale(factor);
+        if (raised) out.scale(factor);
       }
     }
 

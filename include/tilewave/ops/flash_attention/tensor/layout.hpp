@@ -59,9 +59,8 @@ struct FlashAttentionTensorLayout {
       TILEWAVE_UNROLL
       for (int part = 0; part < value_parts; ++part) B::group_mma_fence(of[part]);
     }
-    /// Multiplies each row by its factor, which mostly is 1.
+    /// Multiplies each row by its factor.
     TILEWAVE_DEVICE void scale(const Vec<float, 2>& factor) {
-      if (!B::any(factor[0] != 1.0f || factor[1] != 1.0f)) return;
       TILEWAVE_UNROLL
       for (int part = 0; part < value_parts; ++part) {
         TILEWAVE_UNROLL

@@ -51,33 +51,36 @@ class FlashAttentionSoftmax {
   TILEWAVE_DEVICE std::int32_t query(int h) const { return item_.first_query + sections_.query_of(row(h)); }
   TILEWAVE_DEVICE std::int32_t head(int h) const { return item_.head + sections_.head_of(row(h)); }
 
-  /// Turns scores into probabilities, as f32. The sums of values so far must be multiplied by `factor`.
-  TILEWAVE_DEVICE void run(std::int32_t tile, Scores& scores, Vec<float, rows>& factor) {
-    constexpr bool transformed = S.soft_cap || S.alibi;
+  /// Turns scores into probabilities, as f32. Returns whether a row of the wave has another reference than before: sums
+  /// of values so far must be multiplied by `factor` then.
+  TILEWAVE_DEVICE bool run(std::int32_t tile, Scores& scores, Vec<float, rows>& factor) {
     if constexpr (transformed) transform(tile, scores);
     const bool masked = tile * P.keys < all_see_.first || (tile + 1) * P.keys > all_see_.end;
     if (S.bit_mask || masked) mask(tile, scores);
+    float largest[rows];  // of this lane's keys
+    bool behind = false;
     TILEWAVE_UNROLL
     for (int h = 0; h < rows; ++h) {
-      const float scale = transformed ? 1.0f : scale_of(h);
       float parts[chains];
       TILEWAVE_UNROLL
       for (int c = 0; c < chains; ++c) parts[c] = scores[4 * c + 2 * h];
       each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA { parts[chain(i)] = Max{}(parts[chain(i)], scores[i]); });
-      const float largest = B::template reduce<4>(combine(parts, Max{}), Max{}) * scale;
-      const float raised = largest > reference_[h] + max_slack ? largest : reference_[h];
-      const float reference = raised == minus_infinity ? 0.0f : raised;  // no key was seen yet
-      factor[h] = B::exp2(reference_[h] - reference);
-      reference_[h] = raised;
-      TILEWAVE_UNROLL
-      for (float& part : parts) part = 0.0f;
+      largest[h] = combine(parts, Max{});
+      behind = behind || largest[h] * scale_of(h) > reference_[h] + max_slack;
+    }
+    const bool raised = B::any(behind);
+    if (raised) raise(largest, factor);
+    TILEWAVE_UNROLL
+    for (int h = 0; h < rows; ++h) {
+      const float reference = reference_[h] == minus_infinity ? 0.0f : reference_[h];  // no key was seen yet
+      float parts[chains] = {};
       each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA {
-        scores[i] = B::exp2(fused(scores[i], scale, shift - reference));
+        scores[i] = B::exp2(fused(scores[i], scale_of(h), shift - reference));
         parts[chain(i)] += scores[i];
       });
-      const float sum = combine(parts, Sum{});
-      sum_[h] = fused(sum_[h], factor[h], sum);
+      sum_[h] += combine(parts, Sum{});
     }
+    return raised;
   }
 
   /// Packs probabilities into operands, those of f16 times f16_scale. A word of fp8 has two keys of each of two tiles
@@ -116,8 +119,22 @@ class FlashAttentionSoftmax {
   // f16 ends at 2^-24, where many keys of little weight would lose theirs.
   static constexpr float f16_scale = S.kv == DType::f16 ? 0x1p7f : 1.0f;
 
+  /// Raises the references of rows that are too far behind the largest score of a tile. Lanes of a row meet here alone,
+  /// which is seldom.
+  TILEWAVE_DEVICE void raise(const float (&largest)[rows], Vec<float, rows>& factor) {
+    TILEWAVE_UNROLL
+    for (int h = 0; h < rows; ++h) {
+      const float of_row = B::template reduce<4>(largest[h], Max{}) * scale_of(h);
+      const float raised = of_row > reference_[h] + max_slack ? of_row : reference_[h];
+      factor[h] = raised == minus_infinity ? 1.0f : B::exp2(reference_[h] - raised);
+      reference_[h] = raised;
+      sum_[h] *= factor[h];
+    }
+  }
+
   // Maxima and sums of a row's scores are taken in so many chains, so that one need not wait for the other.
   static constexpr int chains = 2;
+  static constexpr bool transformed = S.soft_cap || S.alibi;
   TILEWAVE_HOST_DEVICE static constexpr int chain(int i) { return i / 4 % chains; }
   template <class Op>
   TILEWAVE_DEVICE static float combine(const float (&parts)[chains], Op op) {
@@ -127,8 +144,10 @@ class FlashAttentionSoftmax {
     return all;
   }
 
-  /// Returns what scores of a row are multiplied by: the same for all, but for fp8 with scales per head.
-  TILEWAVE_DEVICE float scale_of(int h) const { return is_fp8(S.q) ? scale_[h] : a_.scale_log2; }
+  /// Returns what scores of a row are multiplied by: the same for all, but for fp8 with scales per head. Those with a
+  /// soft cap or slopes are transformed to log2 units before.
+  TILEWAVE_DEVICE float scale_of(int h) const { return transformed ? 1.0f : raw_scale_of(h); }
+  TILEWAVE_DEVICE float raw_scale_of(int h) const { return is_fp8(S.q) ? scale_[h] : a_.scale_log2; }
 
   template <class F>
   TILEWAVE_DEVICE static void each_score(int h, const F& f) {
@@ -147,7 +166,7 @@ class FlashAttentionSoftmax {
     const std::int32_t first = first_key(tile), behind = item_.sequence.kv_count - item_.sequence.q_count;
     TILEWAVE_UNROLL
     for (int i = 0; i < Scores::size; ++i) {
-      scores[i] *= scale_of(i / 2 % 2);
+      scores[i] *= raw_scale_of(i / 2 % 2);
       if constexpr (S.soft_cap) scores[i] = a_.cap_log2 * tanh_of<B>(scores[i]);
       if constexpr (S.alibi) {
         const int h = i / 2 % 2;
