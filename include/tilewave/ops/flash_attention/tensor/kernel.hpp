@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Flash attention of rooms with a tensor copy engine and products of wave groups.
 //
-// Grid: P.waves_per_simd blocks per multiprocessor, or one per item if there are fewer. Blocks stay and take item after
-// item (work.hpp). One wave fetches q, K and V into rings (fetch.hpp). One to three wave groups have 64 rows each and
-// walk the keys from the last tile to the first. Probabilities never leave registers. Shared memory: the rings of q, K
-// and V and their barriers (layout.hpp). Bound: matrix rate, and beside it the rate of exponentials.
+// Grid: P.waves_per_simd blocks per multiprocessor, or one per item if there are fewer. Blocks stay and take item
+// after item (work.hpp). One wave, or four, fetch q, K and V into rings (fetch.hpp). One to three wave groups have 64
+// rows each and walk the keys from the last tile to the first. Probabilities never leave registers. Shared memory: the
+// rings of q, K and V and their barriers (layout.hpp). Bound: matrix rate, and beside it the rate of exponentials.
 //
 // V in fp8 is transposed on its way from its ring to another, of which the groups take it, by the other three waves of
 // the fetching group (transpose.hpp).
@@ -51,11 +51,11 @@ struct FlashAttentionTensor {
     if (group == L::groups) {
       if constexpr (shift_registers) B::template give_registers<fetching_registers>();
       const int wave = B::wave_id() - L::groups * L::group_waves;
-      if (wave > L::transposing_waves) return;
+      if (wave >= L::fetching_waves + L::transposing_waves) return;
       FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
       FlashAttentionItem item;
-      if (wave == 0) {
-        FlashAttentionFetch<B, S, L, P> fetch(args, shared);
+      if (wave < L::fetching_waves) {
+        FlashAttentionFetch<B, S, L, P> fetch(args, shared, wave);
         while (work.next_with_keys(item)) fetch.run(item);
       } else if constexpr (L::transposes) {
         FlashAttentionTranspose<B, S, L, P> transpose(shared, wave - 1);

@@ -42,6 +42,8 @@ struct FlashAttentionTensorLayout {
   // Products of fp8 take V transposed. So many waves of the fetching group transpose it.
   static constexpr bool transposes = is_fp8(S.kv);
   static constexpr int transposing_waves = transposes ? 3 : 0;
+  static constexpr bool paged = S.paged();
+  static constexpr int fetching_waves = paged && !transposes ? 4 : 1;
   // One product with probabilities from registers has so many columns of V.
   static constexpr int value_columns = S.value_size % 128 == 0 ? 128 : 64, value_parts = S.value_size / value_columns;
   static constexpr int slice = 32 / size_of(S.kv);  // of the dimension that one product sums over
