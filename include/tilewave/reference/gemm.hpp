@@ -31,7 +31,7 @@ struct GemmUnit {
 inline GemmUnit gemm_unit(ArchId arch, bool emulated, const GemmSpec& s) {
   if (facts_of(arch).f32_sums || s.a == DType::i8 || (emulated && !is_fp8(s.a))) return {};
   const bool promoted = s.scale == Scaling::per_block || (s.has_sums_to_choose() && s.sums == GemmSums::promoted);
-  const int chain = s.int4() ? s.scale_k : promoted ? gemm_scale_block : 0;
+  const int chain = s.four_bit() ? s.scale_k : promoted ? gemm_scale_block : 0;
   return is_fp8(s.a) ? GemmUnit{32, 13, 13, chain} : GemmUnit{16, 25, 23, chain};
 }
 
@@ -86,12 +86,13 @@ inline std::int64_t preshuffled_index(std::int64_t row, std::int64_t k, std::int
   return (row / 16 * (columns / unit) + k / unit) * 16 * unit + row % 16 * unit + k % unit;
 }
 
-/// Returns value (row, k) of preshuffled int4 weights B[N, K].
-inline int int4_value(const void* weights, std::int64_t row, std::int64_t k, std::int64_t columns) {
+/// Returns value (row, k) of preshuffled weights B[N, K] of four bits, i4 or fp4, with scales of groups.
+inline double four_bit_value(DType type, const void* weights, std::int64_t row, std::int64_t k, std::int64_t columns) {
   const std::int64_t at = (row / 16 * (columns / 16) + k / 16) * 256 + row % 16 * 16 + k % 16;
   const std::int64_t word = at / 8, in_word = at % 8;
   const std::uint8_t byte = static_cast<const std::uint8_t*>(weights)[4 * word + in_word % 4];
   const int code = in_word < 4 ? byte & 15 : byte >> 4;
+  if (type == DType::fp4_e2m1) return fp4_to_f32(static_cast<std::uint8_t>(code));
   return code < 8 ? code : code - 16;
 }
 
@@ -121,9 +122,9 @@ class Gemm {
       for (std::int32_t i = 0; i < columns_ * halves_; ++i) {
         const std::int64_t row = row_of_b(first_column + i / halves_, i % halves_);
         for (std::int32_t k = 0; k < p.k; ++k) {
-          if (s.int4()) {
+          if (s.four_bit()) {
             const auto* const layer_weights = static_cast<const std::uint8_t*>(p.b) + layer * p.b_batch_stride;
-            b_.push_back(int4_value(layer_weights, row, k, p.k));
+            b_.push_back(four_bit_value(s.b, layer_weights, row, k, p.k));
             continue;
           }
           const std::int64_t layer_offset = layer * p.b_batch_stride;
@@ -191,7 +192,7 @@ class Gemm {
     const float* const b_scale = p_.b_scale + layer * p_.b_scale_batch_stride;
     GemmValue sum;
     GemmLoss loss(unit_);
-    const std::int32_t scale_k = s.int4() ? s.scale_k : s.mx() ? mx_group : gemm_scale_block;
+    const std::int32_t scale_k = s.four_bit() ? s.scale_k : s.mx() ? mx_group : gemm_scale_block;
     for (std::int32_t from = 0; from < p_.k; from += scale_k) {
       const std::int32_t block = from / scale_k, end = std::min(from + scale_k, p_.k);
       double scale = 1;

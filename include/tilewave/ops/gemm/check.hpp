@@ -40,7 +40,7 @@ inline Status check_gemm_extents(const GemmProblem& p) {
   if (p.spec.mx() && p.k % mx_group != 0) return {StatusCode::bad_extent, "k with mx scales is a multiple of 32"};
   if (p.spec.mx() && p.spec.gated && p.n % 64 != 0)
     return {StatusCode::bad_extent, "gates with mx scales are whole 32 rows"};
-  if (p.spec.int4() && p.k % p.spec.scale_k != 0)
+  if (p.spec.four_bit() && p.k % p.spec.scale_k != 0)
     return {StatusCode::bad_extent, "k must be a multiple of the group of a scale"};
   return {};
 }
@@ -190,7 +190,7 @@ inline Status check_gemm_operand_scales(const GemmProblem& p) {
     return {StatusCode::null_pointer, "a_scale or b_scale is null"};
   }
   if (p.b_group_scale != nullptr && s.scale != Scaling::per_group)
-    return {StatusCode::bad_value, "b_group_scale is for weights of i4"};
+    return {StatusCode::bad_value, "b_group_scale is for weights of four bits"};
   if (!is_aligned(p.a_scale, 4) || !is_aligned(p.b_scale, 4))
     return {StatusCode::misaligned, "scales need 4-byte alignment"};
   if (!is_aligned(p.b_group_scale, 8)) return {StatusCode::misaligned, "scales of groups need 8-byte alignment"};
@@ -271,14 +271,14 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
   return {};
 }
 
-/// Checks preshuffled weights that are read as whole strips of sixteen rows: int4 weights, and all of them where a
-/// tensor copy reads them.
+/// Checks preshuffled weights that are read as whole strips of sixteen rows: those of four bits, and all of them where
+/// a tensor copy reads them.
 inline Status check_gemm_strips(const GemmProblem& p, const ArchFacts& facts) {
   const GemmSpec& s = p.spec;
-  if (s.weights != GemmWeights::preshuffled || (!s.int4() && !facts.tensor_copies)) return {};
+  if (s.weights != GemmWeights::preshuffled || (!s.four_bit() && !facts.tensor_copies)) return {};
   if (p.interleaved)
     return {StatusCode::unsupported_layout,
-            "gates and ups of i4 weights, and on sm90 of preshuffled ones, lie in halves"};
+            "gates and ups of weights of four bits, and on sm90 of preshuffled ones, lie in halves"};
   if (s.gated && p.n % 32 != 0)
     return {StatusCode::bad_extent, "gates of preshuffled weights are whole strips of 16 rows"};
   if (p.k > 0 && gemm_layers(p) > 1 && p.b_batch_stride % gemm_strip_elements(p) != 0)

@@ -95,7 +95,7 @@ struct GemmEpilogue {
   /// Returns the factor of all elements: alpha and scales of tensors.
   TILEWAVE_DEVICE static float tensor_scale(const GemmArgs& a) {
     if constexpr (S.scale == Scaling::per_tensor) return a.alpha * B::load(a.a_scale) * B::load(a.b_scale);
-    if constexpr (S.int4() && S.a == DType::bf16) return a.alpha * (1.0f / B::i4_unit);
+    if constexpr (S.b == DType::i4 && S.a == DType::bf16) return a.alpha * (1.0f / B::i4_unit);
     return a.alpha;
   }
   /// Returns the scale of a row or column of the tile. Scaling::per_row has both, Scaling::per_group with fp8 rows of A
@@ -104,7 +104,7 @@ struct GemmEpilogue {
     return B::load(a.a_scale + tile.a_layer * a.a_scale_layer_stride + min_of(tile.first_row + row, tile.row_end - 1));
   }
   TILEWAVE_DEVICE static float column_scale(const GemmArgs& a, const GemmTile& tile, std::int32_t column, int half) {
-    if constexpr (S.int4()) return 1.0f;  // Scales of weights are in the sums already.
+    if constexpr (S.four_bit()) return 1.0f;  // Scales of weights are in the sums already.
     const std::int32_t row = gemm_row_of_b<S>(a, min_of(tile.first_column + column, a.n - 1), half);
     return B::load(a.b_scale + tile.layer * a.b_scale_layer_stride + row);
   }

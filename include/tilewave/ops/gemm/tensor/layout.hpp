@@ -28,7 +28,7 @@ struct GemmTensorLayout {
   static constexpr int halves = TileRows::halves;
   static constexpr int b_box = halves == 1 ? P.columns / P.cluster : TileRows::run;  // rows of B that one copy brings
   static constexpr int depth_k = P.depth_bytes / size_of(S.a);                       // elements of K in a stage
-  static constexpr bool packed = S.int4();                                           // the tall side is int4 codes
+  static constexpr bool packed = S.four_bit();                                       // the tall side is int4 codes
   static constexpr bool shuffled = S.weights == GemmWeights::preshuffled && !packed;
   static constexpr bool row_scales = S.scale == Scaling::per_row || (packed && is_fp8(S.a));
   using Codes = GemmInt4Rows<B, S, P, TileRows>;

@@ -49,6 +49,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   TILEWAVE_DEVICE void write(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
                              Sums (&sums)[L::tiles]) {
     factor_ = Epilogue::tensor_scale(a.gemm);
+    if constexpr (L::packed) factor_ *= L::Codes::factor;
     out_factor_ = Epilogue::out_factor(a.gemm);
     if constexpr (row_scales) {
       TILEWAVE_UNROLL

@@ -45,7 +45,7 @@ struct GemmWaveTile {
   static constexpr int block_threads = waves * B::facts.wave_lanes;  // of these waves
   static constexpr int wave_rows = P.rows / P.waves_rows, wave_columns = P.columns / P.waves_columns;
   static constexpr int side = wave_rows % 32 == 0 && wave_columns % 32 == 0 ? 32 : 16;
-  using Map = std::conditional_t<S.int4(), GemmAtomMap<B>, GemmSquareMap<B, S, side>>;
+  using Map = std::conditional_t<S.four_bit(), GemmAtomMap<B>, GemmSquareMap<B, S, side>>;
   static constexpr int tiles_m = wave_rows / Map::rows, tiles_n = wave_columns / Map::columns;
   using Sum = ProductSum<S.a>;
   using Sums = Vec<Sum, Map::sums>;         // a lane's sums of one product
