@@ -28,7 +28,7 @@ template <class L>
 class PagedAttentionWorkQueue {
   using B = typename L::Room;
   using Reach = AttentionReach;
-  static constexpr PagedAttentionPolicy policy = L::policy;
+  static constexpr auto policy = L::policy;
   static constexpr std::int32_t stage_tokens = policy.block_tokens(L::spec);
 
  public:
@@ -106,6 +106,8 @@ class PagedAttentionWorkQueue {
 
   TILEWAVE_DEVICE std::int32_t stages() const { return count; }
   TILEWAVE_DEVICE std::int32_t token(std::int32_t stage) const { return reach.base + (from + stage) * stage_tokens; }
+  /// The split of an even launch that the block has.
+  TILEWAVE_DEVICE std::int32_t even_split() const { return split; }
   TILEWAVE_DEVICE std::int32_t first() const { return reach.first; }
   TILEWAVE_DEVICE std::int32_t end() const { return reach.end; }
   TILEWAVE_DEVICE std::int32_t kv_head() const { return a.row_blocks.quotient(row_block); }
@@ -149,7 +151,8 @@ class PagedAttentionWorkQueue {
 
   TILEWAVE_DEVICE void start_even() {
     reach = Reach::of(a, length, stage_tokens);
-    const std::int32_t per_split = a.splits.quotient(reach.stages + a.splits.divisor - 1);
+    const std::int32_t equal_parts = a.splits.quotient(reach.stages + a.splits.divisor - 1);
+    const std::int32_t per_split = max_of(equal_parts, a.split_tiles);
     from = min_of(split * per_split, reach.stages);
     count = min_of((split + 1) * per_split, reach.stages) - from;
     left = count;

@@ -29,11 +29,13 @@ struct BalancedPartials {
   TILEWAVE_DEVICE std::int64_t x_offset(std::int32_t p) const { return lse_offset(p) * head_size; }
 };
 
-template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
-struct PagedAttentionBalancedCombine {
+/// H is what combine knows of the launch before it: head_size, the columns of a row, and out, their type; the tokens and
+/// rows of its blocks, block_tokens and block_rows; and the most blocks it has, chip_blocks.
+template <class B, class H>
+struct BalancedCombine {
   using Room = B;
   using Args = PagedAttentionArgs;
-  static constexpr int head_size = S.head_size, stage_tokens = P.block_tokens(S);
+  static constexpr int head_size = H::head_size, stage_tokens = H::block_tokens, block_rows = H::block_rows;
   static constexpr int lanes = B::facts.wave_lanes, block_threads = paged_attention_combine_threads;
   static constexpr int waves = block_threads / lanes, waves_per_simd = 2;
   static constexpr int unit = head_size >= 4 * lanes   ? 4
@@ -41,7 +43,7 @@ struct PagedAttentionBalancedCombine {
                                                        : 1;  // columns that a lane reads at once
   static constexpr RowPolicy row_policy{
       .lanes = lanes, .rows = waves, .chunks = ceil_div(head_size, unit* lanes), .vec = unit * int{sizeof(float)}};
-  using Partials = BalancedPartials<paged_attention_chip_blocks(P, B::facts)>;
+  using Partials = BalancedPartials<H::chip_blocks>;
   using Total = PartialSum<B, DType::f32, row_policy, false>;
   struct Shared {
     Total total[waves][lanes];
@@ -77,7 +79,7 @@ struct PagedAttentionBalancedCombine {
       total.lse = joined.lse;
     }
     auto* to = static_cast<std::uint16_t*>(a.out) + out_row * a.out_row_stride + head * a.out_head_stride;
-    total.template store<S.out>(to, head_size);
+    total.template store<H::out>(to, head_size);
     if (a.lse != nullptr && B::lane_id() == 0) B::store(a.lse + row, total.lse);
   }
 
@@ -87,7 +89,7 @@ struct PagedAttentionBalancedCombine {
     const std::int32_t sequence = out_row / a.query_tokens, token = out_row - sequence * a.query_tokens;
     const std::int32_t kv_head = a.gqa_ratio.quotient(head);
     const std::int32_t kv_head_row = token * a.gqa_ratio.divisor + head - kv_head * a.gqa_ratio.divisor;
-    const std::int32_t row_block = kv_head_row / P.block_rows(),
+    const std::int32_t row_block = kv_head_row / block_rows,
                        sequence_row_blocks = a.kv_heads.divisor * a.row_blocks.divisor;
     std::int32_t all = 0, before = 0, stages = 0;
     if (a.stage_starts != nullptr) {
@@ -108,7 +110,7 @@ struct PagedAttentionBalancedCombine {
     const std::int64_t begin =
         std::int64_t{before} * sequence_row_blocks + std::int64_t{kv_head * a.row_blocks.divisor + row_block} * stages;
     Partials partials{
-        a.partial_out, a.partial_lse, head_size, 0, P.block_rows(), kv_head_row - row_block * P.block_rows(), 0, 1, 0};
+        a.partial_out, a.partial_lse, head_size, 0, block_rows, kv_head_row - row_block * block_rows, 0, 1, 0};
     if (stages > 0 && total > 0) {
       // A list that is not of these lengths leads to other blocks, but all of them have slots in the workspace.
       const std::int64_t last = working_blocks(a, total) - 1;
@@ -147,5 +149,15 @@ struct PagedAttentionBalancedCombine {
     return ((stage + 1) * working_blocks(a, total) - 1) / total;
   }
 };
+
+/// The combine of paged attention.
+template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
+struct PagedAttentionCombined {
+  static constexpr int head_size = S.head_size, block_tokens = P.block_tokens(S), block_rows = P.block_rows();
+  static constexpr int chip_blocks = paged_attention_chip_blocks(P, B::facts);
+  static constexpr DType out = S.out;
+};
+template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
+using PagedAttentionBalancedCombine = BalancedCombine<B, PagedAttentionCombined<B, S, P>>;
 
 }  // namespace tilewave

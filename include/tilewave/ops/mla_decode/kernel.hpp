@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+// MlaDecodeKernel names the kernel that a policy's path asks for.
+#pragma once
+
+#include "tilewave/ops/mla_decode/registers/kernel.hpp"
+
+namespace tilewave {
+
+template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
+struct MlaDecodeKernel {
+  using type = MlaDecodeRegisters<B, S, P>;
+};
+
+}  // namespace tilewave
