@@ -43,23 +43,18 @@ struct MlaDecodeCase {
   std::int32_t rows_of(std::int32_t sequences) const {
     return saturated(std::int64_t{sequences} * query_tokens * q_heads);
   }
-  std::int32_t launched_rows() const { return cuts_configs() ? min_of(rows_of(cut_batch()), config_rows) : config_rows; }
+  std::int32_t launched_rows() const {
+    return cuts_configs() ? min_of(rows_of(cut_batch()), config_rows) : config_rows;
+  }
   /// Elements of the cache behind a row, in units of 64: what verifying it costs.
   std::int64_t row_elements() const {
     return max_of<std::int64_t>(1, std::int64_t{launched_length()} * (spec.head_size + latent_value_size) / 64);
   }
 
-  static constexpr NamePart name_parts[] = {{"mla", "kind", "mla"},
-                                            {"c", "context_length"},
-                                            {"r", "config_rows"},
-                                            {"b", "batch"},
-                                            {"hq", "q_heads"},
-                                            {"q", "query_tokens"},
-                                            {"d", "head_size"},
-                                            {"bs", "block_size"},
-                                            {"ragged", "ragged"},
-                                            {"split", "split_tokens"},
-                                            {"lse", "lse"}};
+  static constexpr NamePart name_parts[] = {
+      {"mla", "kind", "mla"}, {"c", "context_length"},   {"r", "config_rows"}, {"b", "batch"},
+      {"hq", "q_heads"},      {"q", "query_tokens"},     {"d", "head_size"},   {"bs", "block_size"},
+      {"ragged", "ragged"},   {"split", "split_tokens"}, {"lse", "lse"}};
   static constexpr std::string_view name_types[] = {"q_dtype", "kv_dtype"};
   static constexpr std::string_view name_mode = "layout";
   static void imply(Words& words) { words.imply("kv_dtype", "q_dtype"); }

@@ -16,9 +16,8 @@ namespace tilewave::bench {
 /// The columns of a policy. Without a policy its numbers are 0.
 template <class Visit>
 void each_column(const MlaDecodePolicy* policy, Visit& visit) {
-  const MlaDecodePolicy p = policy != nullptr ? *policy
-                                              : MlaDecodePolicy{MlaDecodePath::registers,        0, 0, 0,
-                                                                PagedAttentionSchedule::even, 0, false};
+  const MlaDecodePolicy p = policy != nullptr ? *policy : MlaDecodePolicy{MlaDecodePath::registers,     0, 0,    0,
+                                                                          PagedAttentionSchedule::even, 0, false};
   visit("path", p.path);
   visit("tile_rows", p.rows);
   visit("tile_tokens", p.tokens);

@@ -41,13 +41,15 @@ inline std::vector<double> latent_row(const LatentRow& layout, const unsigned ch
 struct MlaDecodeRow {
   std::vector<double> out;         // [512]
   std::vector<double> magnitudes;  // [512]: sums of the absolute values of the terms of `out`
-  double score_error = 0.0;  // the largest sum of absolute terms of a score: what rounded rows may change it by, in 2^-8
+  double score_error =
+      0.0;  // the largest sum of absolute terms of a score: what rounded rows may change it by, in 2^-8
   double lse = -std::numeric_limits<double>::infinity();  // natural log
 };
 
 /// Returns the answer for query token i of a sequence and one head. A sequence beyond the block table gives NaN
 /// throughout.
-inline MlaDecodeRow mla_decode_row(const MlaDecodeProblem& p, std::int32_t sequence, std::int32_t i, std::int32_t head) {
+inline MlaDecodeRow mla_decode_row(const MlaDecodeProblem& p, std::int32_t sequence, std::int32_t i,
+                                   std::int32_t head) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   MlaDecodeRow row;
   row.out.assign(latent_value_size, 0.0), row.magnitudes.assign(latent_value_size, 0.0);

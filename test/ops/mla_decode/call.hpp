@@ -16,7 +16,7 @@ struct MlaShape {
   std::int32_t heads = 16, query_tokens = 1, block_size = 16;
   bool sinks = false, lse = true;
   std::int32_t split_tokens = 0;
-  std::int32_t spare_columns = 1;  // of the block table, behind the longest sequence
+  std::int32_t spare_columns = 1;    // of the block table, behind the longest sequence
   int least_scale = -3, scales = 5;  // exponents of scales of groups: least_scale and so many above it
   float odd_scale = 1.0f;            // multiplies all scales; other than 1 if they are to be no powers of two
   float spread = 1.0f;               // multiplies q: how far apart scores lie
@@ -129,10 +129,10 @@ class MlaCall {
   template <class RowValue, class QueryValue>
   void set(const RowValue& of_row, const QueryValue& of_query) {
     for (std::int32_t b = 0; b < host.batch; ++b) {
-      for (std::int32_t t = 0; t < shape_.lengths[b]; ++t)
-        put_row(b, t, [&](int d) { return of_row(b, t, d); });
+      for (std::int32_t t = 0; t < shape_.lengths[b]; ++t) put_row(b, t, [&](int d) { return of_row(b, t, d); });
       for (std::int32_t i = 0; i < host.query_tokens; ++i)
-        for (std::int32_t h = 0; h < host.num_q_heads; ++h) put_query(b, i, h, [&](int d) { return of_query(b, i, h, d); });
+        for (std::int32_t h = 0; h < host.num_q_heads; ++h)
+          put_query(b, i, h, [&](int d) { return of_query(b, i, h, d); });
     }
     bench::check_hip(hipMemcpy(const_cast<void*>(p.q), q_.data(), q_.size(), hipMemcpyHostToDevice), "copying q");
     bench::check_hip(hipMemcpy(const_cast<void*>(p.kv), kv_.data(), kv_.size(), hipMemcpyHostToDevice), "copying kv");
@@ -194,8 +194,7 @@ class MlaCall {
   template <class Value>
   void put_query(std::int32_t b, std::int32_t i, std::int32_t h, const Value& value) {
     const std::int64_t at = (std::int64_t{b} * host.query_tokens + i) * host.q_row_stride + h * host.q_head_stride;
-    for (int d = 0; d < host.spec.head_size; ++d)
-      put(&q_[(at + d) * size_of(host.spec.q)], host.spec.q, value(d));
+    for (int d = 0; d < host.spec.head_size; ++d) put(&q_[(at + d) * size_of(host.spec.q)], host.spec.q, value(d));
   }
   void fill() {
     for (std::int32_t b = 0; b < host.batch; ++b) {
@@ -219,8 +218,8 @@ class MlaCall {
     const double score = want.score_error * (rounded ? 0x1p-9 : 0x1p-20);
     for (int d = 0; d < latent_value_size; ++d) {
       const double got = value(b, i, h, d), wanted = want.out[d];
-      const double bound = (0x1p-8 + (rounded ? 0x1p-9 : 0.0) + 2 * score) * want.magnitudes[d] +
-                           0x1p-8 * std::abs(wanted) + 0x1p-130;
+      const double bound =
+          (0x1p-8 + (rounded ? 0x1p-9 : 0.0) + 2 * score) * want.magnitudes[d] + 0x1p-8 * std::abs(wanted) + 0x1p-130;
       const bool good = std::isnan(wanted) ? std::isnan(got) : std::abs(got - wanted) <= bound;
       if (!good)
         return "dimension " + std::to_string(d) + ": " + std::to_string(got) + ", not " + std::to_string(wanted);

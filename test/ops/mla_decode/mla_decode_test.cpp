@@ -68,6 +68,7 @@ TEST_CASE("equal rows give the row") {
     MlaCall call(entry->spec, {.lengths = {77, 300}, .heads = 3, .block_size = 61});
     const auto row = [](int d) { return std::ldexp(1.0f, d % 5 - 2); };
     call.set([&](int, int, int d) { return row(d); }, [](int, int, int h, int d) { return drawn('q', h, d); });
+    if (!mla_decode_takes(entry->policy, call.p, facts_of(entry->arch)).ok()) continue;
     INFO(name_of(entry->arch) << " " << name_of(entry->spec) << " " << name_of(entry->policy));
     CHECK(call.run(*entry) == "");
     for (int d = 0; d < latent_value_size; ++d) {

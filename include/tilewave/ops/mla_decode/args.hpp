@@ -5,6 +5,7 @@
 #pragma once
 
 #include <limits>
+#include <numeric>
 
 #include "tilewave/ops/mla_decode/policy.hpp"
 #include "tilewave/ops/mla_decode/problem.hpp"
@@ -13,7 +14,8 @@
 namespace tilewave {
 
 /// In `attention`, k is the cache, k_strides has its page and token, k_scale is kv_scale, and the rest of K and V is
-/// unused. Pages have scales behind their rows from `page_scales` bytes on.
+/// unused. balanced_blocks counts parts, see mla_decode_parts. Pages have scales behind their rows from `page_scales`
+/// bytes on.
 struct MlaDecodeArgs {
   PagedAttentionArgs attention;
   const float* q_scale;
@@ -37,21 +39,26 @@ constexpr std::int32_t mla_decode_splits(const MlaDecodeProblem& p, const MlaDec
   if (policy.balanced()) return 1;
   const std::int64_t tiles = max_of<std::int64_t>(1, ceil_div<std::int64_t>(p.capacity(), policy.tokens));
   const std::int64_t items = max_of<std::int64_t>(1, std::int64_t{p.batch} * mla_decode_row_blocks(p, policy));
-  const std::int64_t wanted = p.split_tokens > 0
-                                  ? ceil_div<std::int64_t>(tiles, mla_decode_split_tiles(p, policy))
-                                  : paged_attention_chip_blocks(policy, facts) / items;
-  return static_cast<std::int32_t>(
-      max_of<std::int64_t>(1, min_of(min_of<std::int64_t>(max_splits, tiles), wanted)));
+  const std::int64_t wanted = p.split_tokens > 0 ? ceil_div<std::int64_t>(tiles, mla_decode_split_tiles(p, policy))
+                                                 : paged_attention_chip_blocks(policy, facts) / items;
+  return static_cast<std::int32_t>(max_of<std::int64_t>(1, min_of(min_of<std::int64_t>(max_splits, tiles), wanted)));
 }
 
-/// Returns the blocks of a launch: those of the even schedule, or as many as the chip holds, but no more than there are
-/// tiles in the longest batch that the block table can hold.
+/// Returns the parts into which a balanced launch cuts all tiles of the batch. Each has a block for every row block of a
+/// sequence. They walk the same tokens side by side, so that all but one of them find rows of the cache in L2. There are
+/// as many parts as the chip holds, but no more than tiles in the longest batch that the block table can hold.
+constexpr std::int64_t mla_decode_parts(const MlaDecodeProblem& p, const MlaDecodePolicy& policy,
+                                        const ArchFacts& facts) {
+  const std::int64_t tiles = p.batch * ceil_div<std::int64_t>(p.capacity(), policy.tokens);
+  const std::int64_t held = paged_attention_chip_blocks(policy, facts) / mla_decode_row_blocks(p, policy);
+  return max_of<std::int64_t>(1, min_of(held, tiles));
+}
+/// Returns the blocks of a launch.
 constexpr std::int64_t mla_decode_blocks(const MlaDecodeProblem& p, const MlaDecodePolicy& policy,
                                          const ArchFacts& facts) {
-  const std::int64_t items = std::int64_t{p.batch} * mla_decode_row_blocks(p, policy);
-  if (!policy.balanced()) return items * mla_decode_splits(p, policy, facts);
-  const std::int64_t tiles = items * ceil_div<std::int64_t>(p.capacity(), policy.tokens);
-  return max_of<std::int64_t>(1, min_of<std::int64_t>(paged_attention_chip_blocks(policy, facts), tiles));
+  const std::int64_t row_blocks = mla_decode_row_blocks(p, policy);
+  if (policy.balanced()) return row_blocks * mla_decode_parts(p, policy, facts);
+  return p.batch * row_blocks * mla_decode_splits(p, policy, facts);
 }
 
 /// Returns the partial results that a launch may leave for combine. A block of a balanced launch has two slots.
@@ -65,6 +72,9 @@ constexpr std::size_t mla_decode_workspace_size(const MlaDecodeProblem& p, const
                                                 const ArchFacts& facts) {
   return static_cast<std::size_t>(mla_decode_partials(p, policy, facts)) * (latent_value_size + 1) * sizeof(float);
 }
+
+/// Returns the number of tokens that one box of path tensor holds: those that lie together in a page and in a tile.
+constexpr std::int32_t mla_decode_box_rows(const MlaDecodeProblem& p) { return std::gcd(p.block_size, 64); }
 
 /// Returns the waves that share a row in the combine of a balanced launch. If there are few rows, each has many
 /// partials.
@@ -91,7 +101,7 @@ inline MlaDecodeArgs mla_decode_args(const MlaDecodeProblem& p, const MlaDecodeP
   a.k = p.kv, a.k_scale = p.kv_scale;
   a.k_strides = {.page = p.page_stride, .head = 0, .unit = 0, .token = p.token_stride};
   a.batch = p.batch;
-  a.balanced_blocks = static_cast<std::int32_t>(mla_decode_blocks(p, policy, facts));
+  a.balanced_blocks = static_cast<std::int32_t>(mla_decode_parts(p, policy, facts));
   a.q = p.q, a.q_row_stride = p.q_row_stride, a.q_head_stride = p.q_head_stride;
   a.gqa_ratio = FastDiv::by(p.num_q_heads);
   a.rows = p.sequence_rows();

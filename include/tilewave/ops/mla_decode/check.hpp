@@ -53,7 +53,8 @@ inline Status check_mla_extents(const MlaDecodeProblem& p) {
   }
   if (p.num_pages > std::numeric_limits<std::int32_t>::max()) return {extent, "num_pages must stay below 2^31"};
   if (p.num_pages == 0 && p.table_columns > 0 && p.batch > 0) return {extent, "num_pages is 0"};
-  if (p.softmax_scale == 0.0f) return {value, "softmax_scale is 0: give that of the model, which q . row is multiplied by"};
+  if (p.softmax_scale == 0.0f)
+    return {value, "softmax_scale is 0: give that of the model, which q . row is multiplied by"};
   if (!std::isfinite(p.softmax_scale * log2_e)) return {value, "softmax_scale, and it times log2(e), must be finite"};
   if (p.split_tokens < 0) return {value, "split_tokens is negative"};
   return {};
@@ -92,7 +93,8 @@ inline Status check_mla_strides(const MlaDecodeProblem& p) {
   constexpr StatusCode bad = StatusCode::bad_stride;
   const LatentRow row = p.spec.row();
   const std::int64_t q_unit = 16 / size_of(p.spec.q), kv_unit = 16 / size_of(row.kv), kv_size = size_of(row.kv);
-  if (p.q_row_stride % q_unit != 0 || p.q_head_stride % q_unit != 0) return {bad, "strides of q must be whole 16 bytes"};
+  if (p.q_row_stride % q_unit != 0 || p.q_head_stride % q_unit != 0)
+    return {bad, "strides of q must be whole 16 bytes"};
   if (p.out_row_stride % 8 != 0 || p.out_head_stride % 8 != 0) return {bad, "strides of out must be whole 16 bytes"};
   if (p.page_stride % kv_unit != 0 || p.token_stride % kv_unit != 0) {
     return {bad, "page_stride and token_stride must be whole 16 bytes"};
@@ -101,14 +103,14 @@ inline Status check_mla_strides(const MlaDecodeProblem& p) {
     return {bad, "token_stride of groups_64 is 576: scales follow the rows of a page"};
   }
   const std::int64_t tokens = std::int64_t{p.batch} * p.query_tokens, pages = p.table_columns > 0 ? p.num_pages : 0;
-  const Region q(p.q, size_of(p.spec.q), p.spec.head_size, {{tokens, p.q_row_stride}, {p.num_q_heads, p.q_head_stride}});
+  const Region q(p.q, size_of(p.spec.q), p.spec.head_size,
+                 {{tokens, p.q_row_stride}, {p.num_q_heads, p.q_head_stride}});
   const Region out(p.out, 2, latent_value_size, {{tokens, p.out_row_stride}, {p.num_q_heads, p.out_head_stride}});
   const Region lse = vector_region(p.lse, DType::f32, p.output_rows());
-  const Region kv = row.scales_apart()
-                        ? Region(p.kv, 1, p.block_size * (row.token_bytes() + LatentRow::apart_bytes),
-                                 {{pages, p.page_stride}})
-                        : Region(p.kv, static_cast<int>(kv_size), row.token_bytes() / kv_size,
-                                 {{pages, p.page_stride}, {p.block_size, p.token_stride}});
+  const Region kv = row.scales_apart() ? Region(p.kv, 1, p.block_size * (row.token_bytes() + LatentRow::apart_bytes),
+                                                {{pages, p.page_stride}})
+                                       : Region(p.kv, static_cast<int>(kv_size), row.token_bytes() / kv_size,
+                                                {{pages, p.page_stride}, {p.block_size, p.token_stride}});
   const Region table(p.block_table, 4, p.table_columns, {{p.batch, p.table_row_stride}});
   for (const Status& status :
        {check_read<"q">(q, "a stride of q is 0"), check_read<"kv">(kv, "page_stride or token_stride is 0"),
@@ -116,9 +118,10 @@ inline Status check_mla_strides(const MlaDecodeProblem& p) {
     if (!status.ok()) return status;
   }
   for (const Region* written : {&out, &lse}) {
-    if (!clear_of(*written, {q, kv, table, vector_region(p.q_scale, DType::f32, 1),
-                             vector_region(p.kv_scale, DType::f32, 1), vector_region(p.sinks, DType::f32, p.num_q_heads),
-                             vector_region(p.context_lengths, DType::f32, p.batch)})) {
+    if (!clear_of(*written,
+                  {q, kv, table, vector_region(p.q_scale, DType::f32, 1), vector_region(p.kv_scale, DType::f32, 1),
+                   vector_region(p.sinks, DType::f32, p.num_q_heads),
+                   vector_region(p.context_lengths, DType::f32, p.batch)})) {
       return {StatusCode::bad_value, written == &out ? "out overlaps an input" : "lse overlaps an input"};
     }
   }

@@ -18,6 +18,7 @@ struct MlaDecodeCombined {
   static constexpr int head_size = latent_value_size, block_tokens = P.tokens, block_rows = P.rows;
   static constexpr int chip_blocks = paged_attention_chip_blocks(P, B::facts);
   static constexpr DType out = DType::bf16;
+  static constexpr bool lockstep = true;
 };
 
 /// The launches of an entry: decode, then combine. Combine has no blocks if decode leaves no partial results.
@@ -39,10 +40,33 @@ inline MlaDecodeLaunches mla_decode_launches(const MlaDecodeProblem& p, const Ml
   return launches;
 }
 
+namespace detail {
+
+/// Returns ok if path tensor takes the problem: strides and extents that tensor maps can express.
+inline Status mla_tensor_takes(const MlaDecodePolicy& policy, const MlaDecodeProblem& p) {
+  constexpr StatusCode stride = StatusCode::bad_stride;
+  if (p.q_head_stride <= 0 || p.q_row_stride != p.num_q_heads * p.q_head_stride)
+    return {stride, "tensor: heads and query tokens of q must be evenly spaced"};
+  if (policy.gathered) return {};
+  if (mla_decode_box_rows(p) % 8 != 0)
+    return {StatusCode::unsupported_block_size,
+            "tensor: block_size must be a multiple of 8, unless tokens are gathered"};
+  if (p.token_stride <= 0 || (p.num_pages > 1 && (p.page_stride < 0 || p.page_stride % p.token_stride != 0)))
+    return {stride, "tensor: pages must be a whole number of tokens apart"};
+  if (p.num_pages < 1 || (p.num_pages - 1) * (p.page_stride / p.token_stride) + p.block_size > 0x7fff0000)
+    return {StatusCode::bad_extent, "tensor: no rows of the cache, or 2^31 of them"};
+  return {};
+}
+
+}  // namespace detail
+
 /// Returns ok if an entry of this policy takes a problem that mla_decode_check accepts, else what it refuses.
 inline Status mla_decode_takes(const MlaDecodePolicy& policy, const MlaDecodeProblem& p, const ArchFacts& facts) {
   if (policy.balanced() && p.split_tokens > 0) {
     return {StatusCode::no_matching_entry, "a balanced entry makes no batch-invariant cuts"};
+  }
+  if (policy.path == MlaDecodePath::tensor) {
+    if (Status s = detail::mla_tensor_takes(policy, p); !s.ok()) return s;
   }
   const MlaDecodeLaunches launches = mla_decode_launches(p, policy, facts);
   if (!check_launch(launches.decode, facts).ok() || !check_launch(launches.combine, facts).ok()) {

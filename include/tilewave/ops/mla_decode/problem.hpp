@@ -16,17 +16,17 @@ namespace tilewave {
 /// cache beyond a sequence's tokens has any effect.
 struct MlaDecodeProblem {
   // tensors on the device
-  const void* q = nullptr;         // [batch, query_tokens, num_q_heads, head_size], last dimension contiguous
-  const void* kv = nullptr;        // [pages, block_size, row], see LatentLayout
-  void* out = nullptr;             // [batch, query_tokens, num_q_heads, 512] bf16, last dimension contiguous
-  float* lse = nullptr;            // optional [batch, query_tokens, num_q_heads]: natural log of the softmax sum
-  const float* q_scale = nullptr;  // [1], for fp8 q
+  const void* q = nullptr;          // [batch, query_tokens, num_q_heads, head_size], last dimension contiguous
+  const void* kv = nullptr;         // [pages, block_size, row], see LatentLayout
+  void* out = nullptr;              // [batch, query_tokens, num_q_heads, 512] bf16, last dimension contiguous
+  float* lse = nullptr;             // optional [batch, query_tokens, num_q_heads]: natural log of the softmax sum
+  const float* q_scale = nullptr;   // [1], for fp8 q
   const float* kv_scale = nullptr;  // [1], for fp8 rows of the plain layout: 0, or at least 2^-126 in magnitude
   const float* sinks = nullptr;     // optional [num_q_heads]: one more logit of each head's softmax, without a value.
                                     // softmax_scale does not multiply it; -inf means none. lse includes it
   const std::int32_t* block_table = nullptr;      // [batch, table_columns], ids of pages; the unused tail is never read
   const std::int32_t* context_lengths = nullptr;  // [batch], query tokens included; <= 0 is an empty sequence
-  void* workspace = nullptr;  // plan.workspace_bytes(problem) bytes, contents irrelevant
+  void* workspace = nullptr;                      // plan.workspace_bytes(problem) bytes, contents irrelevant
   std::size_t workspace_bytes = 0;
 
   // what is asked
@@ -46,7 +46,7 @@ struct MlaDecodeProblem {
   std::int64_t num_pages = 0;      // of the cache. Ids in the block table are 0 to num_pages - 1
 
   // strides in elements; those of the cache in elements of spec.kv, which are bytes for fp8
-  std::int64_t q_row_stride = 0, q_head_stride = 0;      // q_row_stride: from a query token to the next
+  std::int64_t q_row_stride = 0, q_head_stride = 0;  // q_row_stride: from a query token to the next
   std::int64_t out_row_stride = 0, out_head_stride = 0;
   std::int64_t page_stride = 0, token_stride = 0;
   std::int64_t table_row_stride = 0;

@@ -18,7 +18,7 @@ namespace tilewave {
 /// exactly. Codes with scales of groups become bf16 times their scale, rounded to bf16: exactly, if it is a power of
 /// two.
 struct MlaDecodeSpec {
-  DType q = DType::bf16;  // bf16, or the architecture's fp8 with one scale for a cache of the same
+  DType q = DType::bf16;   // bf16, or the architecture's fp8 with one scale for a cache of the same
   DType kv = DType::bf16;  // bf16, or the architecture's fp8
   LatentLayout layout = LatentLayout::plain;
   int head_size = 576;  // of q and of rows: 576, or 512

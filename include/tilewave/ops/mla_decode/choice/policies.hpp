@@ -12,7 +12,19 @@ constexpr MlaDecodePolicies mla_decode_policies(ArchId arch, const MlaDecodeSpec
   const auto add = [&](const MlaDecodePolicy& p) {
     if (mla_decode_policy_status(arch, s, p).ok()) all.add(p);
   };
-  constexpr PagedAttentionSchedule balanced = PagedAttentionSchedule::balanced;
+  constexpr PagedAttentionSchedule balanced = PagedAttentionSchedule::balanced, even = PagedAttentionSchedule::even;
+  const auto tensor = [&](PagedAttentionSchedule schedule, bool gathered) {
+    add({.path = MlaDecodePath::tensor,
+         .rows = 64,
+         .tokens = 64,
+         .waves = 8,
+         .schedule = schedule,
+         .waves_per_simd = 3,
+         .gathered = gathered});
+  };
+  tensor(balanced, false);
+  tensor(even, false);
+  tensor(balanced, true);
   add({.rows = 32, .schedule = balanced, .waves_per_simd = 1});
   add({.rows = 16, .schedule = balanced, .waves_per_simd = 2});
   add({.rows = 16, .waves_per_simd = 2});

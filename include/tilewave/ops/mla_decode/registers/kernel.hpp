@@ -2,7 +2,7 @@
 // Decode of latent attention with the cache straight to registers takes what no other kernel does: any layout, page size
 // or number of rows.
 //
-// Grid: by the schedule of the policy (paged_attention/work_queue.hpp). A block has P.rows query rows, query tokens times
+// Grid: by the schedule of the policy (work.hpp). A block has P.rows query rows, query tokens times
 // heads, and walks their tokens in tiles of P.tokens. For scores, each of its four waves has 32 tokens of a tile. For
 // values, each has 128 of the 512 output columns and all tokens of the tile. So a block reads a row of the cache twice,
 // the second time from L2, and each wave holds a quarter of the sums. Shared memory: q, probabilities of a tile, and
@@ -12,8 +12,8 @@
 
 #include "tilewave/attention/sink.hpp"
 #include "tilewave/attention/value_tiles.hpp"
-#include "tilewave/ops/mla_decode/registers/latent_tokens.hpp"
-#include "tilewave/ops/paged_attention/work_queue.hpp"
+#include "tilewave/ops/mla_decode/latent_tokens.hpp"
+#include "tilewave/ops/mla_decode/work.hpp"
 
 namespace tilewave {
 
@@ -37,7 +37,7 @@ struct MlaDecodeRegisters {
   using RowsOperand = typename B::RowsOperand;
   using KvOperand = typename B::KvOperand;
   using Tokens = LatentTokens<B, S>;
-  using Queue = PagedAttentionWorkQueue<MlaDecodeRegisters>;
+  using Work = MlaDecodeWork<MlaDecodeRegisters>;
   using Item = PagedAttentionWorkItem;
   static constexpr AtomFacts atom = B::atom;
   static constexpr int unit = 8, groups = AtomFacts::groups;  // elements in 16 bytes; lane groups
@@ -68,16 +68,14 @@ struct MlaDecodeRegisters {
   }
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
-    Queue queue(args.attention);
-    queue.start();
-    while (queue.more()) {
-      Item item = queue.item(0);
-      if constexpr (!P.balanced()) item.slot = args.attention.splits.divisor == 1 ? -1 : queue.even_split();
+    Work work(args.attention);
+    while (work.more()) {
+      const Item item = work.item();
       State s;
       begin(args, item, s, shared);
-      walk(args, queue, item, s, shared);
+      walk(args, work.table(), item, s, shared);
       finish(args.attention, item, s, shared);
-      queue.next();
+      work.next();
     }
   }
 
@@ -129,8 +127,8 @@ struct MlaDecodeRegisters {
     each_row([&](int t, int r) TILEWAVE_INLINE_LAMBDA {
       const std::int32_t row = min_of(item.first_row + t * atom_rows + Map::row(B::lane_id(), r), a.rows - 1);
       const QueryRow query = query_row(a, item, row);
-      const char* const from = static_cast<const char*>(a.q) + size_of(q_type) * (query.out_row * a.q_row_stride +
-                                                                                  query.head * a.q_head_stride);
+      const char* const from = static_cast<const char*>(a.q) +
+                               size_of(q_type) * (query.out_row * a.q_row_stride + query.head * a.q_head_stride);
       TILEWAVE_UNROLL
       for (int first = 0; first < k_units; first += waves) {
         const int u = first + wave;
@@ -147,9 +145,10 @@ struct MlaDecodeRegisters {
     });
   }
 
-  TILEWAVE_DEVICE static void walk(const Args& args, const Queue& queue, const Item& item, State& s, Shared& shared) {
+  TILEWAVE_DEVICE static void walk(const Args& args, const std::int32_t* table, const Item& item, State& s,
+                                   Shared& shared) {
     if (item.tiles == 0) return;
-    const Tokens tokens{args, queue.table(), item.end - 1};
+    const Tokens tokens{args, table, item.end - 1};
     TILEWAVE_ROLL
     for (std::int32_t i = 0; i < item.tiles; ++i) {
       const std::int32_t tile = item.begin + i * P.tokens;
@@ -200,8 +199,7 @@ struct MlaDecodeRegisters {
         for (int k_slice = 0; k_slice < k_slices; ++k_slice) {
           const RowsOperand q = rows_operand(shared.q[t][u], k_slice);
           TILEWAVE_UNROLL
-          for (int j = 0; j < score_tiles; ++j)
-            scores[t][j] = B::mma(kv_operand(keys[j], k_slice), q, scores[t][j]);
+          for (int j = 0; j < score_tiles; ++j) scores[t][j] = B::mma(kv_operand(keys[j], k_slice), q, scores[t][j]);
         }
       }
     }
@@ -323,9 +321,8 @@ struct MlaDecodeRegisters {
 
   /// Writes the wave's columns of all rows: the output, or a partial result.
   TILEWAVE_DEVICE static void finish(const PagedAttentionArgs& a, const Item& item, State& s, Shared& shared) {
-    each_row([&](int t, int r) TILEWAVE_INLINE_LAMBDA {
-      publish(shared.sum[s.wave], t, r, over_groups(s.row[t][r].sum, Sum{}));
-    });
+    each_row([&](int t, int r)
+                 TILEWAVE_INLINE_LAMBDA { publish(shared.sum[s.wave], t, r, over_groups(s.row[t][r].sum, Sum{})); });
     B::barrier();
     float v_scale = 1.0f;
     if constexpr (one_scale) v_scale = B::load(a.k_scale);
@@ -365,8 +362,8 @@ struct MlaDecodeRegisters {
         });
         if (a.lse != nullptr && writes_lse) B::store(a.lse + out_index, lse);
       } else {
-        const std::int64_t partial = P.balanced() ? std::int64_t{item.slot} * P.rows + block_row
-                                                  : out_index * a.splits.divisor + item.slot;
+        const std::int64_t partial =
+            P.balanced() ? std::int64_t{item.slot} * P.rows + block_row : out_index * a.splits.divisor + item.slot;
         float* const to = a.partial_out + partial * latent_value_size;
         each_run(s.wave, [&](int block, int column) TILEWAVE_INLINE_LAMBDA {
           TILEWAVE_UNROLL

@@ -44,8 +44,7 @@ struct LatentTokens {
     const PagedAttentionArgs& a = args.attention;
     t = min_of(t, last);
     const std::int32_t column = a.block_size.quotient(t), in_page = t - column * a.block_size.divisor;
-    const auto* const page =
-        static_cast<const char*>(a.k) + element * (B::load(table + column) * a.k_strides.page);
+    const auto* const page = static_cast<const char*>(a.k) + element * (B::load(table + column) * a.k_strides.page);
     const char* const row = page + element * (in_page * a.k_strides.token);
     return {row, apart ? page + args.page_scales + in_page * apart_bytes : row + scale_byte};
   }
