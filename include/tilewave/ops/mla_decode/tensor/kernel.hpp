@@ -28,7 +28,7 @@ struct MlaDecodeTensor {
   using Item = PagedAttentionWorkItem;
   static constexpr int block_threads = P.block_waves() * L::lanes, waves_per_simd = P.waves_per_simd;
   // Lanes that gather and widen need more registers than those that start copies.
-  static constexpr int fetching_registers = P.gathered ? 88 : 40, multiplying_registers = P.gathered ? 208 : 232;
+  static constexpr int fetching_registers = P.gathered ? 88 : 56, multiplying_registers = P.gathered ? 208 : 224;
 
   static Status prepare(const MlaDecodeProblem& p, Args& args) {
     args.of = mla_decode_args(p, P, B::facts);
@@ -107,58 +107,64 @@ struct MlaDecodeTensor {
     /// begins the scores of the next.
     TILEWAVE_DEVICE void lead(const Item& item, Softmax& softmax, Sums& out) {
       Scores scores;
+      B::group_mma_fence(out);
       begin_scores<0, L::score_parts>(0, scores);
-      for (std::int32_t tile = 0; tile < item.tiles; tile += 2) {
-        B::template group_mma_wait<0>();
-        B::group_mma_fence(scores);
+      finish_scores(scores);
+      for (std::int32_t tile = 0;; tile += 2) {
         scale(out, softmax.run(item.begin + tile * L::tokens, scores, shared.reference[0]));
         publish(0, softmax, scores);
         await_probabilities(0);  // of the group's other waves
         begin_values(item, tile, out);
         finish_values<0>(0, out);
-        const bool pair = tile + 1 < item.tiles, more = tile + 2 < item.tiles;
-        if (pair) {
-          await_probabilities(1);
-          B::mbarrier_wait(&shared.full[1][group], stage_parity[1]);  // this group has not waited for the tile's scores
-          scale(out, softmax.follow(shared.reference[1]));
-          begin_values(item, tile + 1, out);
-        }
-        if (more) {
-          begin_scores<0, 1>(0, scores);
-          finish_values<1>(1, out);
-          begin_scores<1, L::score_parts>(0, scores);
-        } else if (pair) {
+        if (tile + 1 >= item.tiles) return;
+        await_probabilities(1);
+        B::mbarrier_wait(&shared.full[1][group], stage_parity[1]);  // this group has not waited for the tile's scores
+        scale(out, softmax.follow(shared.reference[1]));
+        begin_values(item, tile + 1, out);
+        if (tile + 2 >= item.tiles) {
           finish_values<0>(1, out);
+          return;
         }
+        begin_scores<0, 1>(0, scores);
+        finish_values<1>(1, out);
+        begin_scores<1, L::score_parts>(0, scores);
+        finish_scores(scores);
       }
     }
 
     /// Group 1 makes those of the second tile. Meanwhile its products of the first run.
     TILEWAVE_DEVICE void follow(const Item& item, Softmax& softmax, Sums& out) {
-      for (std::int32_t tile = 0; tile < item.tiles; tile += 2) {
-        const bool pair = tile + 1 < item.tiles;
-        Scores scores;
-        if (pair) begin_scores<0, L::score_parts>(1, scores);
-        await_probabilities(0);
-        B::mbarrier_wait(&shared.full[0][group], stage_parity[0]);
-        scale(out, softmax.follow(shared.reference[0]));
-        begin_values(item, tile, out);
-        if (pair) {
-          B::template group_mma_wait<1>();
-          B::group_mma_fence(scores);
-          const Vec<float, 2> factor = softmax.run(item.begin + (tile + 1) * L::tokens, scores, shared.reference[1]);
-          publish(1, softmax, scores);
-          await_probabilities(1);
-          finish_values<0>(0, out);
-          scale(out, factor);
-          begin_values(item, tile + 1, out);
-          finish_values<0>(1, out);
-        } else {
-          finish_values<0>(0, out);
-        }
+      Scores scores;
+      B::group_mma_fence(out);
+      std::int32_t tile = 0;
+      for (; tile + 1 < item.tiles; tile += 2) {
+        begin_scores<0, L::score_parts>(1, scores);
+        finish_scores(scores);
+        begin_other_values(item, tile, softmax, out);
+        const Vec<float, 2> factor = softmax.run(item.begin + (tile + 1) * L::tokens, scores, shared.reference[1]);
+        publish(1, softmax, scores);
+        await_probabilities(1);
+        finish_values<0>(0, out);
+        scale(out, factor);
+        begin_values(item, tile + 1, out);
+        finish_values<0>(1, out);
       }
+      if (tile >= item.tiles) return;
+      begin_other_values(item, tile, softmax, out);
+      finish_values<0>(0, out);
+    }
+    /// Begins the products of the first tile of a pair, whose probabilities are the other group's.
+    TILEWAVE_DEVICE void begin_other_values(const Item& item, std::int32_t tile, Softmax& softmax, Sums& out) {
+      await_probabilities(0);
+      B::mbarrier_wait(&shared.full[0][group], stage_parity[0]);
+      scale(out, softmax.follow(shared.reference[0]));
+      begin_values(item, tile, out);
     }
 
+    TILEWAVE_DEVICE static void finish_scores(Scores& scores) {
+      B::template group_mma_wait<0>();
+      B::group_mma_fence(scores);
+    }
     /// Begins the scores of parts [first, end) of the tile in a stage, as one batch.
     template <int first, int end>
     TILEWAVE_DEVICE void begin_scores(int stage, Scores& scores) {
