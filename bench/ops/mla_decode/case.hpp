@@ -9,6 +9,9 @@
 
 namespace tilewave::bench {
 
+template <>
+inline constexpr int enumerators_of<LatentLayout> = 3;
+
 /// A row of the output is a query token of one head. Sequences of a ragged config have 1/batch, 2/batch, ... of
 /// context_length tokens, in another order.
 struct MlaDecodeCase {
@@ -92,8 +95,8 @@ struct MlaDecodeCase {
   }
 };
 
-/// `mla/gfx950/bf16/c8192/r2048/b16/hq128/q1/d576/bf16.plain/bs64/ragged0/split0/lse0`: arch, type of q, tokens and rows,
-/// sequences, heads, query tokens, width of a row, type and layout of the cache, tokens of a page.
+/// `mla/gfx950/bf16/c8192/r2048/b16/hq128/q1/d576/bf16.plain/bs64/ragged0/split0/lse0`: arch, type of q, tokens and
+/// rows, sequences, heads, query tokens, width of a row, type and layout of the cache, tokens of a page.
 inline std::string name_of(const MlaDecodeCase& c) {
   const auto number = [](const char* name, std::int64_t value) {
     return "/" + std::string(name) + std::to_string(value);

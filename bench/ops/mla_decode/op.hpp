@@ -22,7 +22,7 @@ void each_column(const MlaDecodePolicy* policy, Visit& visit) {
   visit("tile_rows", p.rows);
   visit("tile_tokens", p.tokens);
   visit("waves", p.waves);
-  visit("schedule", p.schedule);
+  visit("balanced", p.balanced());
   visit("waves_per_simd", p.waves_per_simd);
   visit("gathered", p.gathered);
 }
@@ -140,8 +140,8 @@ struct MlaDecodeOp {
   }
   static std::vector<const TwinBuffer*> outputs(const Tensors& t) { return {&t.out, &t.lse}; }
 
-  /// Bytes, once each: q, out, lse, rows of the cache, and what leads to them. Operations of a pair of a query token and
-  /// a token that it sees, of each head: 2 for a dimension of the row and for one of the value.
+  /// Bytes, once each: q, out, lse, rows of the cache, and what leads to them. Operations of a pair of a query token
+  /// and a token that it sees, of each head: 2 for a dimension of the row and for one of the value.
   static Work work_of(const Case& c) {
     const MlaDecodeSpec& s = c.spec;
     std::int64_t tokens = 0, pairs = 0, lists = 0;

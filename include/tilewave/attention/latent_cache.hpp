@@ -15,8 +15,8 @@ namespace tilewave {
 /// groups_128: 656 bytes a token (DeepSeek-V3.2). 512 fp8 codes come first, then four f32 scales, each of 128 of these
 /// dimensions, then 64 bf16 dimensions that rope has turned.
 /// groups_64: 584 bytes a token (DeepSeek-V4). A page first has 576 bytes of each token, 448 fp8 codes and 64 bf16
-/// dimensions that rope has turned. Then come eight bytes of each token: seven e8m0 scales, each of 64 of the codes, and
-/// one that is not used.
+/// dimensions that rope has turned. Then come eight bytes of each token: seven e8m0 scales, each of 64 of the codes,
+/// and one that is not used.
 enum class LatentLayout : int { plain, groups_128, groups_64 };
 
 constexpr const char* name_of(LatentLayout l) {

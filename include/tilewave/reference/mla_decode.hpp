@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Decode of latent attention in double is the oracle of the tests and of the benchmark's verification.
 //
-// It shares nothing with the kernels but the description of a call. It reads the same bytes, decodes them to double, and
-// takes every score first and every probability second. Pointers of the problem must be readable by the host.
+// It shares nothing with the kernels but the description of a call. It reads the same bytes, decodes them to double,
+// and takes every score first and every probability second. Pointers of the problem must be readable by the host.
 #pragma once
 
 #include <cmath>

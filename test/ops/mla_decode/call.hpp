@@ -23,7 +23,8 @@ struct MlaShape {
   float softmax_scale = 0.1147f;     // that of DeepSeek-V3 and its kin, 192^-0.5 with the factor of long contexts
 };
 
-/// All that is no query and no row of a sequence is NaN: rows behind a sequence's tokens, pages and gaps that nobody sees.
+/// All that is no query and no row of a sequence is NaN: rows behind a sequence's tokens, pages and gaps that nobody
+/// sees.
 class MlaCall {
  public:
   MlaDecodeProblem host, p;
@@ -211,8 +212,8 @@ class MlaCall {
     return (std::int64_t{b} * host.query_tokens + i) * host.out_row_stride + h * host.out_head_stride;
   }
 
-  /// Returns what is wrong with a row. The bound is the rounding of probabilities and of the output to bf16, that of rows
-  /// if scales are no powers of two, and the error of sums in f32.
+  /// Returns what is wrong with a row. The bound is the rounding of probabilities and of the output to bf16, that of
+  /// rows if scales are no powers of two, and the error of sums in f32.
   std::string wrong_row(const reference::MlaDecodeRow& want, std::int32_t b, std::int32_t i, std::int32_t h) const {
     const bool rounded = shape_.odd_scale != 1.0f && host.spec.layout == LatentLayout::groups_128;
     const double score = want.score_error * (rounded ? 0x1p-9 : 0x1p-20);

@@ -32,8 +32,8 @@ constexpr std::int32_t mla_decode_row_blocks(const MlaDecodeProblem& p, const Ml
   return ceil_div(p.sequence_rows(), policy.rows);
 }
 
-/// Returns the splits of a sequence with the even schedule. A batch-invariant call takes as many as the longest sequence
-/// fills. Another takes as many as fill the chip once.
+/// Returns the splits of a sequence with the even schedule. A batch-invariant call takes as many as the longest
+/// sequence fills. Another takes as many as fill the chip once.
 constexpr std::int32_t mla_decode_splits(const MlaDecodeProblem& p, const MlaDecodePolicy& policy,
                                          const ArchFacts& facts) {
   if (policy.balanced()) return 1;
@@ -44,9 +44,9 @@ constexpr std::int32_t mla_decode_splits(const MlaDecodeProblem& p, const MlaDec
   return static_cast<std::int32_t>(max_of<std::int64_t>(1, min_of(min_of<std::int64_t>(max_splits, tiles), wanted)));
 }
 
-/// Returns the parts into which a balanced launch cuts all tiles of the batch. Each has a block for every row block of a
-/// sequence. They walk the same tokens side by side, so that all but one of them find rows of the cache in L2. There are
-/// as many parts as the chip holds, but no more than tiles in the longest batch that the block table can hold.
+/// Returns the parts into which a balanced launch cuts all tiles of the batch. Each has a block for every row block of
+/// a sequence. They walk the same tokens side by side, so that all but one of them find rows of the cache in L2. There
+/// are as many parts as the chip holds, but no more than tiles in the longest batch that the block table can hold.
 constexpr std::int64_t mla_decode_parts(const MlaDecodeProblem& p, const MlaDecodePolicy& policy,
                                         const ArchFacts& facts) {
   const std::int64_t tiles = p.batch * ceil_div<std::int64_t>(p.capacity(), policy.tokens);

@@ -30,8 +30,8 @@ struct MlaDecodeRegistry {
   static constexpr auto policies = mla_decode_policies;
   static constexpr auto takes = mla_decode_takes;
 
-  /// Returns true if policy a is better for the problem than b. Path tensor comes first, then a balanced schedule. Of two
-  /// blocks the larger one is better, unless the rows leave half of it without work.
+  /// Returns true if policy a is better for the problem than b. Path tensor comes first, then a balanced schedule. Of
+  /// two blocks the larger one is better, unless the rows leave half of it without work.
   static bool better(const Policy& a, const Policy& b, const Problem& p, const ArchFacts&) {
     if (a.path != b.path) return a.path == MlaDecodePath::tensor;
     if (a.gathered != b.gathered) return b.gathered;

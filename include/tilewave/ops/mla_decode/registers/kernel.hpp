@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Decode of latent attention with the cache straight to registers takes what no other kernel does: any layout, page size
-// or number of rows.
+// Decode of latent attention with the cache straight to registers takes what no other kernel does: any layout, page
+// size or number of rows.
 //
 // Grid: by the schedule of the policy (work.hpp). A block has P.rows query rows, query tokens times
 // heads, and walks their tokens in tiles of P.tokens. For scores, each of its four waves has 32 tokens of a tile. For

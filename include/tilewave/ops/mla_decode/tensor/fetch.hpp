@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The four waves that fetch: each has one half of one stage, and brings it whenever it is free. Wave 0 brings q as well,
-// and the waves of the second half the last box of their stage.
+// The four waves that fetch: each has one half of one stage, and brings it whenever it is free. Wave 0 brings q as
+// well, and the waves of the second half the last box of their stage.
 #pragma once
 
 #include "tilewave/ops/mla_decode/latent_tokens.hpp"

@@ -8,8 +8,8 @@
 namespace tilewave {
 
 /// Shared memory holds boxes of 64 rows by 64 columns: nine of q, and two stages of nine, a tile of 64 tokens each. The
-/// last box of a stage has the dimensions behind the values, if there are any. When scores have been made of it, it takes
-/// the probabilities of the tile.
+/// last box of a stage has the dimensions behind the values, if there are any. When scores have been made of it, it
+/// takes the probabilities of the tile.
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
 struct MlaDecodeTensorLayout {
   static_assert(mla_decode_policy_status(B::facts.id, S, P).ok(),
@@ -50,7 +50,8 @@ struct MlaDecodeTensorLayout {
     float reference[stages][rows];  // of a tile's probabilities, log2 units
     float sum[groups][rows];
     Mbarrier q_full, q_free;
-    // A stage comes in three parts: the boxes of either half of the values, and the last one. Wave group g frees half g.
+    // A stage comes in three parts: the boxes of either half of the values, and the last one. Wave group g frees half
+    // g.
     Mbarrier full[stages][3], free[stages][2];
     Mbarrier probabilities[stages], summed[groups];
   };
@@ -70,8 +71,8 @@ struct MlaDecodeTensorLayout {
     B::mbarrier_ready();
   }
 
-  /// Return the operands of a k slice: 16 dimensions of q or of a tile's rows, 16 tokens of a group's half of the values,
-  /// and of their probabilities.
+  /// Return the operands of a k slice: 16 dimensions of q or of a tile's rows, 16 tokens of a group's half of the
+  /// values, and of their probabilities.
   TILEWAVE_DEVICE static SwizzledOperand q_operand(const Shared& shared, int k_slice) {
     return {shared.q + k_slice / 4 * box_size, 0, k_slice % 4};
   }

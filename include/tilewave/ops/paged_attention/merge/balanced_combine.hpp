@@ -30,9 +30,9 @@ struct BalancedPartials {
   TILEWAVE_DEVICE std::int64_t x_offset(std::int32_t p) const { return lse_offset(p) * head_size; }
 };
 
-/// H is what combine knows of the launch before it: head_size, the columns of a row, and out, their type; the tokens and
-/// rows of its blocks, block_tokens and block_rows; the most blocks it has, chip_blocks; and lockstep, whether the row
-/// blocks of a sequence walk the same tokens side by side, in neighbouring blocks.
+/// H is what combine knows of the launch before it: head_size, the columns of a row, and out, their type; the tokens
+/// and rows of its blocks, block_tokens and block_rows; the most blocks it has, chip_blocks; and lockstep, whether the
+/// row blocks of a sequence walk the same tokens side by side, in neighbouring blocks.
 template <class B, class H>
 struct BalancedCombine {
   using Room = B;
