@@ -65,7 +65,9 @@ TEST_CASE("bad problems of a layer are refused by name") {
            {"x off by a byte", C::misaligned, [](P& p) { p.x = moved(p.x, 1); }},
            {"x_stride 0", C::bad_stride, [](P& p) { p.x_stride = 0; }},
            {"an expert's stride of x", C::bad_value, [](P& p) { p.x_expert_stride = 8; }},
-           {"out is x", C::bad_value, [](P& p) { p.out = const_cast<void*>(p.x); }},
+           {"out is x", C::bad_value, [](P& p) { p.out = const_cast<void*>(p.x); }, "out overlaps"},
+           {"out is w1", C::bad_value, [](P& p) { p.out = const_cast<void*>(p.w1.data); }, "out overlaps"},
+           {"out is the logits", C::bad_value, [](P& p) { p.out = const_cast<void*>(p.logits); }, "out overlaps"},
            {"kept groups without groups", C::bad_extent, [](P& p) { p.kept_groups = 2; }},
            {"a weight scale that is infinite", C::bad_value, [](P& p) { p.weight_scale = INFINITY; }}});
   refused(layer_of(MoeRouting::given),

@@ -105,6 +105,37 @@ inline Status check_moe_strides(const MoeProblem& p) {
   return {};
 }
 
+/// Checks that neither out nor the workspace shares a byte with another tensor of the call. `workspace`: empty where it
+/// is not there yet.
+inline Status check_moe_overlap(const MoeProblem& p, const MoeCalls& calls, const Region& workspace) {
+  const bool masked = p.spec.masked();
+  const std::int32_t rows = masked ? p.capacity : p.tokens, layers = masked ? p.resident() : 1;
+  const GemmRegions first(calls.first), second(calls.second);
+  const Region x(p.x, size_of(p.spec.x), p.hidden,
+                 {{rows, p.x_stride, "x_stride is 0"}, {layers, p.x_expert_stride, "x_expert_stride is 0"}});
+  const Region out(p.out, size_of(p.spec.out), p.hidden,
+                   {{rows, p.out_stride, "out_stride is 0"}, {layers, p.out_expert_stride, "out_expert_stride is 0"}});
+  const Region residual(p.residual, size_of(p.spec.out), p.hidden, {{p.tokens, p.residual_stride}});
+  const bool chooses = p.spec.routing == MoeRouting::logits, given = p.spec.routing == MoeRouting::given;
+  const Region logits(p.logits, size_of(p.spec.logits), p.experts, {{chooses ? p.tokens : 0, p.logits_stride}});
+  const Region ids(p.topk_ids, 4, p.topk, {{given ? p.tokens : 0, p.ids_stride}});
+  const Region weights(p.topk_weights, 4, p.topk, {{given ? p.tokens : 0, p.weights_stride}});
+  const auto words = [](const void* data, std::int64_t count) {
+    return vector_region(data, DType::f32, data != nullptr ? count : 0);
+  };
+  const Region map = words(p.expert_map, p.experts), counts = words(p.expert_rows, p.local_experts);
+  const Region x_scale = p.spec.quantises_x() ? words(p.x_scale, 1) : first.a_scale, h_scale = words(p.h_scale, 1);
+  const Region bias = words(p.gating_bias, p.experts);
+  for (const Region* written : {&out, &workspace}) {
+    if (!clear_of(*written, {x, first.b, second.b, first.b_scale, second.b_scale, first.bias, second.bias, x_scale,
+                             h_scale, logits, ids, weights, map, counts, bias})) {
+      return {StatusCode::bad_value, written == &out ? "out overlaps an input" : "workspace overlaps an input"};
+    }
+  }
+  if (!clear_of(workspace, {out, residual})) return {StatusCode::bad_value, "workspace overlaps out or residual"};
+  return {};
+}
+
 }  // namespace detail
 
 /// Checks all rules of a problem, also those of the ops that it consists of. Ids, weights and counts are on the device
@@ -122,6 +153,8 @@ inline Status moe_check_calls(const MoeProblem& p, const MoeCalls& calls, const 
   }
   return {};
 }
+/// Stands for a workspace where none is there yet: no tensor lies there.
+inline void* moe_no_workspace() { return reinterpret_cast<void*>(std::uintptr_t{1} << 62); }
 inline Status moe_check(const MoeProblem& p, const MoePolicy& policy, const ArchFacts& facts, void* base,
                         const MoeEntryBytes& bytes) {
   if (Status s = moe_check_spec(p.spec, facts); !s.ok()) return s;
@@ -129,10 +162,11 @@ inline Status moe_check(const MoeProblem& p, const MoePolicy& policy, const Arch
   if (moe_is_empty(p)) return {};
   if (Status s = detail::check_moe_pointers(p); !s.ok()) return s;
   if (Status s = detail::check_moe_strides(p); !s.ok()) return s;
-  return moe_check_calls(p, MoeCalls(p, policy, base, bytes), facts);
+  const MoeCalls calls(p, policy, base, bytes);
+  if (Status s = moe_check_calls(p, calls, facts); !s.ok()) return s;
+  const auto needed = static_cast<std::int64_t>(calls.workspace_bytes);
+  return detail::check_moe_overlap(p, calls, Region(base, 1, base != moe_no_workspace() ? needed : 0, {}));
 }
-/// Stands for a workspace where none is there yet: no tensor lies there.
-inline void* moe_no_workspace() { return reinterpret_cast<void*>(std::uintptr_t{1} << 62); }
 inline Status moe_check(const MoeProblem& p, const ArchFacts& facts) {
   return moe_check(p, {}, facts, moe_no_workspace(), {});
 }
