@@ -31,7 +31,8 @@ Status flash_launch_lds(const FlashAttentionProblem& p, hipStream_t stream) {
   const typename Kernel::Args args{.attention = flash_attention_args(p),
                                    .row_tiles = FastDiv::by(static_cast<std::int32_t>(tiles)),
                                    .q_heads = FastDiv::by(p.q_heads),
-                                   .blocks = static_cast<std::int32_t>(blocks)};
+                                   .blocks = static_cast<std::int32_t>(blocks),
+                                   .in_order = p.batch_invariant};
   return B::template launch<Kernel>(shape, args, stream);
 }
 

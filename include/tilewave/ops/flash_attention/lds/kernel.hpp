@@ -22,6 +22,7 @@ struct FlashAttentionLds {
     FlashAttentionArgs attention;
     FastDiv row_tiles, q_heads;
     std::int32_t blocks;
+    bool in_order;  // tiles are taken by number, whichever of them a block masks: rows of any block have the same bits
   };
   using L = FlashLdsLayout<B, S, P>;
   using Shared = typename L::Shared;
@@ -66,7 +67,7 @@ struct FlashAttentionLds {
     item.tiles = of_last.end > of_first.first ? end - item.first : 0;
     item.full_first = ceil_div(of_last.first, P.keys);
     item.full_end = of_first.end / P.keys;
-    if (item.full_end <= item.full_first) item.full_first = item.full_end = end;
+    if (args.in_order || item.full_end <= item.full_first) item.full_first = item.full_end = end;
     item.left = item.full_first - item.first;
     item.masked = item.tiles - (item.full_end - item.full_first);
     return item;

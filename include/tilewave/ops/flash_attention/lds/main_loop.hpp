@@ -310,14 +310,19 @@ struct FlashLdsMainLoop {
     static_for<pairs>([&](auto p) TILEWAVE_INLINE_LAMBDA { join<p>(of); });
   }
 
-  /// If a score is too far above the reference of its row, the largest score so far becomes the reference.
+  /// If a score is too far above the reference of its row, the largest score so far becomes the reference. Other rows
+  /// keep theirs, so that a row's bits do not depend on them.
   TILEWAVE_DEVICE void raise_reference() {
-    if (B::any(fused(largest, scale, s.negative_reference) > slack + probability_log2)) [[unlikely]]
+    if (B::any(is_above(largest))) [[unlikely]]
       rescale();
   }
+  TILEWAVE_DEVICE bool is_above(float score) const {
+    return fused(score, scale, s.negative_reference) > slack + probability_log2;
+  }
   TILEWAVE_DEVICE void rescale() {
-    const float of_row = Max{}(largest, B::shuffle_xor(largest, 32)) * scale - probability_log2;
-    const float raised = Max{}(-s.negative_reference, of_row), factor = B::exp2(-s.negative_reference - raised);
+    const float of_row = Max{}(largest, B::shuffle_xor(largest, 32));
+    const float raised = is_above(of_row) ? of_row * scale - probability_log2 : -s.negative_reference;
+    const float factor = B::exp2(-s.negative_reference - raised);
     s.negative_reference = -raised;
     s.sum *= factor;
     TILEWAVE_UNROLL
