@@ -264,6 +264,8 @@ concept TensorBackend = GroupBackend<B> &&
   { B::widen_fp4_quad(words[0], 1) } -> std::same_as<std::uint32_t>;
   { B::multiply_bf16(words[0], words[0]) } -> std::same_as<std::uint32_t>;
   { B::template store_matrices_straight<4>(row, words) } -> std::same_as<void>;
+  // byte i of the result is the one of {high, low} that nibble i of the selector, 0 to 7, names
+  { B::permute_bytes(words[0], words[1], words[2]) } -> std::same_as<std::uint32_t>;
   { B::template take_registers<232>() } -> std::same_as<void>;  // all lanes of a group call it, for each of them
   { B::template give_registers<40>() } -> std::same_as<void>;
 };

@@ -113,7 +113,7 @@ class Gemm {
     layers_ = groups ? p.groups : p.batch;
     const std::int32_t a_layers = s.groups == GemmGroups::contiguous ? 1 : layers_;
     for (std::int32_t layer = 0; layer < a_layers; ++layer) {
-      for (std::int32_t row = 0; row < p.m; ++row) {
+      for (std::int32_t row = 0; row < gemm_a_rows(p); ++row) {
         for (std::int32_t k = 0; k < p.k; ++k)
           a_.push_back(transposed_a(s.layout) ? element(s.a, p.a, layer * p.a_batch_stride + k * p.a_stride + row)
                                               : value(s.a, p.a, layer * p.a_batch_stride + row * p.a_stride, k));
@@ -165,10 +165,25 @@ class Gemm {
       v = sum_of(layer, row, column, 0);
       v.value = activated(s.activation, v.value);
     }
+    if (s.scattered && !s.gathered && p_.row_weights != nullptr) {
+      const double weight = p_.row_weights[row];
+      v = {v.value * weight, v.magnitude * std::abs(weight), v.lost * std::abs(weight)};
+    }
     if (p_.residual == nullptr) return v;
     const double residual =
         element(s.extra(), p_.residual, a_layer(layer) * p_.residual_batch_stride + row * p_.residual_stride + column);
     return {v.value + residual, v.magnitude + std::abs(residual), v.lost};
+  }
+
+  /// Returns the row of A of a row of the groups, and the row of out, or -1 for none.
+  std::int32_t row_of_a(std::int32_t row) const {
+    return p_.spec.gathered ? std::min(p_.row_ids[row] & 0xffffff, p_.tokens - 1) : row;
+  }
+  std::int32_t row_of_out(std::int32_t row) const {
+    if (!p_.spec.scattered) return row;
+    const std::uint32_t id = static_cast<std::uint32_t>(p_.row_ids[row]);
+    const std::int32_t token = id & 0xffffff, slot = id >> 24;
+    return token < p_.tokens && slot < p_.topk ? token * p_.topk + slot : -1;
   }
 
  private:
@@ -184,10 +199,11 @@ class Gemm {
     return p_.interleaved ? 2 * column + half : column + half * (p_.n / 2);
   }
   /// Returns a sum with its scales and bias.
-  GemmValue sum_of(std::int32_t layer, std::int32_t row, std::int32_t out_column, int half) const {
+  GemmValue sum_of(std::int32_t layer, std::int32_t group_row, std::int32_t out_column, int half) const {
     const GemmSpec& s = p_.spec;
+    const std::int32_t row = row_of_a(group_row);
     const std::int32_t column = row_of_b(out_column, half);
-    const double* const a = a_.data() + (std::int64_t{a_layer(layer)} * p_.m + row) * p_.k;
+    const double* const a = a_.data() + (std::int64_t{a_layer(layer)} * gemm_a_rows(p_) + row) * p_.k;
     const double* const b =
         b_.data() + ((std::int64_t{layer} * columns_ + out_column - first_column_) * halves_ + half) * p_.k;
     const float* const a_scale = p_.a_scale + a_layer(layer) * p_.a_scale_batch_stride;
@@ -236,6 +252,7 @@ class Gemm {
     if (s.scale == Scaling::per_tensor) factor *= double{*p_.a_scale} * *p_.b_scale;
     if (s.scale == Scaling::per_group && is_fp8(s.a)) factor *= a_scale[row];
     if (s.scale == Scaling::per_row) factor *= double{a_scale[row]} * b_scale[column];
+    if (s.gathered && p_.row_weights != nullptr) factor *= p_.row_weights[group_row];
     sum.value *= factor;
     sum.magnitude *= std::abs(factor);
     sum.lost = loss.lost() * std::abs(factor);

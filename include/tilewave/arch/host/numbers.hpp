@@ -136,6 +136,13 @@ struct Numbers {
     const auto byte = [all](int i) { return static_cast<std::uint32_t>(all >> 8 * i & 0xffu); };
     return bytes(byte(a), byte(b), byte(c), byte(d));
   }
+  static std::uint32_t permute_bytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
+    const std::uint64_t all = std::uint64_t{high} << 32 | low;
+    std::uint32_t word = 0;
+    for (int i = 0; i < 4; ++i)
+      word |= static_cast<std::uint32_t>(all >> 8 * (selector >> 4 * i & 7u) & 0xffu) << 8 * i;
+    return word;
+  }
 
  private:
   using Table = std::array<std::uint16_t, 256>;

@@ -316,6 +316,11 @@ struct Lanes {
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(low), "r"(high), "n"(a | b << 4 | c << 8 | d << 12));
     return word;
   }
+  TILEWAVE_DEVICE static std::uint32_t permute_bytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
+    std::uint32_t word;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(low), "r"(high), "r"(selector));
+    return word;
+  }
 
  private:
   /// Returns the differences of two pairs of bf16 or f16.

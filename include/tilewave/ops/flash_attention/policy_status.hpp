@@ -8,6 +8,9 @@
 
 namespace tilewave {
 
+/// The most page ids of a sequence that path lds keeps in LDS, where copies go straight into LDS.
+inline constexpr int flash_lds_page_ids = 8192;
+
 namespace detail {
 
 constexpr Status flash_registers_status(ArchId arch, const FlashAttentionSpec& s, const FlashAttentionPolicy& p) {
@@ -23,6 +26,15 @@ constexpr Status flash_registers_status(ArchId arch, const FlashAttentionSpec& s
   return {};
 }
 
+/// Return the bytes of a row of q, K or V in the boxes of 128 bytes that path tensor copies; and those of a tile of V
+/// that is transposed for products of fp8, of which boxes have 128 keys.
+constexpr int flash_box_bytes(const FlashAttentionSpec& s, int columns) {
+  return align_up(columns * size_of(s.kv), 128);
+}
+constexpr int flash_transposed_bytes(const FlashAttentionSpec& s, const FlashAttentionPolicy& p) {
+  return is_fp8(s.kv) ? s.value_size * align_up(p.keys, 128) : 0;
+}
+
 constexpr Status flash_tensor_status(ArchId arch, const FlashAttentionSpec& s, const FlashAttentionPolicy& p) {
   constexpr StatusCode bad = StatusCode::bad_value;
   if (!facts_of(arch).tensor_copies) return {bad, "tensor: wave groups and the copy engine are sm90's"};
@@ -30,16 +42,20 @@ constexpr Status flash_tensor_status(ArchId arch, const FlashAttentionSpec& s, c
   if (p.rows != 64 * p.waves) return {bad, "tensor: a wave group has 64 rows: rows is 64 waves"};
   if (p.turns && p.waves == 1) return {bad, "tensor: one wave group has nobody to take turns with"};
   if (p.stages < 2) return {bad, "tensor: at least two stages, as V of a tile outlives K of the next"};
-  if (s.kv != s.q || size_of(s.kv) != 2) return {bad, "tensor: q, K and V are bf16 or f16"};
+  if (s.kv != s.q) return {bad, "tensor: q, K and V have one type"};
+  if (is_fp8(s.kv) && s.quant != Scaling::per_tensor && s.quant != Scaling::per_head)
+    return {bad, "tensor: fp8 has scales per tensor or head"};
   if (s.values != ValueLayout::token_major) return {bad, "tensor: values are token_major"};
   if (s.head_size % 64 != 0 || s.value_size % 64 != 0) return {bad, "tensor: boxes have 64 dimensions"};
-  if (p.keys != 64 && p.keys != 80 && p.keys != 128 && p.keys != 176 && p.keys != 192)
-    return {bad, "tensor: keys is 64, 80, 128, 176 or 192, the columns of a product"};
+  if (is_fp8(s.kv) ? p.keys != 64 && p.keys != 96 && p.keys != 128 && p.keys != 192
+                   : p.keys != 64 && p.keys != 80 && p.keys != 128 && p.keys != 176 && p.keys != 192)
+    return {bad, "tensor: keys is 64, 80, 128, 176 or 192, the columns of a product; of fp8 64, 96, 128 or 192"};
   if (s.value_size > s.head_size) return {bad, "tensor: outputs pass through the place of q"};
   if (p.waves_per_simd < 1) return {bad, "tensor: waves_per_simd must be positive"};
-  const int rows = p.rows * s.head_size, tile = p.keys * (s.head_size + s.value_size) * p.stages;
-  if (s.out != s.q) return {bad, "tensor: out is of q's type"};
-  if (2 * (rows + tile) + 1024 > facts_of(arch).lds_bytes / p.waves_per_simd)
+  const int row = flash_box_bytes(s, s.head_size);
+  const int tile = p.keys * (row + flash_box_bytes(s, s.value_size)) + flash_transposed_bytes(s, p);
+  if (is_fp8(s.kv) ? is_fp8(s.out) : s.out != s.q) return {bad, "tensor: out is of q's type, or of 16 bits"};
+  if (p.rows * row + tile * p.stages + 1024 > facts_of(arch).lds_bytes / p.waves_per_simd)
     return {bad, "tensor: Q and the ring exceed a block's part of shared memory"};
   return {};
 }
@@ -50,9 +66,10 @@ constexpr Status flash_lds_status(ArchId arch, const FlashAttentionSpec& s, cons
   const ArchFacts& facts = facts_of(arch);
   if (facts.matrix != Matrix::mfma) return {bad, "lds: products of 32 x 32 are CDNA's"};
   if (s.kv != s.q || size_of(s.kv) != 2) return {bad, "lds: q, K and V are bf16 or f16"};
-  if (s.paged()) return {bad, "lds: K and V are contiguous"};
+  if (s.values != ValueLayout::token_major) return {bad, "lds: values are token_major"};
   if (s.soft_cap || s.alibi || s.bit_mask) return {bad, "lds: scores have no soft_cap, no alibi, no bit_mask"};
   if (s.head_size % 64 != 0 || s.value_size % 64 != 0) return {bad, "lds: head sizes are multiples of 64"};
+  if ((s.value_size & (s.value_size - 1)) != 0) return {bad, "lds: value_size is a power of two, as swizzles of V are"};
   if (p.waves < 1 || p.waves > 16) return {bad, "lds: waves is 1 to 16"};
   if (p.rows != 32 * p.waves) return {bad, "lds: a wave has 32 rows: rows is 32 waves"};
   if (p.keys < 32 || p.keys % 32 != 0) return {bad, "lds: keys is a multiple of 32"};
@@ -69,7 +86,8 @@ constexpr Status flash_lds_status(ArchId arch, const FlashAttentionSpec& s, cons
     return {bad, "lds: a tile of K, and of V, is a whole number of copies of 16 bytes by all lanes"};
   }
   const int blocks = p.waves_per_simd * facts.simds_per_cu / p.waves;
-  if (2 * p.stages * p.keys * (s.head_size + s.value_size) > facts.lds_bytes / blocks) {
+  const int page_ids = s.paged() && facts.direct_copies ? flash_lds_page_ids : 0;
+  if (2 * p.stages * p.keys * (s.head_size + s.value_size) + 4 * page_ids > facts.lds_bytes / blocks) {
     return {bad, "lds: stages exceed a block's part of LDS"};
   }
   return {};

@@ -68,6 +68,17 @@ constexpr Status check_gemm_operands(const GemmSpec& s, const ArchFacts& facts) 
   return {};
 }
 
+/// Checks specs whose rows have ids.
+constexpr Status check_gemm_ids(const GemmSpec& s) {
+  if (!s.has_ids()) return {};
+  if (s.groups != GemmGroups::contiguous)
+    return {StatusCode::unsupported_layout, "rows are gathered and scattered in contiguous groups"};
+  if (s.layout != GemmLayout::nt) return {StatusCode::unsupported_layout, "gathered and scattered products are nt"};
+  if (s.scattered && s.out_scale == Scaling::per_group)
+    return {StatusCode::unsupported_scaling, "scattered rows have no scales of groups"};
+  return {};
+}
+
 /// Checks the output, the layout and the epilogue.
 constexpr Status check_gemm_form(const GemmSpec& s, const ArchFacts& facts) {
   if (!is_scaling(s.out_scale)) return {StatusCode::bad_value, "an enum of the spec is out of its range"};
@@ -101,7 +112,8 @@ constexpr Status check_gemm_form(const GemmSpec& s, const ArchFacts& facts) {
 /// Errors: unsupported_dtype, unsupported_scaling, unsupported_layout or bad_value, with a reason.
 constexpr Status gemm_check_spec(const GemmSpec& s, const ArchFacts& facts) {
   if (const Status status = detail::check_gemm_operands(s, facts); !status.ok()) return status;
-  return detail::check_gemm_form(s, facts);
+  if (const Status status = detail::check_gemm_form(s, facts); !status.ok()) return status;
+  return detail::check_gemm_ids(s);
 }
 
 }  // namespace tilewave

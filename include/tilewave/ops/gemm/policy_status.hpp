@@ -177,6 +177,7 @@ constexpr Status gemm_tensor_output(const GemmSpec& s, const GemmPolicy& p) {
 /// The laws of GemmTensorKernel on sm90.
 constexpr Status gemm_tensor_policy(const GemmSpec& s, const GemmPolicy& p) {
   if (p.waves_k != 1) return illegal_policy("waves_k is for int4 weights that come straight to registers");
+  if (s.gathered && p.cluster != 1) return illegal_policy("gathered rows: each block fetches its own, so cluster is 1");
   for (const auto law : {gemm_tensor_tile, gemm_tensor_boxes, gemm_tensor_product, gemm_tensor_output}) {
     if (const Status status = law(s, p); !status.ok()) return status;
   }

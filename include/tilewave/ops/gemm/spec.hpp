@@ -55,6 +55,7 @@ constexpr const char* name_of(GemmGroups g) {
 
 constexpr const char* name_of(GemmSums s) { return s == GemmSums::promoted ? "promoted" : "fast"; }
 
+inline constexpr int gemm_token_bits = 24;    // low bits of a row's id; the slot is above them
 inline constexpr int gemm_scale_block = 128;  // k, and for B also n, of a scale of Scaling::per_block
 
 /// out[m, n] = activation(alpha * sum over k of a[m, k] b[n, k] * scales + bias[n]) + residual[m, n], with sums in f32.
@@ -85,11 +86,17 @@ struct GemmSpec {
   Scaling out_scale = Scaling::none;
   int scale_k = 0;  // values of K that share a scale of per_group: 32, 64 or 128, of fp4 32; 0 for other scalings
   GemmSums sums = GemmSums::promoted;
+  // Contiguous groups alone, as a layer of experts has them. Row r of the groups has the id row_ids[r] of the Problem,
+  // which names a token and one of its slots.
+  bool gathered = false;   // row r takes the token's row of A, and its scales
+  bool scattered = false;  // row r goes to the row of out that the slot has
   /// int4 weights under rows of 16 bits: a value is the code less its zero point, of which each scale has one.
   bool zero_points = false;
 
   friend constexpr bool operator==(const GemmSpec&, const GemmSpec&) = default;
 
+  /// Says whether rows of the groups have ids.
+  TILEWAVE_HOST_DEVICE constexpr bool has_ids() const { return gathered || scattered; }
   constexpr bool mx() const { return scale == Scaling::mx; }
   /// four_bit() says whether B is weights of four bits with scales of groups, mxfp4() whether they are fp4, and
   /// group_scale() is the type of their scales.
@@ -107,7 +114,8 @@ struct GemmSpec {
 };
 
 /// Returns a name such as `fp8_e4m3fn.fp4_e2m1.bf16.mx.nt` or `bf16.i4.bf16.group128.nt`. What is not the default
-/// follows: `.preshuffled`, `.masked`, `.silu`, `.gated`, `.per_group` (of out), `.fast`, `.zeros`.
+/// follows: `.preshuffled`, `.masked`, `.silu`, `.gated`, `.per_group` (of out), `.fast`, `.gathered`, `.scattered`,
+/// `.zeros`.
 inline std::string name_of(const GemmSpec& s) {
   const std::string scale_k = s.scale_k > 0 ? std::to_string(s.scale_k) : "";
   std::string name = std::string(name_of(s.a)) + "." + std::string(name_of(s.b)) + "." + std::string(name_of(s.out)) +
@@ -118,6 +126,8 @@ inline std::string name_of(const GemmSpec& s) {
   if (s.gated) name += ".gated";
   if (s.out_scale != Scaling::none) name += std::string(".") + name_of(s.out_scale);
   if (s.sums != GemmSums::promoted) name += std::string(".") + name_of(s.sums);
+  if (s.gathered) name += ".gathered";
+  if (s.scattered) name += ".scattered";
   if (s.zero_points) name += ".zeros";
   return name;
 }

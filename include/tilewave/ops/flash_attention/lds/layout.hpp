@@ -29,13 +29,23 @@ template <class RoomOf, FlashAttentionSpec S, FlashAttentionPolicy P>
 struct FlashLdsLayout {
   using Room = RoomOf;
   using B = Room;
-  using Keys = FlashKeyTile<B, P.waves, P.keys, S.head_size>;
-  using Values = std::conditional_t<B::facts.lds_transposed, FlashValueLines<B, P.waves, P.keys, S.value_size>,
-                                    FlashTransposedValues<B, P.waves, P.keys, S.value_size>>;
-  struct Shared {
+  static constexpr bool paged = S.storage == KvStorage::paged;
+  static constexpr FlashTile tile{P.waves, P.keys, paged};
+  using Keys = FlashKeyTile<B, tile, S.head_size>;
+  using Values = std::conditional_t<B::facts.lds_transposed, FlashValueLines<B, tile, S.value_size>,
+                                    FlashTransposedValues<B, tile, S.value_size>>;
+  /// K and V of a tile are fetched alike: what a wave's copy has of both are the same keys.
+  static constexpr bool alike = B::facts.direct_copies && S.head_size == S.value_size;
+  struct Tiles {
     alignas(16) Chunk k[P.stages][Keys::bytes / sizeof(Chunk)];
     alignas(16) Chunk v[P.stages][Values::bytes / sizeof(Chunk)];
   };
+  /// If copies stay under way across barriers, a wait for a page's id would wait for them, too. So ids lie in LDS.
+  static constexpr int page_ids = paged && B::facts.direct_copies ? flash_lds_page_ids : 0;
+  struct TilesAndPages : Tiles {
+    std::int32_t pages[max_of(page_ids, 1)];
+  };
+  using Shared = std::conditional_t<(page_ids > 0), TilesAndPages, Tiles>;
 
   using Map = ProductMap<32>;
   using Sums = Vec<float, Map::sums>;

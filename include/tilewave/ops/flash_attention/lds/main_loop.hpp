@@ -20,7 +20,7 @@
 #pragma once
 
 #include "tilewave/core/static_for.hpp"
-#include "tilewave/ops/flash_attention/lds/layout.hpp"
+#include "tilewave/ops/flash_attention/lds/places.hpp"
 
 namespace tilewave {
 
@@ -44,12 +44,11 @@ struct FlashLdsMainLoop {
   const FlashLdsWorkItem& item;
   typename L::Shared& shared;
   typename L::State& s;
+  FlashLdsPlaces<L> places;
   Keys keys;
   Values values;
-  const char *of_keys, *of_values;      // at the sequence's first token
-  const char *next_keys, *next_values;  // at the tiles that were fetched last
-  float scale;                          // multiplies scores to log2 units
-  Sums scores[2][key_tiles];            // of tiles n and n + 1, in turn
+  float scale;                // multiplies scores to log2 units
+  Sums scores[2][key_tiles];  // of tiles n and n + 1, in turn
   Chunk probabilities[key_slices];
   Chunk operands[ahead];
   float largest;  // the lane's largest score of the next step's tile, not scaled
@@ -63,10 +62,9 @@ struct FlashLdsMainLoop {
       : item(work_item),
         shared(lds),
         s(state),
-        keys(static_cast<std::int32_t>(2 * a.k_strides.token), B::wave_id()),
-        values(static_cast<std::int32_t>(2 * a.v_strides.token), B::wave_id()),
-        of_keys(static_cast<const char*>(a.k) + 2 * item.sequence.key_at(a, a.k_strides, 0, item.kv_head)),
-        of_values(static_cast<const char*>(a.v) + 2 * item.sequence.key_at(a, a.v_strides, 0, item.kv_head)),
+        places(a, work_item, lds),
+        keys(places.key_stride, places.fetch_rows(a), B::wave_id()),
+        values(places.value_stride, places.fetch_rows(a), B::wave_id()),
         scale(__builtin_bit_cast(float, B::opaque(__builtin_bit_cast(std::uint32_t, a.scale_log2)))) {}
 
   TILEWAVE_DEVICE void run() {
@@ -92,15 +90,18 @@ struct FlashLdsMainLoop {
   TILEWAVE_DEVICE void prepare(int slot) {
     if constexpr (direct) {
       static_for<Keys::fetches>([&](auto i) TILEWAVE_INLINE_LAMBDA {
-        keys.template copy<i, false>(shared.k[slot], move_keys<false>(0), last_of(0));
+        keys.template copy<i, false>(shared.k[slot], places.template first<i>(keys), last_of(0));
       });
+      places.begin(1 - stages, keys, values);
       static_for<stages - 1>([&](auto m) TILEWAVE_INLINE_LAMBDA {
         static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { fetch<i, false>(m + 1 - stages, slot + m + 1); });
       });
       B::template copies_wait<(stages - 1) * copies>();
     } else {
-      static_for<Keys::fetches>(
-          [&](auto i) TILEWAVE_INLINE_LAMBDA { keys.template load<i, false>(move_keys<false>(0), last_of(0)); });
+      static_for<Keys::fetches>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+        keys.template load<i, false>(places.template first<i>(keys), last_of(0));
+      });
+      places.begin(-1, keys, values);
       static_for<Keys::fetches>([&](auto i) TILEWAVE_INLINE_LAMBDA { keys.template put<i>(shared.k[slot]); });
       static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { load<i, false>(-1); });
       static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { fetch<i, false>(-1, slot + 1); });
@@ -191,39 +192,18 @@ struct FlashLdsMainLoop {
   }
   /// Returns the sequence's last token, counted from the first token of tile n.
   TILEWAVE_DEVICE std::int32_t last_of(std::int32_t n) const { return item.sequence.kv_count - 1 - token(n); }
-  /// Moves to K, or V, of tile n and returns its address. Steady steps ask for one tile after the other, up to the
-  /// last.
-  template <bool whole>
-  TILEWAVE_DEVICE const char* move_keys(std::int32_t n) {
-    if constexpr (whole) {
-      next_keys += n < item.tiles ? std::int64_t{tile_keys} * keys.fetch.stride : 0;
-    } else {
-      next_keys = of_keys + std::int64_t{token(n)} * keys.fetch.stride;
-    }
-    return next_keys;
-  }
-  template <bool whole>
-  TILEWAVE_DEVICE const char* move_values(std::int32_t n) {
-    if constexpr (whole) {
-      next_values += n < item.tiles ? std::int64_t{tile_keys} * values.stride() : 0;
-    } else {
-      next_values = of_values + std::int64_t{token(n)} * values.stride();
-    }
-    return next_values;
-  }
-  /// Issues copy i of step n. Copies of K, tile n + stages, come before those of V, tile n + stages - 1.
+  /// Issues fetch i of step n. Fetches of K, tile n + stages, come before those of V, tile n + stages - 1.
   template <int i, bool whole>
   TILEWAVE_DEVICE void fetch(std::int32_t n, int slot) {
     Chunk* const of_k = shared.k[slot % stages];
     Chunk* const of_v = shared.v[(slot + stages - 1) % stages];
     constexpr int of = i - Keys::fetches;
     if constexpr (direct) {
-      if constexpr (i == 0) move_keys<whole>(n + stages);
-      if constexpr (of == 0) move_values<whole>(n + stages - 1);
+      const FlashLdsPlace from = places.template next<i, whole>(n, keys, values);
       if constexpr (of < 0) {
-        keys.template copy<i, whole>(of_k, next_keys, whole ? 0 : last_of(n + stages));
+        keys.template copy<i, whole>(of_k, from, whole ? 0 : last_of(n + stages));
       } else {
-        values.template copy<of, whole>(of_v, next_values, whole ? 0 : last_of(n + stages - 1));
+        values.template copy<of, whole>(of_v, from, whole ? 0 : last_of(n + stages - 1));
       }
     } else {  // the loads of the step before are stored
       if constexpr (of < 0) {
@@ -238,12 +218,11 @@ struct FlashLdsMainLoop {
   template <int i, bool whole>
   TILEWAVE_DEVICE void load(std::int32_t n) {
     constexpr int of = i - Keys::fetches;
-    if constexpr (i == 0) move_keys<whole>(n + stages);
-    if constexpr (of == 0) move_values<whole>(n + stages - 1);
+    const FlashLdsPlace from = places.template next<i, whole>(n, keys, values);
     if constexpr (of < 0) {
-      keys.template load<i, whole>(next_keys, whole ? 0 : last_of(n + stages));
+      keys.template load<i, whole>(from, whole ? 0 : last_of(n + stages));
     } else {
-      values.template load<of, whole>(next_values, whole ? 0 : last_of(n + stages - 1));
+      values.template load<of, whole>(from, whole ? 0 : last_of(n + stages - 1));
     }
   }
 
@@ -310,14 +289,19 @@ struct FlashLdsMainLoop {
     static_for<pairs>([&](auto p) TILEWAVE_INLINE_LAMBDA { join<p>(of); });
   }
 
-  /// If a score is too far above the reference of its row, the largest score so far becomes the reference.
+  /// If a score is too far above the reference of its row, the largest score so far becomes the reference. Other rows
+  /// keep theirs, so that a row's bits do not depend on them.
   TILEWAVE_DEVICE void raise_reference() {
-    if (B::any(fused(largest, scale, s.negative_reference) > slack + probability_log2)) [[unlikely]]
+    if (B::any(is_above(largest))) [[unlikely]]
       rescale();
   }
+  TILEWAVE_DEVICE bool is_above(float score) const {
+    return fused(score, scale, s.negative_reference) > slack + probability_log2;
+  }
   TILEWAVE_DEVICE void rescale() {
-    const float of_row = Max{}(largest, B::shuffle_xor(largest, 32)) * scale - probability_log2;
-    const float raised = Max{}(-s.negative_reference, of_row), factor = B::exp2(-s.negative_reference - raised);
+    const float of_row = Max{}(largest, B::shuffle_xor(largest, 32));
+    const float raised = is_above(of_row) ? of_row * scale - probability_log2 : -s.negative_reference;
+    const float factor = B::exp2(-s.negative_reference - raised);
     s.negative_reference = -raised;
     s.sum *= factor;
     TILEWAVE_UNROLL
