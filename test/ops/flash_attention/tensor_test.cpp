@@ -8,7 +8,8 @@
 namespace tilewave::test {
 namespace {
 
-bool plain(const FlashAttentionSpec& s) { return s == FlashAttentionSpec{}; }
+/// bf16, and fp8 whose values are transposed.
+bool plain(const FlashAttentionSpec& s) { return s == FlashAttentionSpec{} || (is_fp8(s.q) && !s.paged()); }
 
 /// Calls f(entry) for every entry through shared memory whose spec is wanted.
 template <class Wanted, class F>
@@ -28,7 +29,7 @@ void check_tensor(const FlashShape& shape) {
 }
 
 TEST_CASE("keys around one, two and three tiles of wave groups") {
-  for (const std::int32_t keys : {79, 80, 81, 127, 128, 129, 160, 161, 256, 257})
+  for (const std::int32_t keys : {79, 80, 81, 95, 96, 97, 127, 128, 129, 160, 161, 192, 193, 256, 257})
     check_tensor({.q = {2}, .kv = {keys}, .q_heads = 1});
 }
 
@@ -49,16 +50,37 @@ TEST_CASE("more items than blocks, some of them without keys or queries") {
   check_tensor(shape);
 }
 
+TEST_CASE("rows of a tile are queries of several heads, however many share a kv head") {
+  check_tensor({.q = {3}, .kv = {80}, .q_heads = 8, .kv_heads = 2, .causal = true, .sinks = true});
+  check_tensor({.q = {30}, .kv = {70}, .q_heads = 7, .causal = true, .left = 20});
+  each_tensor_entry(
+      [](const FlashAttentionSpec& s) { return s.paged(); },
+      [&](const FlashAttentionEntry& entry) {
+        FlashCall call(entry.spec,
+                       {.q = {1, 40, 5}, .kv = {100, 43, 9}, .q_heads = 5, .layout = FlashLayout::nhd, .causal = true});
+        CHECK(call.run(entry) == "");
+      });
+}
+
+TEST_CASE("packed sequences, more than lanes count at a time, of which most have no queries") {
+  FlashShape shape{
+      .q = std::vector<std::int32_t>(70), .kv = std::vector<std::int32_t>(70, 3), .layout = FlashLayout::ragged};
+  shape.q[3] = 2, shape.q[33] = 131, shape.q[69] = 1;
+  check_tensor(shape);
+}
+
 /// Queries of a sequence in one call, and cut into two: the second half sees all keys, the first all but its.
 TEST_CASE("a batch-invariant row has the same bits however the queries are cut into calls") {
   each_tensor_entry(plain, [&](const FlashAttentionEntry& entry) {
-    constexpr std::int32_t all = 150, cut = 37, row_bytes = 2 * 128 * 2;
+    constexpr std::int32_t all = 150, cut = 37;
+    const FlashAttentionSpec& s = entry.spec;
+    const int q_bytes = 2 * s.head_size * size_of(s.q), row_bytes = 2 * s.value_size * size_of(s.out);
     FlashCall whole(entry.spec, {.q = {all}, .kv = {all}, .causal = true, .lse = false});
     REQUIRE(whole.run(entry) == "");
     const std::vector<std::byte> wanted = whole.answer();
     FlashCall second(entry.spec, {.q = {all}, .kv = {all}, .causal = true, .lse = false});
     for (FlashAttentionProblem* p : {&second.p, &second.host}) {
-      p->q = static_cast<const std::byte*>(p->q) + cut * row_bytes;
+      p->q = static_cast<const std::byte*>(p->q) + cut * q_bytes;
       p->q_length = all - cut;
     }
     REQUIRE(entry.launch(second.p, {}).ok());

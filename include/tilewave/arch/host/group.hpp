@@ -313,20 +313,25 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
     detail::touch(a, group_rows);
     detail::touch(b, columns);
   }
-  template <DType type, int columns, class B>
+  template <DType type, int columns, bool add = true, class B>
   static void group_multiply(const Chunk& a, const B& b, Vec<float, columns / 2>& acc, Where where = {}) {
     static_assert(detail::group_type<Id, type>, "wave groups multiply bf16, f16 and the chip's fp8 here");
     static_assert(std::is_same_v<B, SwizzledOperand> || (is_16_bits(type) && columns % 64 == 0),
                   "transposed operands have 16-bit elements, and those of b whole boxes of 64 columns");
     static_assert(detail::narrow_columns<columns> || columns == 128,
                   "the sm90 room multiplies an operand in registers by these widths alone");
-    detail::call_mma(
-        {.kind = GroupCall::Kind::mma, .registers = true, .type = type, .columns = columns, .b = b, .where = where}, &a,
-        acc.data);
+    detail::call_mma({.kind = GroupCall::Kind::mma,
+                      .registers = true,
+                      .add = add,
+                      .type = type,
+                      .columns = columns,
+                      .b = b,
+                      .where = where},
+                     &a, acc.data);
     detail::touch(b, columns);
   }
   /// The registers of a are read until the wait.
-  template <DType type, int columns, class B>
+  template <DType type, int columns, bool add = true, class B>
   static void group_multiply(Chunk&& a, const B& b, Vec<float, columns / 2>& acc) = delete;
   template <DType type, int columns>
   static void group_mma(Chunk&& a, const GroupOperand& b, Vec<float, columns / 2>& acc) = delete;

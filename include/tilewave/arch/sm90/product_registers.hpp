@@ -8,32 +8,32 @@
 
 namespace tilewave::sm90 {
 
-/// With an operand in registers: that it adds, scales of 1, and whether b has its rows side by side.
-template <DType type, bool b_transposed>
+/// With an operand in registers: whether it adds, scales of 1, and whether b has its rows side by side.
+template <DType type, bool b_transposed, bool add>
 struct RegisterMmaScales {
   static_assert(size_of(type) == 2, "wgmma transposes operands of 16 bits only");
-  static constexpr char text[] = {'1', ',', ' ', '1', ',', ' ', '1', ',', ' ', '0' + b_transposed, '\0'};
+  static constexpr char text[] = {'0' + add, ',', ' ', '1', ',', ' ', '1', ',', ' ', '0' + b_transposed, '\0'};
 };
-template <>
-struct RegisterMmaScales<DType::fp8_e4m3fn, false> {
-  static constexpr char text[] = "1, 1, 1";
+template <bool add>
+struct RegisterMmaScales<DType::fp8_e4m3fn, false, add> {
+  static constexpr char text[] = {'0' + add, ',', ' ', '1', ',', ' ', '1', '\0'};
 };
 
-/// acc += a b^T: a in registers, b a matrix descriptor.
-template <DType type, int columns, bool b_transposed = false>
+/// acc = a b^T, plus acc if `add`: a in registers, b a matrix descriptor.
+template <DType type, int columns, bool b_transposed = false, bool add = true>
 TILEWAVE_DEVICE void multiply_registers(const Chunk& a, std::uint64_t b_at, Vec<float, columns / 2>& acc) {
   if constexpr (columns == 8) {
     asm volatile("wgmma.mma_async.sync.aligned.m64n8%10.f32.%9 {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, %11;"
                  : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names),
-                   "C"(MmaTypes<type>::k), "C"(RegisterMmaScales<type, b_transposed>::text));
+                   "C"(MmaTypes<type>::k), "C"(RegisterMmaScales<type, b_transposed, add>::text));
   } else if constexpr (columns == 16) {
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n16%14.f32.%13 {%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, "
         "%11}, %12, %15;"
         : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3]), "+f"(acc[4]), "+f"(acc[5]), "+f"(acc[6]), "+f"(acc[7])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
-          "C"(RegisterMmaScales<type, b_transposed>::text));
+          "C"(RegisterMmaScales<type, b_transposed, add>::text));
   } else if constexpr (columns == 32) {
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n32%22.f32.%21 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
@@ -42,7 +42,7 @@ TILEWAVE_DEVICE void multiply_registers(const Chunk& a, std::uint64_t b_at, Vec<
           "+f"(acc[7]), "+f"(acc[8]), "+f"(acc[9]), "+f"(acc[10]), "+f"(acc[11]), "+f"(acc[12]), "+f"(acc[13]),
           "+f"(acc[14]), "+f"(acc[15])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
-          "C"(RegisterMmaScales<type, b_transposed>::text));
+          "C"(RegisterMmaScales<type, b_transposed, add>::text));
   } else if constexpr (columns == 64) {
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n64%38.f32.%37 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
@@ -54,7 +54,7 @@ TILEWAVE_DEVICE void multiply_registers(const Chunk& a, std::uint64_t b_at, Vec<
           "+f"(acc[21]), "+f"(acc[22]), "+f"(acc[23]), "+f"(acc[24]), "+f"(acc[25]), "+f"(acc[26]), "+f"(acc[27]),
           "+f"(acc[28]), "+f"(acc[29]), "+f"(acc[30]), "+f"(acc[31])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
-          "C"(RegisterMmaScales<type, b_transposed>::text));
+          "C"(RegisterMmaScales<type, b_transposed, add>::text));
   } else {
     static_assert(columns == 128, "this product is written out for the widths above and 128");
     asm volatile(
@@ -73,7 +73,7 @@ TILEWAVE_DEVICE void multiply_registers(const Chunk& a, std::uint64_t b_at, Vec<
           "+f"(acc[56]), "+f"(acc[57]), "+f"(acc[58]), "+f"(acc[59]), "+f"(acc[60]), "+f"(acc[61]), "+f"(acc[62]),
           "+f"(acc[63])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
-          "C"(RegisterMmaScales<type, b_transposed>::text));
+          "C"(RegisterMmaScales<type, b_transposed, add>::text));
   }
 }
 

@@ -78,14 +78,14 @@ struct Tensor {
     }
   }
 
-  template <DType type, int columns>
+  template <DType type, int columns, bool add = true>
   TILEWAVE_DEVICE static void group_multiply(const Chunk& a, SwizzledOperand b, Vec<float, columns / 2>& acc) {
-    multiply_registers<type, columns>(a, descriptor(b), acc);
+    multiply_registers<type, columns, false, add>(a, descriptor(b), acc);
   }
-  template <DType type, int columns>
+  template <DType type, int columns, bool add = true>
   TILEWAVE_DEVICE static void group_multiply(const Chunk& a, TransposedOperand b, Vec<float, columns / 2>& acc) {
     static_assert(columns % 64 == 0, "a transposed b lies in whole boxes of 64 columns");
-    multiply_registers<type, columns, true>(a, descriptor(b), acc);
+    multiply_registers<type, columns, true, add>(a, descriptor(b), acc);
   }
 
   template <int count>

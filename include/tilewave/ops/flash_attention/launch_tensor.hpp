@@ -7,6 +7,7 @@
 
 #include "tilewave/core/hip.hpp"
 #include "tilewave/ops/flash_attention/kernel.hpp"
+#include "tilewave/ops/flash_attention/tensor/row_heads.hpp"
 
 namespace tilewave::detail {
 
@@ -71,13 +72,14 @@ inline Status flash_tensor_takes(const FlashAttentionPolicy& policy, const Flash
   if (Status s = v.check(); !s.ok()) return s;
   // The kernel has one number of rows between sequences, for K and V.
   const bool alike = p.spec.paged() || k.step_rows() == v.step_rows();
-  const std::int64_t items = std::int64_t{p.batch} * p.q_heads * ceil_div(p.q_length, policy.rows);
+  const std::int32_t heads = flash_row_heads(policy, p);
+  const std::int64_t items = std::int64_t{p.batch} * (p.q_heads / heads) * ceil_div(p.q_length, policy.rows / heads);
   if (!q.fits() || !k.fits() || !v.fits() || !alike || items > most_flash_rows)
     return {StatusCode::bad_extent, "tensor: no rows, or 2^31 of them"};
   return {};
 }
 
-/// Returns the sections of the work. If all items are alike, a section is the heads of one kv head. Else it has as many
+/// Returns the sections of the work. If all items are alike, a section is the pairs of one kv head. Else it has as many
 /// pairs as give every block an even number of items, since blocks take the sorted items of a section forwards and
 /// backwards in turn. If K and V of such a section exceed the last-level cache by more than a quarter, sections of
 /// nearly one size fill four fifths of the cache.
@@ -86,17 +88,24 @@ FlashAttentionSections flash_sections(const FlashAttentionProblem& p, std::int32
   const std::int64_t keys =
       max_of<std::int64_t>(1, p.spec.paged() ? std::int64_t{p.table_columns} * p.block_size : p.kv_length);
   const std::int64_t bytes = keys * (p.spec.head_size + p.spec.value_size) * size_of(p.spec.kv);
-  const std::int32_t gqa_ratio = p.q_heads / p.kv_heads, all = p.batch * p.q_heads,
-                     tiles = ceil_div(p.q_length, P.rows);
+  const std::int32_t row_heads = flash_row_heads(P, p), tile_queries = P.rows / row_heads;
+  const std::int32_t heads = p.q_heads / row_heads, sharing = heads / p.kv_heads, all = p.batch * heads,
+                     tiles = ceil_div(p.q_length, tile_queries);
   const bool alike = !p.causal && p.window_left < 0 && p.window_right < 0;
-  std::int32_t pairs = alike ? gqa_ratio : min_of(all, 2 * blocks / std::gcd(tiles, 2 * blocks));
-  if (ceil_div(pairs, gqa_ratio) * bytes > facts.last_level_cache_bytes * 5 / 4) {
-    const std::int64_t most = facts.last_level_cache_bytes * 4 / 5 / bytes * gqa_ratio;
+  std::int32_t pairs = alike ? sharing : min_of(all, 2 * blocks / std::gcd(tiles, 2 * blocks));
+  if (ceil_div(pairs, sharing) * bytes > facts.last_level_cache_bytes * 5 / 4) {
+    const std::int64_t most = facts.last_level_cache_bytes * 4 / 5 / bytes * sharing;
     pairs = ceil_div(
-        all,
-        ceil_div(all, static_cast<std::int32_t>(min_of<std::int64_t>(max_of<std::int64_t>(most, gqa_ratio), all))));
+        all, ceil_div(all, static_cast<std::int32_t>(min_of<std::int64_t>(max_of<std::int64_t>(most, sharing), all))));
   }
-  return {FastDiv::by(pairs), FastDiv::by(pairs * tiles), all, all * tiles, FastDiv::by(p.q_heads), tiles};
+  return {FastDiv::by(pairs),
+          FastDiv::by(pairs * tiles),
+          all,
+          all * tiles,
+          FastDiv::by(heads),
+          tiles,
+          FastDiv::by(row_heads),
+          tile_queries};
 }
 
 template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
@@ -122,7 +131,16 @@ Status flash_launch_tensor(const FlashAttentionProblem& p, hipStream_t stream) {
   } else {
     args.kv_sequence_rows = static_cast<std::int32_t>(k.step_rows());
   }
-  if (Status s = map(p.q, S.q, S.head_size, q, p.q_heads, P.rows, args.q); !s.ok()) return s;
+  const std::int32_t heads = args.sections.row_heads.divisor, queries = args.sections.tile_queries;
+  args.q_bytes = heads * queries * flash_box_bytes(S, S.head_size);
+  if (heads == 1) {
+    if (Status s = map(p.q, S.q, S.head_size, q, p.q_heads, P.rows, args.q); !s.ok()) return s;
+  } else if (Status s = B::make_tensor_map({p.q, S.q, S.head_size, p.q_heads, q.rows(), q.head * size_of(S.q),
+                                            q.token * size_of(S.q), heads, queries},
+                                           args.q);
+             !s.ok()) {
+    return s;
+  }
   if (Status s = map(p.k, S.kv, S.head_size, k, p.kv_heads, args.box_rows, args.k); !s.ok()) return s;
   if (Status s = map(p.v, S.kv, S.value_size, v, p.kv_heads, args.box_rows, args.v); !s.ok()) return s;
   return B::template launch<Kernel>({args.blocks, Kernel::block_threads}, args, stream);

@@ -26,6 +26,15 @@ constexpr Status flash_registers_status(ArchId arch, const FlashAttentionSpec& s
   return {};
 }
 
+/// Return the bytes of a row of q, K or V in the boxes of 128 bytes that path tensor copies; and those of a tile of V
+/// that is transposed for products of fp8, of which boxes have 128 keys.
+constexpr int flash_box_bytes(const FlashAttentionSpec& s, int columns) {
+  return align_up(columns * size_of(s.kv), 128);
+}
+constexpr int flash_transposed_bytes(const FlashAttentionSpec& s, const FlashAttentionPolicy& p) {
+  return is_fp8(s.kv) ? s.value_size * align_up(p.keys, 128) : 0;
+}
+
 constexpr Status flash_tensor_status(ArchId arch, const FlashAttentionSpec& s, const FlashAttentionPolicy& p) {
   constexpr StatusCode bad = StatusCode::bad_value;
   if (!facts_of(arch).tensor_copies) return {bad, "tensor: wave groups and the copy engine are sm90's"};
@@ -33,16 +42,20 @@ constexpr Status flash_tensor_status(ArchId arch, const FlashAttentionSpec& s, c
   if (p.rows != 64 * p.waves) return {bad, "tensor: a wave group has 64 rows: rows is 64 waves"};
   if (p.turns && p.waves == 1) return {bad, "tensor: one wave group has nobody to take turns with"};
   if (p.stages < 2) return {bad, "tensor: at least two stages, as V of a tile outlives K of the next"};
-  if (s.kv != s.q || size_of(s.kv) != 2) return {bad, "tensor: q, K and V are bf16 or f16"};
+  if (s.kv != s.q) return {bad, "tensor: q, K and V have one type"};
+  if (is_fp8(s.kv) && s.quant != Scaling::per_tensor && s.quant != Scaling::per_head)
+    return {bad, "tensor: fp8 has scales per tensor or head"};
   if (s.values != ValueLayout::token_major) return {bad, "tensor: values are token_major"};
   if (s.head_size % 64 != 0 || s.value_size % 64 != 0) return {bad, "tensor: boxes have 64 dimensions"};
-  if (p.keys != 64 && p.keys != 80 && p.keys != 128 && p.keys != 176 && p.keys != 192)
-    return {bad, "tensor: keys is 64, 80, 128, 176 or 192, the columns of a product"};
+  if (is_fp8(s.kv) ? p.keys != 64 && p.keys != 96 && p.keys != 128 && p.keys != 192
+                   : p.keys != 64 && p.keys != 80 && p.keys != 128 && p.keys != 176 && p.keys != 192)
+    return {bad, "tensor: keys is 64, 80, 128, 176 or 192, the columns of a product; of fp8 64, 96, 128 or 192"};
   if (s.value_size > s.head_size) return {bad, "tensor: outputs pass through the place of q"};
   if (p.waves_per_simd < 1) return {bad, "tensor: waves_per_simd must be positive"};
-  const int rows = p.rows * s.head_size, tile = p.keys * (s.head_size + s.value_size) * p.stages;
-  if (s.out != s.q) return {bad, "tensor: out is of q's type"};
-  if (2 * (rows + tile) + 1024 > facts_of(arch).lds_bytes / p.waves_per_simd)
+  const int row = flash_box_bytes(s, s.head_size);
+  const int tile = p.keys * (row + flash_box_bytes(s, s.value_size)) + flash_transposed_bytes(s, p);
+  if (is_fp8(s.kv) ? is_fp8(s.out) : s.out != s.q) return {bad, "tensor: out is of q's type, or of 16 bits"};
+  if (p.rows * row + tile * p.stages + 1024 > facts_of(arch).lds_bytes / p.waves_per_simd)
     return {bad, "tensor: Q and the ring exceed a block's part of shared memory"};
   return {};
 }

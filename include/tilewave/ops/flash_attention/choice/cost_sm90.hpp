@@ -5,6 +5,7 @@
 #include "tilewave/core/math.hpp"
 #include "tilewave/ops/flash_attention/policy.hpp"
 #include "tilewave/ops/flash_attention/problem.hpp"
+#include "tilewave/ops/flash_attention/tensor/row_heads.hpp"
 
 namespace tilewave {
 
@@ -13,16 +14,18 @@ namespace tilewave {
 /// tile that no query fills. The rates are fitted to the cells of docs/notebook/2026-11-27-flash-attention.md.
 constexpr double flash_attention_cost_sm90(const FlashAttentionProblem& p, const FlashAttentionPolicy& policy) {
   const FlashAttentionSpec& s = p.spec;
+  const std::int32_t heads = detail::flash_row_heads(policy, p), queries = policy.rows / heads;
   const double flops = 2.0 * policy.rows * policy.keys * (s.head_size + s.value_size);  // for a tile of keys
-  const double rate =
-      policy.waves > 2 ? (s.head_size > 64 ? 5.6 : 4.3) : (s.head_size > 64 ? 5.15 : 3.4);  // MFLOP per us
-  const double ends = policy.waves > 2 ? 2.4 : 1.6;                                         // us per item
+  const bool three = policy.waves > 2, small = s.head_size <= 64, fp8 = is_fp8(s.kv);
+  const double rate = fp8 ? (three ? (small ? 4.9 : 7.8) : (small ? 3.9 : 6.9))
+                          : (three ? (small ? 4.3 : 5.75) : (small ? 3.6 : 5.5));  // MFLOP per us
   const double keys = s.paged() ? double(p.table_columns) * p.block_size : p.kv_length;
   const bool causal = p.causal || p.window_right >= 0;
-  double seen = causal ? keys - p.q_length / 2.0 + policy.rows / 2.0 : keys;
-  if (p.window_left >= 0) seen = min_of(seen, double(p.window_left) + policy.rows);
+  const double ends = three ? (causal ? 3.6 : 2.4) : 1.6;  // us per item; tiles with a mask cost more
+  double seen = causal ? keys - p.q_length / 2.0 + queries / 2.0 : keys;
+  if (p.window_left >= 0) seen = min_of(seen, double(p.window_left) + queries);
   const double tiles = max_of(seen, 0.0) / policy.keys + (causal ? 0.5 : 0.0);
-  const double items = double(p.batch) * p.q_heads * ceil_div(p.q_length, policy.rows);
+  const double items = double(p.batch) * (p.q_heads / heads) * ceil_div(p.q_length, queries);
   const double rounds = items / sm90_facts.compute_units;
   const bool alike = !causal && p.window_left < 0;
   const double started = double(static_cast<std::int64_t>(rounds)) < rounds ? double(std::int64_t(rounds) + 1) : rounds;

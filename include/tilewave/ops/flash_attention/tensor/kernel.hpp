@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Flash attention of rooms with a tensor copy engine and products of wave groups.
 //
-// Grid: P.waves_per_simd blocks per multiprocessor, or one per item if there are fewer. Blocks stay and take item after
-// item (work.hpp). One wave fetches q, K and V into rings (fetch.hpp). One to three wave groups have 64 rows each and
-// walk the keys from the last tile to the first. Probabilities never leave registers. Shared memory: the rings of q, K
-// and V and their barriers (layout.hpp). Bound: matrix rate, and beside it the rate of exponentials.
+// Grid: P.waves_per_simd blocks per multiprocessor, or one per item if there are fewer. Blocks stay and take item
+// after item (work.hpp). One wave, or four, fetch q, K and V into rings (fetch.hpp). One to three wave groups have 64
+// rows each and walk the keys from the last tile to the first. Probabilities never leave registers. Shared memory: the
+// rings of q, K and V and their barriers (layout.hpp). Bound: matrix rate, and beside it the rate of exponentials.
+//
+// V in fp8 is transposed on its way from its ring to another, of which the groups take it, by the other three waves of
+// the fetching group (transpose.hpp).
 //
 // In a step, a group begins its products of scores, then those of values of the tile before. Its softmax runs beside
 // the latter, and beside the products of the other groups, which begin theirs when it passes the turn.
@@ -18,6 +21,7 @@
 #include "tilewave/ops/flash_attention/tensor/fetch.hpp"
 #include "tilewave/ops/flash_attention/tensor/output.hpp"
 #include "tilewave/ops/flash_attention/tensor/softmax.hpp"
+#include "tilewave/ops/flash_attention/tensor/transpose.hpp"
 
 namespace tilewave {
 
@@ -30,10 +34,10 @@ struct FlashAttentionTensor {
   static constexpr int block_threads = (L::groups + 1) * L::group_lanes;
   static constexpr int waves_per_simd = (L::groups + 1) * P.waves_per_simd;
   static constexpr bool shift_registers = P.waves_per_simd == 1 && L::groups > 1;
-  // The fetching wave looks up pages, for which it needs more registers.
-  static constexpr bool paged = S.storage == KvStorage::paged;
-  static constexpr int fetching_registers = L::groups == 2 ? (paged ? 40 : 24) : 32;
-  static constexpr int multiplying_registers = L::groups == 2 ? (paged ? 232 : 240) : 160;
+  // A fetching wave that looks up pages, or waves that transpose V, need more registers than one that only fetches.
+  static constexpr bool more_registers = S.paged() || L::transposes;
+  static constexpr int fetching_registers = L::groups == 2 ? (more_registers ? 40 : 24) : 32;
+  static constexpr int multiplying_registers = L::groups == 2 ? (more_registers ? 232 : 240) : 160;
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
     const int group = B::wave_id() / L::group_waves;
@@ -44,16 +48,23 @@ struct FlashAttentionTensor {
       B::prefetch_map(args.v);
     }
     B::barrier();
-    FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
     if (group == L::groups) {
       if constexpr (shift_registers) B::template give_registers<fetching_registers>();
-      if (B::wave_id() != L::groups * L::group_waves) return;
-      FlashAttentionFetch<B, S, L, P> fetch(args, shared);
+      const int wave = B::wave_id() - L::groups * L::group_waves;
+      if (wave >= L::fetching_waves + L::transposing_waves) return;
+      FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
       FlashAttentionItem item;
-      while (work.next_with_keys(item)) fetch.run(item);
+      if (wave < L::fetching_waves) {
+        FlashAttentionFetch<B, S, L, P> fetch(args, shared, wave);
+        while (work.next_with_keys(item)) fetch.run(item);
+      } else if constexpr (L::transposes) {
+        FlashAttentionTranspose<B, S, L, P> transpose(shared, wave - 1);
+        while (work.next_with_keys(item)) transpose.run(item);
+      }
     } else {
       if constexpr (shift_registers) B::template take_registers<multiplying_registers>();
-      WaveGroup of{shared, group};
+      FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
+      WaveGroup of{args.sections, shared, group};
       of.run(args.attention, work);
       of.write_without_keys(args.attention, work);
     }
@@ -64,6 +75,7 @@ struct FlashAttentionTensor {
 
   /// A wave group, and its slots in the rings.
   struct WaveGroup {
+    const FlashAttentionSections& sections;
     Shared& shared;
     int group;
     typename L::QSlot q{};
@@ -81,7 +93,7 @@ struct FlashAttentionTensor {
       begin_scores(q, scores);
       finish_scores<0>(scores);
       while (true) {
-        Softmax softmax(a, item, group);
+        Softmax softmax(a, sections, item, group);
         typename L::Output out{};
         typename Softmax::Operands probabilities;
         walk(item, softmax, scores, probabilities, out);
@@ -110,7 +122,7 @@ struct FlashAttentionTensor {
     TILEWAVE_DEVICE void write_without_keys(const FlashAttentionArgs& a, FlashAttentionWork<B, P> work) {
       FlashAttentionItem item;
       while (work.next(item)) {
-        if (!item.any_keys()) FlashAttentionOutput<B, S, L>::write_without_keys(a, item, group);
+        if (!item.any_keys()) FlashAttentionOutput<B, S, L>::write_without_keys(a, sections, item, group);
       }
     }
 
@@ -123,7 +135,8 @@ struct FlashAttentionTensor {
       std::int32_t tile = item.end_tile - 1;
       softmax.run(tile, scores, factor);
       Softmax::pack(scores, probabilities);
-      if ((tile + 1) * P.keys > item.sequence.kv_count) clear_values(item.sequence.kv_count - tile * P.keys);
+      if (!L::transposes && (tile + 1) * P.keys > item.sequence.kv_count)
+        clear_values(item.sequence.kv_count - tile * P.keys);
       while (--tile >= item.first_tile) {
         shared.k_ring.wait_full(k);
         await_turn();
@@ -131,10 +144,10 @@ struct FlashAttentionTensor {
         begin_values(probabilities, out);
         pass_turn();
         finish_scores<1>(scores);
-        softmax.run(tile, scores, factor);
+        const bool raised = softmax.run(tile, scores, factor);
         finish_values<0>(out);
         Softmax::pack(scores, probabilities);
-        out.scale(factor);
+        if (raised) out.scale(factor);
       }
     }
 
@@ -146,7 +159,7 @@ struct FlashAttentionTensor {
     /// Writes the rows of an item by way of q's slot, which nobody reads any more.
     TILEWAVE_DEVICE void write(const FlashAttentionArgs& a, const FlashAttentionItem& item, const Softmax& softmax,
                                const typename L::Output& out) {
-      FlashAttentionOutput<B, S, L>::write(a, item, softmax, out, staging(),
+      FlashAttentionOutput<B, S, L>::write(a, sections, item, softmax, out, staging(),
                                            [&]() TILEWAVE_INLINE_LAMBDA { shared.q_ring.release(q.slot); });
       q.advance();
     }
@@ -159,7 +172,7 @@ struct FlashAttentionTensor {
     TILEWAVE_DEVICE void begin_scores(const typename L::QSlot& q, typename L::Scores& scores) {
       B::group_mma_begin();
       TILEWAVE_UNROLL
-      for (int k_slice = 0; k_slice < S.head_size / 16; ++k_slice) {
+      for (int k_slice = 0; k_slice < L::score_slices; ++k_slice) {
         B::template group_multiply<S.q, P.keys>(L::q_operand(shared, q.slot, group, k_slice),
                                                 L::k_operand(shared, k.slot, k_slice), scores, k_slice > 0);
       }
@@ -167,7 +180,7 @@ struct FlashAttentionTensor {
     }
     /// Begins out += probabilities V of the tile in V's slot, as one batch.
     TILEWAVE_DEVICE void begin_values(const typename Softmax::Operands& probabilities, typename L::Output& out) {
-      shared.v_ring.wait_full(v);
+      L::values_ring(shared).wait_full(v);
       out.fence();
       B::group_mma_begin();
       TILEWAVE_UNROLL
@@ -192,7 +205,7 @@ struct FlashAttentionTensor {
     template <int behind>
     TILEWAVE_DEVICE void finish_values(typename L::Output& out) {
       B::template group_mma_wait<behind>();
-      shared.v_ring.release(v.slot);
+      L::values_ring(shared).release(v.slot);
       v.advance();
       out.fence();
     }
@@ -207,7 +220,7 @@ struct FlashAttentionTensor {
     }
 
     /// Clears the rows of V from `first` of the tile on, which may be NaN: they are no keys of this sequence. Each
-    /// group clears them for itself, as each writes the same.
+    /// group clears them for itself, as each writes the same. (Waves that transpose V clear them where they do.)
     TILEWAVE_DEVICE void clear_values(std::int32_t first) {
       shared.v_ring.wait_full(v);
       const int lane = B::block_lane_id() % L::group_lanes;

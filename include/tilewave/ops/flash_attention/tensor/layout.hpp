@@ -9,13 +9,22 @@
 
 namespace tilewave {
 
-/// A section of the work is as many (sequence, head) pairs as follow each other. K and V of a section lie in L2
-/// together. See FlashAttentionWork.
+/// A row tile has queries of `row_heads` heads that share a kv head, or of one. A pair is a sequence and the heads of a
+/// row tile. A section of the work is as many pairs as follow each other. K and V of a section lie in L2 together. See
+/// FlashAttentionWork.
 struct FlashAttentionSections {
   FastDiv pairs, items;  // of a section: pairs, and pairs times row tiles
   std::int32_t all_pairs, all_items;
-  FastDiv heads;       // query heads
-  std::int32_t tiles;  // row tiles of a pair
+  FastDiv heads;              // pairs of a sequence
+  std::int32_t tiles;         // row tiles of a pair
+  FastDiv row_heads;          // heads of a row tile
+  std::int32_t tile_queries;  // queries of a row tile
+
+  /// Return the query and the head of a row of a tile, from its first.
+  TILEWAVE_DEVICE std::int32_t query_of(std::int32_t row) const {
+    return row_heads.divisor == 1 ? row : row_heads.quotient(row);
+  }
+  TILEWAVE_DEVICE std::int32_t head_of(std::int32_t row) const { return row - query_of(row) * row_heads.divisor; }
 };
 
 template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
@@ -24,14 +33,21 @@ struct FlashAttentionTensorLayout {
                 "a law of policies is broken: flash_attention_policy_status(arch, spec, policy).reason says which");
   static constexpr int rows = P.rows;
   static constexpr int group_waves = 4, group_lanes = group_waves * B::facts.wave_lanes, groups = P.waves;
-  static constexpr int box_columns = 64;  // 128 bytes
-  static constexpr int head_boxes = S.head_size / box_columns, value_boxes = S.value_size / box_columns;
+  static constexpr int box_columns = 128 / size_of(S.kv);
+  static constexpr int head_boxes = ceil_div(S.head_size, box_columns),
+                       value_boxes = ceil_div(S.value_size, box_columns);
   static constexpr int box_chunks = 128 / sizeof(Chunk);  // in a row of a box
-  static constexpr int q_bytes = P.rows * S.head_size * 2;
-  static constexpr int k_bytes = P.keys * S.head_size * 2, v_bytes = P.keys * S.value_size * 2;  // in a stage
+  static constexpr int q_bytes = P.rows * head_boxes * 128;
+  static constexpr int k_bytes = P.keys * head_boxes * 128, v_bytes = P.keys * value_boxes * 128;  // in a stage
+  // Products of fp8 take V transposed. So many waves of the fetching group transpose it.
+  static constexpr bool transposes = is_fp8(S.kv);
+  static constexpr int transposing_waves = transposes ? 3 : 0;
+  static constexpr bool paged = S.paged();
+  static constexpr int fetching_waves = paged && !transposes ? 4 : 1;
   // One product with probabilities from registers has so many columns of V.
   static constexpr int value_columns = S.value_size % 128 == 0 ? 128 : 64, value_parts = S.value_size / value_columns;
-  static constexpr int key_slices = P.keys / 16;  // products that add up a tile of values
+  static constexpr int slice = 32 / size_of(S.kv);  // of the dimension that one product sums over
+  static constexpr int score_slices = S.head_size / slice, key_slices = P.keys / slice;  // products of a tile
 
   using Scores = Vec<float, P.keys / 2>;
   using Sums = Vec<float, value_columns / 2>;
@@ -45,9 +61,8 @@ struct FlashAttentionTensorLayout {
       TILEWAVE_UNROLL
       for (int part = 0; part < value_parts; ++part) B::group_mma_fence(of[part]);
     }
-    /// Multiplies each row by its factor, which mostly is 1.
+    /// Multiplies each row by its factor.
     TILEWAVE_DEVICE void scale(const Vec<float, 2>& factor) {
-      if (!B::any(factor[0] != 1.0f || factor[1] != 1.0f)) return;
       TILEWAVE_UNROLL
       for (int part = 0; part < value_parts; ++part) {
         TILEWAVE_UNROLL
@@ -63,19 +78,30 @@ struct FlashAttentionTensorLayout {
     std::int32_t q_sequence_rows, kv_sequence_rows;  // rows of the maps from a sequence to the next, where not packed
     std::int32_t k_page_rows, v_page_rows;           // the same from a page to the next
     std::int32_t box_rows;                           // keys that lie together in a page and in a tile
+    std::int32_t q_bytes;                            // of a tile of q
     typename B::TensorMap q, k, v;
   };
 
+  static constexpr int transposed_bytes = transposes ? detail::flash_transposed_bytes(S, P) : 0;  // in a stage
   // There are two stages of q if they fit, so that q of the next item comes early.
   static constexpr int q_stages =
-      2 * q_bytes + P.stages * (k_bytes + v_bytes) + 1024 <= B::facts.lds_bytes / P.waves_per_simd ? 2 : 1;
+      2 * q_bytes + P.stages * (k_bytes + v_bytes + transposed_bytes) + 1024 <= B::facts.lds_bytes / P.waves_per_simd
+          ? 2
+          : 1;
   using QSlot = RingSlot<q_stages>;
   using KvSlot = RingSlot<P.stages>;
   using Barriers = RingBarriers<B, P.stages>;
+  /// Tiles of V with a row per dimension: [keys / 128][value_size][128 keys], swizzled.
+  struct Transposed {
+    alignas(1024) Chunk values[P.stages][max_of<int>(transposed_bytes, sizeof(Chunk)) / sizeof(Chunk)];
+    Barriers ring;
+  };
+  struct NothingTransposed {};
   struct Shared {
     alignas(1024) Chunk q[q_stages][q_bytes / sizeof(Chunk)];  // [head_boxes][rows][64 columns], swizzled
     alignas(1024) Chunk k[P.stages][k_bytes / sizeof(Chunk)];
     alignas(1024) Chunk v[P.stages][v_bytes / sizeof(Chunk)];
+    std::conditional_t<transposes, Transposed, NothingTransposed> transposed;
     Barriers k_ring, v_ring;
     RingBarriers<B, q_stages> q_ring;
     typename B::Mbarrier turn[groups];
@@ -84,22 +110,37 @@ struct FlashAttentionTensorLayout {
   /// Wave 0 initialises the barriers, in front of a barrier of the block.
   TILEWAVE_DEVICE static void begin(Shared& shared) {
     shared.k_ring.begin(1, groups * group_waves);
-    shared.v_ring.begin(1, groups * group_waves);
+    shared.v_ring.begin(1, transposes ? transposing_waves : groups * group_waves);
+    if constexpr (transposes) shared.transposed.ring.begin(transposing_waves, groups * group_waves);
     shared.q_ring.begin(1, groups * group_waves);
     if (B::lane_id() < groups) B::mbarrier_init(&shared.turn[B::lane_id()], group_waves);
     B::mbarrier_ready();
   }
 
-  /// Return the operands of a k slice: 16 columns of q for a group's rows, 16 columns of K for a tile's keys, and 16
-  /// keys of V for the columns of a part.
+  /// Returns the ring of the values that products take.
+  TILEWAVE_DEVICE static Barriers& values_ring(Shared& shared) {
+    if constexpr (transposes) {
+      return shared.transposed.ring;
+    } else {
+      return shared.v_ring;
+    }
+  }
+
+  /// Return the operands of a slice: 32 bytes of q's columns for a group's rows, the same of K's for a tile's keys, and
+  /// as many keys of V for the columns of a part.
   TILEWAVE_DEVICE static SwizzledOperand q_operand(const Shared& shared, int slot, int group, int k_slice) {
     return {shared.q[slot] + k_slice / 4 * (P.rows * box_chunks), 64 * group, k_slice % 4};
   }
   TILEWAVE_DEVICE static SwizzledOperand k_operand(const Shared& shared, int slot, int k_slice) {
     return {shared.k[slot] + k_slice / 4 * (P.keys * box_chunks), 0, k_slice % 4};
   }
-  TILEWAVE_DEVICE static TransposedOperand v_operand(const Shared& shared, int slot, int part, int k_slice) {
-    return {shared.v[slot], P.keys, part * value_columns, k_slice};
+  TILEWAVE_DEVICE static auto v_operand(const Shared& shared, int slot, int part, int k_slice) {
+    if constexpr (transposes) {
+      return SwizzledOperand{shared.transposed.values[slot] + k_slice / 4 * (S.value_size * box_chunks),
+                             part * value_columns, k_slice % 4};
+    } else {
+      return TransposedOperand{shared.v[slot], P.keys, part * value_columns, k_slice};
+    }
   }
 };
 

@@ -7,77 +7,96 @@
 namespace tilewave {
 
 /// Each wave writes its sixteen rows. They pass through the wave's own part of Q, which nobody reads any more. A lane
-/// puts four bytes of each of eight rows there, and takes sixteen bytes of a few rows.
+/// puts four bytes of each of eight rows there, and takes sixteen bytes of a few rows. Rows of fp8 leave room for a
+/// part of the output at a time.
 template <class B, FlashAttentionSpec S, class L>
 struct FlashAttentionOutput {
   static constexpr int wave_rows = 16, row_units = S.value_size * 2 / 16;
+  static constexpr int boxes = S.value_size / 64, passes = ceil_div(boxes, L::head_boxes), pass_boxes = boxes / passes;
+  static constexpr int pass_units = row_units / passes, chunks = wave_rows * pass_units / B::facts.wave_lanes;
+  static_assert(boxes % passes == 0);
 
   /// Writes the wave's rows. `staging` is row 0 of the wave in the first box of Q (FlashAttentionTensorLayout::Shared).
   /// `release()` is called when it is free again.
   template <class Softmax, class Release>
-  TILEWAVE_DEVICE static void write(const FlashAttentionArgs& a, const FlashAttentionItem& item, const Softmax& softmax,
+  TILEWAVE_DEVICE static void write(const FlashAttentionArgs& a, const FlashAttentionSections& sections,
+                                    const FlashAttentionItem& item, const Softmax& softmax,
                                     const typename L::Output& out, Chunk* staging, const Release& release) {
-    constexpr int lanes = B::facts.wave_lanes, chunks = wave_rows * row_units / lanes;  // chunks of a lane
-    const AttentionSequence& s = item.sequence;
     const JoinedSink joined[2] = {softmax.finish(0), softmax.finish(1)};
-    stage(out, joined, staging);
-    B::wave_barrier();
-    Chunk rows[chunks];
-    TILEWAVE_UNROLL
-    for (int i = 0; i < chunks; ++i) {
-      const int n = i * lanes + B::lane_id();
-      rows[i] = staging[staged_chunk(n / row_units, n % row_units)];
-    }
-    B::shared_written();  // before the stores, which it would wait for as well
-    release();
     const std::int32_t first = softmax.row(0) - B::lane_id() / 4;
-    auto* const to = static_cast<std::uint16_t*>(a.out) + s.query_at(a, a.out_strides, first, item.head);
+    auto* const to = first_element(a, item);
     TILEWAVE_UNROLL
-    for (int i = 0; i < chunks; ++i) {
-      const int n = i * lanes + B::lane_id(), row = n / row_units;
-      if (first + row < s.q_count) {
-        B::store(reinterpret_cast<Chunk*>(to + row * a.out_strides.token) + n % row_units, rows[i]);
+    for (int pass = 0; pass < passes; ++pass) {
+      if (pass > 0) B::wave_barrier();
+      stage(out, joined, pass, staging);
+      B::wave_barrier();
+      Chunk rows[chunks];
+      TILEWAVE_UNROLL
+      for (int i = 0; i < chunks; ++i) {
+        const int n = i * B::facts.wave_lanes + B::lane_id();
+        rows[i] = staging[staged_chunk(n / pass_units, n % pass_units)];
+      }
+      if (pass + 1 == passes) {
+        B::shared_written();  // before the stores, which it would wait for as well
+        release();
+      }
+      TILEWAVE_UNROLL
+      for (int i = 0; i < chunks; ++i) {
+        const int n = i * B::facts.wave_lanes + B::lane_id();
+        const std::int32_t row = first + n / pass_units;
+        if (row < item.rows) B::store(row_chunks(a, sections, to, row) + pass * pass_units + n % pass_units, rows[i]);
       }
     }
     if (a.lse == nullptr || B::lane_id() % 4 != 0) return;
     TILEWAVE_UNROLL
     for (int h = 0; h < 2; ++h) {
-      const std::int32_t row = softmax.row(h);
-      if (row < s.q_count) B::store(a.lse + item.head * a.lse_head_stride + s.q_first + row, joined[h].lse);
+      if (softmax.row(h) >= item.rows) continue;
+      const std::int64_t token = item.sequence.q_first + softmax.query(h);
+      B::store(a.lse + softmax.head(h) * a.lse_head_stride + token, joined[h].lse);
     }
   }
 
   /// Writes a group's rows that see no keys: 0, or NaN if a length is beyond the capacity.
-  TILEWAVE_DEVICE static void write_without_keys(const FlashAttentionArgs& a, const FlashAttentionItem& item,
-                                                 int group) {
+  TILEWAVE_DEVICE static void write_without_keys(const FlashAttentionArgs& a, const FlashAttentionSections& sections,
+                                                 const FlashAttentionItem& item, int group) {
     const AttentionSequence& s = item.sequence;
-    const std::int32_t first = item.first_row + 64 * group;
+    const std::int32_t first = 64 * group, end = min_of(first + 64, item.rows);
     const std::uint32_t word = s.beyond_capacity ? 0x7fff7fffu : 0u;  // two NaNs, or zeros
-    auto* const to = static_cast<std::uint16_t*>(a.out) + s.query_at(a, a.out_strides, first, item.head);
+    auto* const to = first_element(a, item);
+    const int lane = B::block_lane_id() % L::group_lanes;
     TILEWAVE_ROLL
-    for (int n = B::block_lane_id() % L::group_lanes; n < 64 * row_units; n += L::group_lanes) {
-      const int row = n / row_units;
-      if (first + row < s.q_count) {
-        B::store(reinterpret_cast<Chunk*>(to + row * a.out_strides.token) + n % row_units,
-                 Chunk{{word, word, word, word}});
-      }
+    for (int n = lane; n < (end - first) * row_units; n += L::group_lanes) {
+      B::store(row_chunks(a, sections, to, first + n / row_units) + n % row_units, Chunk{{word, word, word, word}});
     }
-    const std::int32_t row = first + B::block_lane_id() % L::group_lanes;
-    if (a.lse == nullptr || row >= min_of(first + 64, s.q_count)) return;
-    const float lse = a.sinks != nullptr ? B::load(a.sinks + item.head) : minus_infinity;
-    B::store(a.lse + item.head * a.lse_head_stride + s.q_first + row, s.beyond_capacity ? __builtin_nanf("") : lse);
+    const std::int32_t row = first + lane;
+    if (a.lse == nullptr || row >= end) return;
+    const std::int32_t head = item.head + sections.head_of(row);
+    const float lse = a.sinks != nullptr ? B::load(a.sinks + head) : minus_infinity;
+    B::store(a.lse + head * a.lse_head_stride + s.q_first + item.first_query + sections.query_of(row),
+             s.beyond_capacity ? __builtin_nanf("") : lse);
   }
 
  private:
+  /// Return the first element of an item's output, and the chunks of one of its rows.
+  TILEWAVE_DEVICE static std::uint16_t* first_element(const FlashAttentionArgs& a, const FlashAttentionItem& item) {
+    return static_cast<std::uint16_t*>(a.out) + item.sequence.query_at(a, a.out_strides, item.first_query, item.head);
+  }
+  TILEWAVE_DEVICE static Chunk* row_chunks(const FlashAttentionArgs& a, const FlashAttentionSections& sections,
+                                           std::uint16_t* to, std::int32_t row) {
+    return reinterpret_cast<Chunk*>(to + sections.query_of(row) * a.out_strides.token +
+                                    sections.head_of(row) * a.out_strides.head);
+  }
+
   /// Returns the chunk, from `staging` on, of unit `unit` of a row of the wave: boxes of 64 columns, swizzled as Q is.
   TILEWAVE_DEVICE static int staged_chunk(int row, int unit) {
     return unit / L::box_chunks * (L::rows * L::box_chunks) + row * L::box_chunks + (unit % L::box_chunks ^ row % 8);
   }
-  /// Stores the rows to `staging`, in squares of sixteen rows by sixteen columns, four matrices each.
-  TILEWAVE_DEVICE static void stage(const typename L::Output& out, const JoinedSink (&joined)[2], Chunk* staging) {
+  /// Stores the columns of a pass to `staging`, in squares of sixteen rows by sixteen columns, four matrices each.
+  TILEWAVE_DEVICE static void stage(const typename L::Output& out, const JoinedSink (&joined)[2], int pass,
+                                    Chunk* staging) {
     const int matrix = B::lane_id() / 8, row = B::lane_id() % 8 + 8 * (matrix % 2);
     TILEWAVE_UNROLL
-    for (int square = 0; square < S.value_size / 16; ++square) {
+    for (int square = pass * 4 * pass_boxes; square < (pass + 1) * 4 * pass_boxes; ++square) {
       const typename L::Sums& sums = out.of[square * 16 / L::value_columns];
       Chunk words;
       TILEWAVE_UNROLL
@@ -86,7 +105,8 @@ struct FlashAttentionOutput {
         const float scale = joined[m % 2].out_scale;
         words[m] = round_out(sums[i] * scale, sums[i + 1] * scale);
       }
-      B::template store_matrices_straight<4>(staging + staged_chunk(row, 2 * square + matrix / 2), words);
+      B::template store_matrices_straight<4>(staging + staged_chunk(row, (2 * square + matrix / 2) % pass_units),
+                                             words);
     }
   }
   TILEWAVE_DEVICE static std::uint32_t round_out(float low, float high) {

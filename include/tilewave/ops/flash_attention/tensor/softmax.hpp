@@ -16,61 +16,85 @@ class FlashAttentionSoftmax {
   static constexpr int rows = 2;
   using Operands = Chunk[L::key_slices];  // probabilities as products take them from registers
 
-  TILEWAVE_DEVICE FlashAttentionSoftmax(const FlashAttentionArgs& a, const FlashAttentionItem& item, int group)
-      : a_(a), item_(item) {
+  TILEWAVE_DEVICE FlashAttentionSoftmax(const FlashAttentionArgs& a, const FlashAttentionSections& sections,
+                                        const FlashAttentionItem& item, int group)
+      : a_(a), sections_(sections), item_(item) {
     const int wave = B::block_lane_id() % L::group_lanes / B::facts.wave_lanes;
-    row_ = item.first_row + 64 * group + 16 * wave + B::lane_id() / 4;
+    row_ = 64 * group + 16 * wave + B::lane_id() / 4;
     const AttentionSequence& s = item.sequence;
+    const auto keys_of = [&](std::int32_t row) TILEWAVE_INLINE_LAMBDA {
+      return VisibleKeys::of(a, s, min_of(item.first_query + sections.query_of(row), s.q_count - 1));
+    };
+    const std::int32_t kv_head = a.gqa_ratio.quotient(item.head);
     TILEWAVE_UNROLL
     for (int h = 0; h < rows; ++h) {
-      visible_[h] = VisibleKeys::of(a, s, min_of(row(h), s.q_count - 1));
+      visible_[h] = keys_of(row(h));
       reference_[h] = minus_infinity;
       sum_[h] = 0.0f;
+      if constexpr (S.alibi) slope_[h] = B::load(a.alibi_slopes + head(h)) * log2_e;
+      scale_[h] = a.scale_log2;
+      if constexpr (is_fp8(S.q)) {
+        const bool heads = S.quant == Scaling::per_head;
+        // A scale of 0 would make 0 of -inf, which is NaN.
+        scale_[h] =
+            max_of(scale_[h] * B::load(a.q_scale + (heads ? head(h) : 0)) * B::load(a.k_scale + (heads ? kv_head : 0)),
+                   0x1p-120f);
+      }
     }
+    if constexpr (is_fp8(S.kv)) value_scale_ = B::load(a.v_scale + (S.quant == Scaling::per_head ? kv_head : 0));
     // All rows of the group see these keys.
-    const std::int32_t first = min_of(item.first_row + 64 * group, s.q_count - 1);
-    all_see_ = {VisibleKeys::of(a, s, min_of(first + 63, s.q_count - 1)).first, VisibleKeys::of(a, s, first).end};
-    if constexpr (S.alibi) slope_ = B::load(a.alibi_slopes + item.head) * log2_e;
+    all_see_ = {keys_of(64 * group + 63).first, keys_of(64 * group).end};
   }
 
-  /// Returns the lane's row h, a query of the sequence; it may be past the last.
+  /// Returns the lane's row h of the tile; it may be past the item's rows.
   TILEWAVE_DEVICE std::int32_t row(int h) const { return row_ + 8 * h; }
+  TILEWAVE_DEVICE std::int32_t query(int h) const { return item_.first_query + sections_.query_of(row(h)); }
+  TILEWAVE_DEVICE std::int32_t head(int h) const { return item_.head + sections_.head_of(row(h)); }
 
-  /// Turns scores into probabilities, as f32. The sums of values so far must be multiplied by `factor`.
-  TILEWAVE_DEVICE void run(std::int32_t tile, Scores& scores, Vec<float, rows>& factor) {
-    constexpr bool transformed = S.soft_cap || S.alibi;
+  /// Turns scores into probabilities, as f32. Returns whether a row of the wave has another reference than before: sums
+  /// of values so far must be multiplied by `factor` then.
+  TILEWAVE_DEVICE bool run(std::int32_t tile, Scores& scores, Vec<float, rows>& factor) {
     if constexpr (transformed) transform(tile, scores);
     const bool masked = tile * P.keys < all_see_.first || (tile + 1) * P.keys > all_see_.end;
     if (S.bit_mask || masked) mask(tile, scores);
-    const float scale = transformed ? 1.0f : a_.scale_log2;
+    float largest[rows];  // of this lane's keys
+    bool behind = false;
     TILEWAVE_UNROLL
     for (int h = 0; h < rows; ++h) {
       float parts[chains];
       TILEWAVE_UNROLL
       for (int c = 0; c < chains; ++c) parts[c] = scores[4 * c + 2 * h];
       each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA { parts[chain(i)] = Max{}(parts[chain(i)], scores[i]); });
-      const float largest = B::template reduce<4>(combine(parts, Max{}), Max{}) * scale;
-      const float raised = largest > reference_[h] + max_slack ? largest : reference_[h];
-      const float reference = raised == minus_infinity ? 0.0f : raised;  // no key was seen yet
-      factor[h] = B::exp2(reference_[h] - reference);
-      reference_[h] = raised;
-      TILEWAVE_UNROLL
-      for (float& part : parts) part = 0.0f;
+      largest[h] = combine(parts, Max{});
+      behind = behind || largest[h] * scale_of(h) > reference_[h] + max_slack;
+    }
+    const bool raised = B::any(behind);
+    if (raised) raise(largest, factor);
+    TILEWAVE_UNROLL
+    for (int h = 0; h < rows; ++h) {
+      const float reference = reference_[h] == minus_infinity ? 0.0f : reference_[h];  // no key was seen yet
+      float parts[chains] = {};
       each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA {
-        scores[i] = B::exp2(fused(scores[i], scale, -reference));
+        scores[i] = B::exp2(fused(scores[i], scale_of(h), shift - reference));
         parts[chain(i)] += scores[i];
       });
-      const float sum = combine(parts, Sum{});
-      sum_[h] = fused(sum_[h], factor[h], sum);
+      sum_[h] += combine(parts, Sum{});
     }
+    return raised;
   }
 
-  /// Packs probabilities into operands, those of f16 times f16_scale.
+  /// Packs probabilities into operands, those of f16 times f16_scale. A word of fp8 has two keys of each of two tiles
+  /// of eight: waves that transpose V put keys where these stand.
   TILEWAVE_DEVICE static void pack(const Scores& scores, Operands& to) {
     TILEWAVE_UNROLL
     for (int k_slice = 0; k_slice < L::key_slices; ++k_slice) {
       TILEWAVE_UNROLL
       for (int w = 0; w < 4; ++w) {
+        if constexpr (is_fp8(S.kv)) {
+          const int i = 16 * k_slice + w / 2 * 8 + w % 2 * 2;
+          to[k_slice][w] = B::pack_fp8(scores[i], scores[i + 1], scores[i + 4], scores[i + 5]);
+          continue;
+        }
         const float low = scores[8 * k_slice + 2 * w], high = scores[8 * k_slice + 2 * w + 1];
         to[k_slice][w] = S.kv == DType::f16 ? B::pack_f16(low * f16_scale, high * f16_scale) : B::pack_bf16(low, high);
       }
@@ -80,21 +104,37 @@ class FlashAttentionSoftmax {
   /// Returns the factor of a row's sums of values, and the row's lse.
   TILEWAVE_DEVICE JoinedSink finish(int h) const {
     const float sum = item_.sequence.beyond_capacity ? __builtin_nanf("") : B::template reduce<4>(sum_[h], Sum{});
-    const float lse = sum == 0.0f ? minus_infinity : (reference_[h] + B::log2(sum)) * ln_2;
-    JoinedSink joined = with_sink<B>(a_, item_.head, lse);
+    const float lse = sum == 0.0f ? minus_infinity : (reference_[h] - shift + B::log2(sum)) * ln_2;
+    JoinedSink joined = with_sink<B>(a_, head(h), lse);
     joined.out_scale *= sum == 0.0f ? 0.0f : B::reciprocal(f16_scale * sum);
+    if constexpr (is_fp8(S.kv)) joined.out_scale *= value_scale_;
     return joined;
   }
 
  private:
   // A row's reference follows its maximum when it is more than this far behind, in log2 units. So sums of values are
   // seldom scaled, and probabilities are at most 2^8. Each row decides for itself, whatever rows are beside it.
-  static constexpr float max_slack = 8.0f;
+  // Probabilities of fp8, which ends at 2^-9, are multiplied by 2^shift: a weight is lost below 2^-16 of the largest.
+  static constexpr float max_slack = is_fp8(S.kv) ? 2.0f : 8.0f, shift = is_fp8(S.kv) ? 6.0f : 0.0f;
   // f16 ends at 2^-24, where many keys of little weight would lose theirs.
   static constexpr float f16_scale = S.kv == DType::f16 ? 0x1p7f : 1.0f;
 
+  /// Raises the references of rows that are too far behind the largest score of a tile. Lanes of a row meet here alone,
+  /// which is seldom.
+  TILEWAVE_DEVICE void raise(const float (&largest)[rows], Vec<float, rows>& factor) {
+    TILEWAVE_UNROLL
+    for (int h = 0; h < rows; ++h) {
+      const float of_row = B::template reduce<4>(largest[h], Max{}) * scale_of(h);
+      const float raised = of_row > reference_[h] + max_slack ? of_row : reference_[h];
+      factor[h] = raised == minus_infinity ? 1.0f : B::exp2(reference_[h] - raised);
+      reference_[h] = raised;
+      sum_[h] *= factor[h];
+    }
+  }
+
   // Maxima and sums of a row's scores are taken in so many chains, so that one need not wait for the other.
   static constexpr int chains = 2;
+  static constexpr bool transformed = S.soft_cap || S.alibi;
   TILEWAVE_HOST_DEVICE static constexpr int chain(int i) { return i / 4 % chains; }
   template <class Op>
   TILEWAVE_DEVICE static float combine(const float (&parts)[chains], Op op) {
@@ -103,6 +143,11 @@ class FlashAttentionSoftmax {
     for (int c = 1; c < chains; ++c) all = op(all, parts[c]);
     return all;
   }
+
+  /// Returns what scores of a row are multiplied by: the same for all, but for fp8 with scales per head. Those with a
+  /// soft cap or slopes are transformed to log2 units before.
+  TILEWAVE_DEVICE float scale_of(int h) const { return transformed ? 1.0f : raw_scale_of(h); }
+  TILEWAVE_DEVICE float raw_scale_of(int h) const { return is_fp8(S.q) ? scale_[h] : a_.scale_log2; }
 
   template <class F>
   TILEWAVE_DEVICE static void each_score(int h, const F& f) {
@@ -121,10 +166,11 @@ class FlashAttentionSoftmax {
     const std::int32_t first = first_key(tile), behind = item_.sequence.kv_count - item_.sequence.q_count;
     TILEWAVE_UNROLL
     for (int i = 0; i < Scores::size; ++i) {
-      scores[i] *= a_.scale_log2;
+      scores[i] *= raw_scale_of(i / 2 % 2);
       if constexpr (S.soft_cap) scores[i] = a_.cap_log2 * tanh_of<B>(scores[i]);
       if constexpr (S.alibi) {
-        scores[i] -= slope_ * abs_of(static_cast<float>(first + key_of(i) - (behind + row(i / 2 % 2))));
+        const int h = i / 2 % 2;
+        scores[i] -= slope_[h] * abs_of(static_cast<float>(first + key_of(i) - (behind + query(h))));
       }
     }
   }
@@ -136,8 +182,8 @@ class FlashAttentionSoftmax {
       each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA {
         bool seen = key_of(i) >= from && key_of(i) < end;
         if constexpr (S.bit_mask) {
-          const std::int32_t query = min_of(row(h), item_.sequence.q_count - 1);
-          seen = seen && item_.sequence.template mask_allows<B>(a_, query, first + key_of(i));
+          seen = seen && item_.sequence.template mask_allows<B>(a_, min_of(query(h), item_.sequence.q_count - 1),
+                                                                first + key_of(i));
         }
         scores[i] = seen ? scores[i] : minus_infinity;
       });
@@ -145,10 +191,11 @@ class FlashAttentionSoftmax {
   }
 
   const FlashAttentionArgs& a_;
+  const FlashAttentionSections& sections_;
   const FlashAttentionItem& item_;
   std::int32_t row_;
   VisibleKeys visible_[rows], all_see_;
-  float slope_ = 0.0f;
+  float slope_[rows]{}, scale_[rows], value_scale_ = 1.0f;
   float reference_[rows], sum_[rows];  // log2 units, -inf before the first key; sums of this lane's keys
 };
 
