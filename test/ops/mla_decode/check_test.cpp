@@ -124,6 +124,9 @@ TEST_CASE("path tensor says what it does not take") {
   p.q_row_stride += 8;
   CHECK(code(gathered, p) == StatusCode::bad_stride);
   p = call.p;
+  p.softmax_scale = -1.0f;
+  CHECK(code(gathered, p) == StatusCode::bad_value);
+  p = call.p;
   p.block_size = 16, p.page_stride = 16 * 576 + 8;
   CHECK(code(copies, p) == StatusCode::bad_stride);
 }
