@@ -28,7 +28,8 @@ struct LatentCacheWriteCase {
   DType out() const { return spec.kv; }
   std::int32_t columns() const { return spec.head_size + q_heads * latent_rope_size; }
   std::int32_t launched_rows() const {
-    return cuts_configs() ? min_of<std::int32_t>(config_rows, max_of<std::int64_t>(2, emulated_elements / columns())) : config_rows;
+    return cuts_configs() ? min_of<std::int32_t>(config_rows, max_of<std::int64_t>(2, emulated_elements / columns()))
+                          : config_rows;
   }
   std::int64_t row_elements() const { return columns(); }
   std::int32_t pages() const { return ceil_div(max_of(rows, 64), block_size) + 1; }
@@ -137,11 +138,12 @@ struct LatentCacheWriteOp {
     const reference::RopeAngles angles = reference::rope_angles(latent_rope_size, 10000);
     const RopeSpec rope{.x = DType::bf16, .table = c.spec.table};
     const auto table = [&](bool cosines) {
-      return filled(c.spec.table, c.table_rows, latent_rope_size / 2, threads, [&](std::int64_t r, std::int64_t column) {
-        const auto at = static_cast<int>(column);
-        return static_cast<float>(cosines ? reference::rope_cos(rope, angles, r, at)
-                                          : reference::rope_sin(rope, angles, r, at));
-      });
+      return filled(c.spec.table, c.table_rows, latent_rope_size / 2, threads,
+                    [&](std::int64_t r, std::int64_t column) {
+                      const auto at = static_cast<int>(column);
+                      return static_cast<float>(cosines ? reference::rope_cos(rope, angles, r, at)
+                                                        : reference::rope_sin(rope, angles, r, at));
+                    });
     };
     const LatentRow row = c.spec.row();
     Tensors t;

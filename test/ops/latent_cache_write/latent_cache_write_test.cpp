@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Writes into latent caches: what decode reads back, what is turned, what is left alone, and what is refused.
 #include "entries/latent_cache_write.hpp"
+
 #include "test/ops/rows.hpp"
 #include "tilewave/reference/latent_cache_write.hpp"
 
@@ -74,13 +75,17 @@ class WriteCall {
       }
       if (slots_[t] < 0 || slots_[t] >= std::int64_t(written.size())) continue;
       written[slots_[t]] = true;
-      const std::vector<double> got = reference::latent_read_back(host, slots_[t]), want = reference::latent_written(host, t);
+      const std::vector<double> got = reference::latent_read_back(host, slots_[t]),
+                                want = reference::latent_written(host, t);
       for (int d = 0; d < host.spec.head_size; ++d) {
-        if (!(std::abs(got[d] - want[d]) <= reference::latent_rounding(host, want, d) + 1e-6 * std::abs(want[d]) + 1e-9))
-          return name + "dimension " + std::to_string(d) + ": " + std::to_string(got[d]) + ", not " + std::to_string(want[d]);
+        if (!(std::abs(got[d] - want[d]) <=
+              reference::latent_rounding(host, want, d) + 1e-6 * std::abs(want[d]) + 1e-9))
+          return name + "dimension " + std::to_string(d) + ": " + std::to_string(got[d]) + ", not " +
+                 std::to_string(want[d]);
       }
     }
-    const std::int64_t token_bytes = host.spec.row().token_bytes(), page_bytes = host.page_stride * size_of(host.spec.kv);
+    const std::int64_t token_bytes = host.spec.row().token_bytes(),
+                       page_bytes = host.page_stride * size_of(host.spec.kv);
     for (std::size_t i = 0; i < kv_.size(); ++i) {
       const std::int64_t page = std::int64_t(i) / page_bytes, in_page = std::int64_t(i) % page_bytes / token_bytes;
       if (in_page < host.block_size && written[page * host.block_size + in_page]) continue;
@@ -118,7 +123,8 @@ class WriteCall {
   void* upload(const std::vector<T>& from) {
     bench::DeviceBuffer& to = uploaded_.emplace_back(std::max<std::size_t>(16, from.size() * sizeof(T)));
     if (!from.empty())
-      bench::check_hip(hipMemcpy(to.data(), from.data(), from.size() * sizeof(T), hipMemcpyHostToDevice), "copying over");
+      bench::check_hip(hipMemcpy(to.data(), from.data(), from.size() * sizeof(T), hipMemcpyHostToDevice),
+                       "copying over");
     return to.data();
   }
 
@@ -160,8 +166,9 @@ TEST_CASE("a group of zeros and a group with NaN") {
     WriteCall call(entry->spec, {.tokens = 2, .q_heads = 0});
     std::vector<std::uint16_t> latent(2 * call.host.latent_stride, 0);
     latent[call.host.latent_stride + 70] = 0x7fc0;  // NaN
-    bench::check_hip(hipMemcpy(const_cast<void*>(call.p.latent), latent.data(), 2 * latent.size(), hipMemcpyHostToDevice),
-                     "copying over");
+    bench::check_hip(
+        hipMemcpy(const_cast<void*>(call.p.latent), latent.data(), 2 * latent.size(), hipMemcpyHostToDevice),
+        "copying over");
     (void)call.run(*entry);
     INFO(name_of(entry->arch) << " " << name_of(entry->spec));
     LatentCacheWriteProblem written = call.host;
@@ -183,7 +190,8 @@ TEST_CASE("a position outside the tables makes turned dimensions NaN") {
   for (const LatentCacheWriteEntry* entry : all_latent_cache_write_entries()) {
     WriteCall call(entry->spec, {.tokens = 1, .q_heads = 1});
     const std::int32_t position = WriteCall::rows;
-    bench::check_hip(hipMemcpy(const_cast<void*>(call.p.positions), &position, 4, hipMemcpyHostToDevice), "copying over");
+    bench::check_hip(hipMemcpy(const_cast<void*>(call.p.positions), &position, 4, hipMemcpyHostToDevice),
+                     "copying over");
     INFO(name_of(entry->arch) << " " << name_of(entry->spec));
     (void)call.run(*entry);
     const std::vector<double> row = reference::latent_read_back(call.host, call.slots()[0]);

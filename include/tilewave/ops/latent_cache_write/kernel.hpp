@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Writes rows into a latent cache, and turns q's part beside it. Grid: blocks of four tokens, then blocks of 32 heads of
-// q. 64 lanes have a token. Lane l has latent dimensions 8 l to 8 l + 7, and lanes 0 to 7 turned ones as well. Eight
+// Writes rows into a latent cache, and turns q's part beside it. Grid: blocks of four tokens, then blocks of 32 heads
+// of q. 64 lanes have a token. Lane l has latent dimensions 8 l to 8 l + 7, and lanes 0 to 7 turned ones as well. Eight
 // lanes have a head of q. No LDS. Bound: memory.
 #pragma once
 
@@ -55,8 +55,8 @@ struct LatentCacheWrite {
 
  private:
   TILEWAVE_DEVICE static Values load(const void* from, std::int64_t element) {
-    return widen<B, DType::bf16, unit>(B::load(
-        reinterpret_cast<const Chunk*>(static_cast<const std::uint16_t*>(from) + element)));
+    return widen<B, DType::bf16, unit>(
+        B::load(reinterpret_cast<const Chunk*>(static_cast<const std::uint16_t*>(from) + element)));
   }
   TILEWAVE_DEVICE static void store(void* to, const Values& values) {
     B::store(static_cast<Chunk*>(to), narrow<B, DType::bf16, unit>(values));
@@ -169,8 +169,8 @@ struct LatentCacheWrite {
     const Values values = turned(a, a.q, token * a.q_strides.token + head * a.q_strides.head, u, token);
     B::wave_barrier();  // in place, another lane reads what this one writes
     if (wanted != row) return;
-    auto* const out = static_cast<std::uint16_t*>(a.q_out) + token * a.q_out_strides.token +
-                      head * a.q_out_strides.head + u * unit;
+    auto* const out =
+        static_cast<std::uint16_t*>(a.q_out) + token * a.q_out_strides.token + head * a.q_out_strides.head + u * unit;
     store(out, values);
   }
 };

@@ -56,7 +56,8 @@ inline Status check_latent_write_tensors(const LatentCacheWriteProblem& p) {
     return {null, "cos, sin and positions go together"};
   }
   if (turned && p.table_rows < 1) return {StatusCode::bad_extent, "table_rows must be positive"};
-  if (!turned && (p.table_rows != 0 || p.table_stride != 0)) return {value, "table_rows and table_stride are of tables"};
+  if (!turned && (p.table_rows != 0 || p.table_stride != 0))
+    return {value, "table_rows and table_stride are of tables"};
   if ((p.q_heads > 0) != (p.q != nullptr) || (p.q != nullptr) != (p.q_out != nullptr)) {
     return {null, "q and q_out go with q_heads"};
   }
@@ -91,11 +92,10 @@ inline Status check_latent_write_regions(const LatentCacheWriteProblem& p) {
   const Region rope(p.rope, 2, latent_rope_size, {{p.tokens, p.rope_stride}});
   const Region q = heads_region(p.q, DType::bf16, p.tokens, p.q_heads, latent_rope_size, p.q_strides);
   const Region q_out = heads_region(p.q_out, DType::bf16, p.tokens, p.q_heads, latent_rope_size, p.q_out_strides);
-  const Region kv =
-      row.scales_apart()
-          ? Region(p.kv, 1, p.block_size * (row.token_bytes() + LatentRow::apart_bytes), {{p.num_pages, p.page_stride}})
-          : Region(p.kv, size, row.token_bytes() / size,
-                   {{p.num_pages, p.page_stride}, {p.block_size, p.token_stride}});
+  const Region kv = row.scales_apart() ? Region(p.kv, 1, p.block_size * (row.token_bytes() + LatentRow::apart_bytes),
+                                                {{p.num_pages, p.page_stride}})
+                                       : Region(p.kv, size, row.token_bytes() / size,
+                                                {{p.num_pages, p.page_stride}, {p.block_size, p.token_stride}});
   const Region cos(p.cos, size_of(p.spec.table), latent_rope_size / 2, {{p.table_rows, p.table_stride}});
   const Region sin(p.sin, size_of(p.spec.table), latent_rope_size / 2, {{p.table_rows, p.table_stride}});
   const Region slots = index_region(p.slots, p.slot_type, p.tokens);
@@ -159,7 +159,8 @@ inline LatentCacheWriteArgs latent_cache_write_args(const LatentCacheWriteProble
 }
 
 /// Queues the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
-/// latent_cache_write_check; no_matching_entry if the entry is of another spec; launch_failed with the runtime's reason.
+/// latent_cache_write_check; no_matching_entry if the entry is of another spec; launch_failed with the runtime's
+/// reason.
 template <class B, LatentCacheWriteSpec S, LatentCacheWritePolicy P>
 Status latent_cache_write_launch(const LatentCacheWriteProblem& p, hipStream_t stream) {
   if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};

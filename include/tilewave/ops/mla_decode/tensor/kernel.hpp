@@ -185,8 +185,8 @@ struct MlaDecodeTensor {
       for (int box = 0; box < L::half_boxes; ++box)
         B::mbarrier_wait(&shared.full[stage][group * L::half_boxes + box], stage_parity[stage]);
     }
-    /// Packs the probabilities of a tile, and stores them for the other group. All waves of this group have read the last
-    /// box by then.
+    /// Packs the probabilities of a tile, and stores them for the other group. All waves of this group have read the
+    /// last box by then.
     TILEWAVE_DEVICE void publish(int stage, const Softmax& softmax, const Scores& scores) {
       Softmax::pack(scores, own);
       B::group_barrier();
