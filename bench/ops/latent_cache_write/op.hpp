@@ -163,12 +163,12 @@ struct LatentCacheWriteOp {
   /// What a token reads and writes: its dimensions, its heads of q, its row, its slot and position, and its angles.
   static Work work_of(const Case& c) {
     const LatentRow row = c.spec.row();
-    const std::int64_t turned = std::int64_t{1} + c.q_heads;
+    const std::int64_t rotated = std::int64_t{1} + c.q_heads;
     const std::int64_t written = row.read_bytes() + std::int64_t{c.q_heads} * latent_rope_size * 2;
     const std::int64_t read = c.columns() * 2 + 8 + latent_rope_size * size_of(c.spec.table);
     return {.bytes = c.rows * (read + written),
             .written = c.rows * written,
-            .flops = c.rows * (turned * 3 * latent_rope_size + 2 * row.codes())};
+            .flops = c.rows * (rotated * 3 * latent_rope_size + 2 * row.codes())};
   }
 
   static void verify_row(const Problem& p, std::int32_t row, RowErrors& errors) {
@@ -180,10 +180,11 @@ struct LatentCacheWriteOp {
     }
     for (std::int32_t h = 0; h < p.q_heads; ++h) {
       const std::int64_t at = row * p.q_strides.token + h * p.q_strides.head;
-      const std::vector<double> turned = reference::latent_turned(p, p.q, at, row);
+      const std::vector<double> rotated = reference::latent_rotated(p, p.q, at, row);
       for (int d = 0; d < latent_rope_size; ++d) {
         const double q = reference::element(DType::bf16, p.q_out, at + d);
-        errors.expect(std::abs(q - turned[d]) <= 0x1.01p-8 * std::abs(turned[d]) + 1e-6, "q_out", row, d, q, turned[d]);
+        errors.expect(std::abs(q - rotated[d]) <= 0x1.01p-8 * std::abs(rotated[d]) + 1e-6, "q_out", row, d, q,
+                      rotated[d]);
       }
     }
   }

@@ -10,9 +10,9 @@
 
 namespace tilewave::reference {
 
-/// Returns 64 dimensions at `x`, turned by the position of a token if the call turns.
-inline std::vector<double> latent_turned(const LatentCacheWriteProblem& p, const void* x, std::int64_t first,
-                                         std::int32_t token) {
+/// Returns 64 dimensions at `x`, rotated by the position of a token if the call rotates.
+inline std::vector<double> latent_rotated(const LatentCacheWriteProblem& p, const void* x, std::int64_t first,
+                                          std::int32_t token) {
   std::vector<double> values(latent_rope_size);
   for (int d = 0; d < latent_rope_size; ++d) values[d] = element(DType::bf16, x, first + d);
   if (p.cos == nullptr) return values;
@@ -25,7 +25,7 @@ inline std::vector<double> latent_written(const LatentCacheWriteProblem& p, std:
   std::vector<double> row;
   for (int d = 0; d < p.spec.head_size - latent_rope_size; ++d)
     row.push_back(element(DType::bf16, p.latent, token * p.latent_stride + d));
-  for (const double x : latent_turned(p, p.rope, token * p.rope_stride, token)) row.push_back(x);
+  for (const double x : latent_rotated(p, p.rope, token * p.rope_stride, token)) row.push_back(x);
   return row;
 }
 /// Returns the row of a slot as decode reads it. The cache is on the host.

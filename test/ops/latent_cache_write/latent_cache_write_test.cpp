@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Writes into latent caches: what decode reads back, what is turned, what is left alone, and what is refused.
+// Writes into latent caches: what decode reads back, what is rotated, what is left alone, and what is refused.
 #include "entries/latent_cache_write.hpp"
 
 #include "test/ops/rows.hpp"
@@ -11,7 +11,7 @@ namespace {
 struct WriteShape {
   std::int32_t tokens = 13, q_heads = 3, block_size = 16;
   std::int64_t pages = 4;
-  bool turned = true, in_place = false;
+  bool rotated = true, in_place = false;
   float size = 1.0f;  // multiplies what is written
 };
 
@@ -25,7 +25,7 @@ class WriteCall {
     h.spec = spec;
     h.tokens = s.tokens, h.q_heads = s.q_heads, h.block_size = s.block_size, h.num_pages = s.pages;
     const float* const any = &scale_;
-    if (s.turned) h.cos = any;
+    if (s.rotated) h.cos = any;
     h = LatentCacheWriteProblem::dense(h);
     h.cos = nullptr;
     latent_ = halves(s.tokens, spec.head_size - latent_rope_size, 'l', s.size);
@@ -43,7 +43,7 @@ class WriteCall {
     host.latent = latent_.data(), host.rope = rope_.data(), host.kv = kv_.data(), host.slots = slots_.data();
     if (s.q_heads > 0) host.q = q_.data(), host.q_out = q_out_.data();
     if (is_fp8(spec.kv) && spec.layout == LatentLayout::plain) host.kv_scale = &scale_;
-    if (s.turned) {
+    if (s.rotated) {
       host.cos = table_[0].data(), host.sin = table_[1].data(), host.positions = positions_.data();
       host.table_rows = rows;
     }
@@ -51,7 +51,7 @@ class WriteCall {
     p.latent = upload(latent_), p.rope = upload(rope_), p.kv = upload(kv_), p.slots = upload(slots_);
     if (s.q_heads > 0) p.q = upload(q_), p.q_out = s.in_place ? const_cast<void*>(p.q) : upload(q_out_);
     if (host.kv_scale != nullptr) p.kv_scale = static_cast<const float*>(upload(std::vector<float>{scale_}));
-    if (s.turned) p.cos = upload(table_[0]), p.sin = upload(table_[1]), p.positions = upload(positions_);
+    if (s.rotated) p.cos = upload(table_[0]), p.sin = upload(table_[1]), p.positions = upload(positions_);
   }
 
   /// Runs the call. Returns an empty text, or the first thing that is wrong.
@@ -66,7 +66,7 @@ class WriteCall {
       const std::string name = "token " + std::to_string(t) + ", ";
       for (std::int32_t h = 0; h < host.q_heads; ++h) {
         const std::int64_t at = t * host.q_out_strides.token + h * host.q_out_strides.head;
-        const std::vector<double> want = reference::latent_turned(host, q_.data(), at, t);
+        const std::vector<double> want = reference::latent_rotated(host, q_.data(), at, t);
         for (int d = 0; d < latent_rope_size; ++d) {
           const double got = reference::element(DType::bf16, q_out_.data(), at + d);
           if (!(std::abs(got - want[d]) <= 0x1.01p-8 * std::abs(want[d]) + 1e-6))
@@ -144,14 +144,14 @@ void check_writes(const WriteShape& shape, bool only_groups = false) {
   }
 }
 
-TEST_CASE("decode reads back what is written, turned by position") {
+TEST_CASE("decode reads back what is written, rotated by position") {
   check_writes({});
   check_writes({.tokens = 1, .q_heads = 0, .block_size = 1, .pages = 3});
   check_writes({.tokens = 37, .q_heads = 16, .block_size = 61, .pages = 2});
 }
 
-TEST_CASE("rows that were turned before, and q in place") {
-  check_writes({.turned = false});
+TEST_CASE("rows that were rotated before, and q in place") {
+  check_writes({.rotated = false});
   check_writes({.in_place = true});
 }
 
@@ -186,7 +186,7 @@ TEST_CASE("a group of zeros and a group with NaN") {
   }
 }
 
-TEST_CASE("a position outside the tables makes turned dimensions NaN") {
+TEST_CASE("a position outside the tables makes rotated dimensions NaN") {
   for (const LatentCacheWriteEntry* entry : all_latent_cache_write_entries()) {
     WriteCall call(entry->spec, {.tokens = 1, .q_heads = 1});
     const std::int32_t position = WriteCall::rows;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Writes rows into a latent cache, and turns q's part beside it. Grid: blocks of four tokens, then blocks of 32 heads
-// of q. 64 lanes have a token. Lane l has latent dimensions 8 l to 8 l + 7, and lanes 0 to 7 turned ones as well. Eight
+// Writes rows into a latent cache, and rotates q's part beside it. Grid: blocks of four tokens, then blocks of 32 heads
+// of q. 64 lanes have a token. Lane l has latent dimensions 8 l to 8 l + 7, and lanes 0 to 7 rotated ones as well. Eight
 // lanes have a head of q. No LDS. Bound: memory.
 #pragma once
 
@@ -49,7 +49,7 @@ struct LatentCacheWrite {
     if (block < a.kv_blocks) {
       write_rows(a, block);
     } else {
-      turn_q(a, block - a.kv_blocks);
+      rotate_q(a, block - a.kv_blocks);
     }
   }
 
@@ -69,8 +69,8 @@ struct LatentCacheWrite {
         B::load(reinterpret_cast<const Access*>(static_cast<const Storage<S.table>*>(table) + element)));
   }
 
-  /// Returns unit u of 64 dimensions from `first` on, turned by the position of a token.
-  TILEWAVE_DEVICE static Values turned(const Args& a, const void* x, std::int64_t first, int u, std::int32_t token) {
+  /// Returns unit u of 64 dimensions from `first` on, rotated by the position of a token.
+  TILEWAVE_DEVICE static Values rotated(const Args& a, const void* x, std::int64_t first, int u, std::int32_t token) {
     Values own = load(x, first + u * unit);
     if (a.cos == nullptr) return own;
     const Vec<std::uint32_t, 2> position = a.positions.template load<B>(token);
@@ -132,12 +132,12 @@ struct LatentCacheWrite {
     }
     if (in_cache && lane < latent_units) store_latent(row, lane, values, factor);
     if (lane < rope_units) {
-      const Values turned_values = turned(a, a.rope, token * a.rope_stride, lane, token);
+      const Values rotated_values = rotated(a, a.rope, token * a.rope_stride, lane, token);
       if (in_cache) {
         if constexpr (plain) {
-          store_latent(row, latent_units + lane, turned_values, factor);
+          store_latent(row, latent_units + lane, rotated_values, factor);
         } else {
-          store(row + wide_byte + 16 * lane, turned_values);
+          store(row + wide_byte + 16 * lane, rotated_values);
         }
       }
     }
@@ -161,12 +161,12 @@ struct LatentCacheWrite {
     B::store(reinterpret_cast<Access*>(row) + u, narrow<B, S.kv, unit>(values));
   }
 
-  TILEWAVE_DEVICE static void turn_q(const Args& a, std::int32_t block) {
+  TILEWAVE_DEVICE static void rotate_q(const Args& a, std::int32_t block) {
     constexpr int heads = block_threads / rope_units;
     const int u = B::block_lane_id() % rope_units;
     const std::int32_t wanted = block * heads + B::block_lane_id() / rope_units, row = min_of(wanted, a.q_rows - 1);
     const std::int32_t token = a.q_heads.quotient(row), head = row - token * a.q_heads.divisor;
-    const Values values = turned(a, a.q, token * a.q_strides.token + head * a.q_strides.head, u, token);
+    const Values values = rotated(a, a.q, token * a.q_strides.token + head * a.q_strides.head, u, token);
     B::wave_barrier();  // in place, another lane reads what this one writes
     if (wanted != row) return;
     auto* const out =

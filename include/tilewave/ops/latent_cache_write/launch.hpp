@@ -49,14 +49,14 @@ inline Status check_latent_write_tensors(const LatentCacheWriteProblem& p) {
   if (p.latent == nullptr || p.rope == nullptr) return {null, "latent or rope is null"};
   if (p.kv == nullptr) return {null, "kv is null"};
   if (p.slots == nullptr) return {null, "slots is null"};
-  const bool scaled = is_fp8(p.spec.kv) && p.spec.layout == LatentLayout::plain, turned = p.cos != nullptr;
+  const bool scaled = is_fp8(p.spec.kv) && p.spec.layout == LatentLayout::plain, rotated = p.cos != nullptr;
   if (scaled && p.kv_scale == nullptr) return {null, "fp8 rows of the plain layout need kv_scale"};
   if (!scaled && p.kv_scale != nullptr) return {value, "kv_scale is of fp8 rows of the plain layout"};
-  if (turned != (p.sin != nullptr) || turned != (p.positions != nullptr)) {
+  if (rotated != (p.sin != nullptr) || rotated != (p.positions != nullptr)) {
     return {null, "cos, sin and positions go together"};
   }
-  if (turned && p.table_rows < 1) return {StatusCode::bad_extent, "table_rows must be positive"};
-  if (!turned && (p.table_rows != 0 || p.table_stride != 0))
+  if (rotated && p.table_rows < 1) return {StatusCode::bad_extent, "table_rows must be positive"};
+  if (!rotated && (p.table_rows != 0 || p.table_stride != 0))
     return {value, "table_rows and table_stride are of tables"};
   if ((p.q_heads > 0) != (p.q != nullptr) || (p.q != nullptr) != (p.q_out != nullptr)) {
     return {null, "q and q_out go with q_heads"};

@@ -10,7 +10,7 @@ namespace tilewave {
 
 /// A token whose slot is negative or beyond the pages is in no cache: its row is not written, but its q is. All other
 /// slots differ from each other. The cache overlaps nothing else. q_out may be q, with its strides. Without cos, sin
-/// and positions nothing is turned: the 64 dimensions have been turned before. A position outside [0, table_rows) makes
+/// and positions nothing is rotated: the 64 dimensions have been rotated before. A position outside [0, table_rows) makes
 /// them NaN.
 struct LatentCacheWriteProblem {
   LatentCacheWriteSpec spec{};
@@ -22,7 +22,7 @@ struct LatentCacheWriteProblem {
   const float* kv_scale = nullptr;  // [1], positive, for fp8 rows of the plain layout
   const void* slots = nullptr;      // [tokens]: page * block_size + token in the page
   IndexType slot_type = IndexType::i64;
-  const void* q = nullptr;          // optional [tokens, q_heads, 64] bf16: the part of q's heads that is turned
+  const void* q = nullptr;          // optional [tokens, q_heads, 64] bf16: the part of q's heads that is rotated
   void* q_out = nullptr;            // as q
   const void* cos = nullptr;        // optional [table_rows, 32], with rows table_stride apart
   const void* sin = nullptr;        // the same

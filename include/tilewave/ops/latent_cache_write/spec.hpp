@@ -10,8 +10,8 @@
 namespace tilewave {
 
 /// Rows of new tokens go where mla_decode of the same kv, layout and head_size reads them: head_size - 64 latent
-/// dimensions, which have passed their norm, and 64 of another tensor, which are turned by the token's position. The
-/// same launch may turn the 64 last dimensions of q. All is computed in f32 and rounded once.
+/// dimensions, which have passed their norm, and 64 of another tensor, which are rotated by the token's position. The
+/// same launch may rotate the 64 last dimensions of q. All is computed in f32 and rounded once.
 ///
 /// Codes of the plain layout are divided by the cache's scale, which is read. Scales of groups are found: the least
 /// power of two, from 2^-126 on, under which no code of the group saturates.
@@ -27,7 +27,7 @@ struct LatentCacheWriteSpec {
   TILEWAVE_HOST_DEVICE constexpr LatentRow row() const { return {kv, layout, head_size}; }
 };
 
-/// The dimensions that a position turns.
+/// The dimensions that a position rotates.
 inline constexpr int latent_rope_size = 64;
 
 /// Returns the name of a spec, as `latent_cache_write.bf16.plain.h576.neighbours.table_f32`.
