@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Writes rows into a latent cache, and rotates q's part beside it. Grid: blocks of four tokens, then blocks of 32 heads
-// of q. 64 lanes have a token. Lane l has latent dimensions 8 l to 8 l + 7, and lanes 0 to 7 rotated ones as well. Eight
-// lanes have a head of q. No LDS. Bound: memory.
+// of q. 64 lanes have a token. Lane l has latent dimensions 8 l to 8 l + 7, and lanes 0 to 7 rotated ones as well.
+// Eight lanes have a head of q. No LDS. Bound: memory.
 #pragma once
 
 #include "tilewave/core/math.hpp"

@@ -7,8 +7,8 @@
 
 namespace tilewave {
 
-/// 64 lanes have a token, a unit of eight latent dimensions each, and eight of them one of the rotated dimensions. Eight
-/// lanes have a head of q. Few tokens spread over more blocks if those are small.
+/// 64 lanes have a token, a unit of eight latent dimensions each, and eight of them one of the rotated dimensions.
+/// Eight lanes have a head of q. Few tokens spread over more blocks if those are small.
 using LatentCacheWritePolicy = RowPolicy;
 
 constexpr std::array<LatentCacheWritePolicy, 2> latent_cache_write_policies(ArchId arch, const LatentCacheWriteSpec&) {

@@ -10,8 +10,8 @@ namespace tilewave {
 
 /// A token whose slot is negative or beyond the pages is in no cache: its row is not written, but its q is. All other
 /// slots differ from each other. The cache overlaps nothing else. q_out may be q, with its strides. Without cos, sin
-/// and positions nothing is rotated: the 64 dimensions have been rotated before. A position outside [0, table_rows) makes
-/// them NaN.
+/// and positions nothing is rotated: the 64 dimensions have been rotated before. A position outside [0, table_rows)
+/// makes them NaN.
 struct LatentCacheWriteProblem {
   LatentCacheWriteSpec spec{};
 
