@@ -168,6 +168,7 @@ concept StagedBackend = Backend<B> &&
   { B::load_matrices(row) } -> std::same_as<Chunk>;  // four matrices of 8 x 8 elements of 2 bytes
   { B::post(*box, four, 0, *four) } -> std::same_as<void>;
   { B::prefetch(global) } -> std::same_as<void>;
+  { B::prefetch(global, bytes) } -> std::same_as<void>;
   { B::nanoseconds() } -> std::same_as<std::uint64_t>;
   { B::pause_until(std::uint64_t{}) } -> std::same_as<void>;
 };

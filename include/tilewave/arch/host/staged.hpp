@@ -273,6 +273,10 @@ requires(facts_of(Id).tensor_copies) struct Staged<Id> {
   static void prefetch(const void* p, Where where = {}) {
     if (p == nullptr) detail::bad_access(*current_lane, p, 1, where);
   }
+  static void prefetch(const void* p, std::uint32_t bytes, Where where = {}) {
+    if (p == nullptr || reinterpret_cast<std::uintptr_t>(p) % 16 != 0 || bytes % 16 != 0 || bytes == 0)
+      detail::bad_access(*current_lane, p, 16, where);
+  }
   /// Time does not pass in this room.
   static std::uint64_t nanoseconds() { return 0; }
   static void pause_until(std::uint64_t) {}

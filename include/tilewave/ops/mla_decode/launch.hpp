@@ -45,6 +45,7 @@ namespace detail {
 /// Returns ok if path tensor takes the problem: strides and extents that tensor maps can express.
 inline Status mla_tensor_takes(const MlaDecodePolicy& policy, const MlaDecodeProblem& p) {
   constexpr StatusCode stride = StatusCode::bad_stride;
+  if (!(p.softmax_scale > 0.0f)) return {StatusCode::bad_value, "tensor: softmax_scale must be positive"};
   if (p.q_head_stride <= 0 || p.q_row_stride != p.num_q_heads * p.q_head_stride)
     return {stride, "tensor: heads and query tokens of q must be evenly spaced"};
   if (policy.gathered) return {};
