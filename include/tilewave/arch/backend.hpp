@@ -242,6 +242,7 @@ concept TensorBackend = GroupBackend<B> &&
              const Vec<std::uint32_t, 2>& two_words) {
   { B::make_tensor_map(shape, map) } -> std::same_as<Status>;
   { B::prefetch_map(map) } -> std::same_as<void>;
+  { B::prefetch_tensor(map, 0, 0, 0) } -> std::same_as<void>;  // a box into L2, also before wait_for_previous
   { B::copy_tensor(shared, map, 0, 0, 0, mbarrier) } -> std::same_as<void>;
   { B::copy_tensor(shared, map, 0, 0, 0, mbarrier, 3u) } -> std::same_as<void>;  // into blocks 0 and 1 of the cluster
   { B::store_tensor(map, 0, 0, 0, shared) } -> std::same_as<void>;
@@ -271,10 +272,29 @@ concept TensorBackend = GroupBackend<B> &&
 /// The geometry of a launch. The grid is one-dimensional everywhere, so no room has y/z limits, and remaps are plain
 /// arithmetic.
 struct LaunchShape {
-  std::int64_t grid;   // blocks
-  int block;           // lanes
-  int cluster = 1;     // neighbouring blocks that run at the same time and reach each other's shared memory
-  bool early = false;  // may begin before the stream's previous kernel ends, and waits for it by itself
+  std::int64_t grid;  // blocks
+  int block;          // lanes
+  int cluster = 1;    // neighbouring blocks that run at the same time and reach each other's shared memory
+};
+
+/// On sm90 a kernel of a stream begins while the kernel before it ends (programmatic dependent launch), and waits
+/// before it touches device memory. Reads and writes keep the order of the stream. False: kernels that this thread launches
+/// begin when the kernel before has ended, for comparisons. Other chips have no such launches.
+inline thread_local constinit bool overlap_launches = true;
+
+/// A kernel whose run() waits for the stream's previous kernel itself. Every lane that touches device memory calls
+/// wait_for_previous() before. At least one lane of each block calls it, and behind it launch_next(), also where the
+/// block has nothing to do. The room does both at the beginning of all other kernels. Since launch_next() comes behind
+/// the wait, a kernel that begins early may rely on all kernels but the one right before it.
+template <class K>
+concept WaitsItself = requires {
+  requires K::waits_itself;
+};
+/// A kernel that is only launched behind one of its own op, which leaves the op's inputs alone. It may read these
+/// before it waits.
+template <class K>
+concept ReadsInputsEarly = WaitsItself<K> && requires {
+  requires K::reads_inputs_early;
 };
 
 /// Checks what every room can launch: 0 to 2^31 - 1 blocks, fewer than 2^32 lanes in all (HSA's dispatch packet counts

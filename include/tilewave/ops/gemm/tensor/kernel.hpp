@@ -38,6 +38,7 @@ struct GemmTensorKernel {
   struct Shared : L::Shared,
                   std::conditional_t<L::saves_tile, SavedTiles, NoSavedTiles>,
                   std::conditional_t<P.pingpong, Turns, NoTurns> {};
+  static constexpr bool waits_itself = true;
   static constexpr int block_threads = (L::wave_groups + 1) * L::wave_group_lanes;
   static constexpr int waves_per_simd = (L::wave_groups + 1) * P.waves_per_simd;
   static constexpr bool shift_registers = L::wave_groups > 1 && P.waves_per_simd == 1;
@@ -65,7 +66,10 @@ struct GemmTensorKernel {
     if (wave_group == L::wave_groups && B::lane_id() == 0) {
       if (!L::gathered) B::prefetch_map(a.a);
       for (const auto& map : a.b) B::prefetch_map(map);
+      if constexpr (L::prefetches_b) prefetch_b(a);
     }
+    B::wait_for_previous();
+    B::launch_next();
     if (a.clustered()) {
       B::cluster_arrive();
       B::cluster_wait();
@@ -132,6 +136,20 @@ struct GemmTensorKernel {
         L::copy_stage(a, tile, step, rank, shared, ring.slot);
       }
     }
+  }
+
+  /// Brings the first stages of B into L2 while the kernel before still ends, since weights are most of what a product
+  /// of few rows reads. Where the kernel before writes B, the stages are right all the same: L2 is where its writes go,
+  /// and they are read after the wait. One lane calls this.
+  TILEWAVE_DEVICE static void prefetch_b(const Args& a) {
+    const int rank = a.clustered() ? B::cluster_rank() : 0;
+    TileQueue queue(a, rank);
+    GemmTile tile;
+    typename Args::Steps steps;
+    if (!queue.next(tile, steps)) return;
+    TILEWAVE_ROLL
+    for (std::int32_t step = steps.first; step < min_of(steps.end, steps.first + std::int32_t{P.stages}); ++step)
+      L::prefetch_b(a, tile, step, rank);
   }
 
   /// Products whose K is 0 have one stage of zeros.

@@ -44,7 +44,6 @@ struct PagedAttentionBulkDecode {
                 "waves_per_simd claims more blocks than shared memory holds");
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    if constexpr (P.balanced()) B::launch_next();
     WorkQueue queue(a);
     if (L::clustered(a)) B::template open<1>(&shared.mailbox);
     if (const int fetch_wave = B::wave_id() - L::wave_groups * L::waves; fetch_wave >= 0) {

@@ -39,7 +39,6 @@ struct PagedAttentionDecode {
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     if constexpr (P.balanced()) {
-      B::launch_next();
       // The wave's number is found anew for each item. What follows from it would otherwise be kept in registers
       // through decode.
       PagedAttentionWorkQueue<L> queue(a);
