@@ -127,7 +127,7 @@ ModelConfig read_config(const std::filesystem::path& folder) {
   c.qkv_bias = family == "qwen2" || fields.flag_or("attention_bias", false);
   c.qk_norm = family == "qwen3";
   if (family == "mistral" || fields.flag_or("use_sliding_window", false))
-    c.sliding_window = fields.integer_or("sliding_window", 1, 1 << 24, 0);
+    c.sliding_window = fields.integer_or("sliding_window", 2, 1 << 24, 0);
   c.rope = read_rope(fields);
   c.eos = fields.tokens("eos_token_id", c.vocab);
   if (c.q_heads % c.kv_heads != 0) fields.refuse("num_attention_heads", "is no multiple of num_key_value_heads");

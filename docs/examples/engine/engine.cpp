@@ -38,10 +38,19 @@ std::vector<std::int32_t> draft_tokens(const std::vector<std::int32_t>& tokens, 
   return {};
 }
 
+namespace {
+
+Model model_of(const std::filesystem::path& folder, const EngineOptions& o) {
+  const ModelConfig config = read_config(folder);
+  return {config, load_weights(config, Safetensors(folder)), {o.pages, o.page_tokens}, o.most_tokens};
+}
+
+}  // namespace
+
 Engine::Engine(const std::filesystem::path& folder, const EngineOptions& options)
-    : options_(checked(options)),
-      model_(folder, {options.pages, options.page_tokens}, options.most_tokens),
-      pool_(options.pages, options.page_tokens) {}
+    : options_(checked(options)), model_(model_of(folder, options)), pool_(options.pages, options.page_tokens) {
+  model_.use_graphs(options.graphs);
+}
 
 std::optional<std::string> Engine::submit(Request request) {
   const ModelConfig& c = config();
@@ -61,7 +70,7 @@ std::optional<std::string> Engine::submit(Request request) {
   const auto has_id = [&](const Sequence& s) { return s.request.id == request.id; };
   if (std::any_of(waiting_.begin(), waiting_.end(), has_id) || std::any_of(running_.begin(), running_.end(), has_id))
     return "the id is in use";
-  waiting_.push_back({.request = std::move(request)});
+  waiting_.emplace_back().request = std::move(request);
   waiting_.back().tokens = waiting_.back().request.prompt;
   return std::nullopt;
 }

@@ -40,6 +40,7 @@ struct EngineOptions {
   std::int32_t most_sequences = 256;
   std::int32_t drafts = 0;  // tokens that are guessed from the request's own text and verified in one step
   bool reuse = true;        // of pages whose tokens are known
+  bool graphs = true;       // of decode steps
 };
 
 class Engine {

@@ -45,34 +45,37 @@ struct SampleTables {
   const std::uint64_t *seed = nullptr, *offset = nullptr;
 };
 
+/// Queues on one stream. Every function throws Error with the op's name, the status and its reason.
 class Kernels {
  public:
-  /// Queues on `stream`. Every function throws Error with the op's name, the status and its reason.
-  Kernels(const ModelConfig& config, const CacheShape& cache, tilewave::hipStream_t stream);
-  ~Kernels();
+  Kernels() = default;
+  Kernels(const Kernels&) = delete;
+  virtual ~Kernels() = default;
 
   /// out[i] = table[ids[i]], rows of `hidden` columns.
-  void gather_rows(const void* table, std::int32_t table_rows, const std::int32_t* ids, void* out, std::int32_t rows);
+  virtual void gather_rows(const void* table, std::int32_t table_rows, const std::int32_t* ids, void* out,
+                           std::int32_t rows) = 0;
   /// rmsnorm of rows of `hidden` columns.
-  void norm(const void* x, const void* weight, void* out, std::int32_t rows);
+  virtual void norm(const void* x, const void* weight, void* out, std::int32_t rows) = 0;
   /// out = x weight^T + bias + residual; residual may be null, or out itself.
-  void linear(const void* x, const Linear& by, const void* residual, void* out, std::int32_t rows);
+  virtual void linear(const void* x, const Linear& by, const void* residual, void* out, std::int32_t rows) = 0;
   /// out[:, c] = silu(gate) * up, of weights [gates, ups].
-  void gated(const void* x, const Linear& by, void* out, std::int32_t rows);
+  virtual void gated(const void* x, const Linear& by, void* out, std::int32_t rows) = 0;
   /// f32 logits.
-  void logits(const void* x, const Linear& by, float* out, std::int32_t rows);
+  virtual void logits(const void* x, const Linear& by, float* out, std::int32_t rows) = 0;
   /// q (in place) and k of qkv [tokens, q k v heads] are normalised if the model says so and turned by their positions;
   /// k and v go into their slots.
-  void rotate_and_cache(void* qkv, const void* q_norm, const void* k_norm, const float* cos, const float* sin,
-                        void* k_cache, void* v_cache, const StepTables& step);
+  virtual void rotate_and_cache(void* qkv, const void* q_norm, const void* k_norm, const float* cos, const float* sin,
+                                void* k_cache, void* v_cache, const StepTables& step) = 0;
   /// out [tokens, q_heads * head_size] from the q of qkv and the caches.
-  void attend(const void* qkv, const void* k_cache, const void* v_cache, void* out, const StepTables& step);
+  virtual void attend(const void* qkv, const void* k_cache, const void* v_cache, void* out, const StepTables& step) = 0;
   /// One token and its log probability (of the logits as they are) for each row.
-  void sample(const float* logits, const SampleTables& tables, std::int32_t* tokens, float* logprobs);
-
- private:
-  struct Plans;
-  std::unique_ptr<Plans> plans_;
+  virtual void sample(const float* logits, const SampleTables& tables, std::int32_t* tokens, float* logprobs) = 0;
+  /// How often the workspace has moved. Launches that a graph captured before use the old one.
+  virtual std::uint64_t workspace_moves() const = 0;
 };
+
+/// The kernels of the chip that kernels.cpp is compiled for.
+std::unique_ptr<Kernels> make_kernels(const ModelConfig& config, const CacheShape& cache, tilewave::hipStream_t stream);
 
 }  // namespace engine

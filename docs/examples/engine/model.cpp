@@ -2,6 +2,7 @@
 #include "model.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <tilewave/core/dtype.hpp>
 #include <tilewave/core/math.hpp>
 
@@ -38,11 +39,13 @@ std::vector<std::uint16_t> as_bf16(const std::string& name, const TensorView& vi
   return values;
 }
 
-Buffer upload(const void* data, std::size_t bytes) {
+Buffer on_device(const void* data, std::size_t bytes) {
   Buffer buffer(bytes);
   must(tilewave::hipMemcpy(buffer.data(), data, bytes, hipMemcpyHostToDevice), "copying weights to the device");
   return buffer;
 }
+
+constexpr std::size_t most_graphs = 256;
 
 std::size_t bf16_bytes(std::int64_t rows, std::int64_t columns) { return static_cast<std::size_t>(rows * columns) * 2; }
 
@@ -54,22 +57,102 @@ std::size_t table_bytes(const ModelConfig& c, const CacheShape& cache, std::int3
   return 16 * 256 + static_cast<std::size_t>(tokens) * 80 + static_cast<std::size_t>(block_table);
 }
 
+/// A tensor of a file by its name, with the shape that it must have.
+struct Named {
+  std::string name;
+  std::vector<std::int64_t> shape;
+
+  std::int64_t elements() const {
+    std::int64_t count = 1;
+    for (const std::int64_t extent : shape) count *= extent;
+    return count;
+  }
+};
+/// Where weights come from: gives tensors of these shapes, one behind the other in one buffer.
+using Source = std::function<Buffer(const std::vector<Named>&)>;
+
+/// One product makes q, k and v, and one makes gates and ups.
+LayerWeights layer_of(const ModelConfig& c, std::int32_t index, const Source& get) {
+  const std::string prefix = "model.layers." + std::to_string(index) + ".";
+  const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
+  const std::int64_t q_rows = std::int64_t{c.q_heads} * c.head_size, kv_rows = std::int64_t{c.kv_heads} * c.head_size;
+  LayerWeights layer;
+  layer.attention_norm = get({{prefix + "input_layernorm.weight", {c.hidden}}});
+  layer.mlp_norm = get({{prefix + "post_attention_layernorm.weight", {c.hidden}}});
+  layer.qkv = get({{attention + "q_proj.weight", {q_rows, c.hidden}},
+                   {attention + "k_proj.weight", {kv_rows, c.hidden}},
+                   {attention + "v_proj.weight", {kv_rows, c.hidden}}});
+  if (c.qkv_bias)
+    layer.qkv_bias = get({{attention + "q_proj.bias", {q_rows}},
+                          {attention + "k_proj.bias", {kv_rows}},
+                          {attention + "v_proj.bias", {kv_rows}}});
+  if (c.qk_norm) {
+    layer.q_norm = get({{attention + "q_norm.weight", {c.head_size}}});
+    layer.k_norm = get({{attention + "k_norm.weight", {c.head_size}}});
+  }
+  layer.out = get({{attention + "o_proj.weight", {c.hidden, q_rows}}});
+  layer.gate_up = get(
+      {{mlp + "gate_proj.weight", {c.intermediate, c.hidden}}, {mlp + "up_proj.weight", {c.intermediate, c.hidden}}});
+  layer.down = get({{mlp + "down_proj.weight", {c.hidden, c.intermediate}}});
+  return layer;
+}
+
+ModelWeights weights_of(const ModelConfig& c, const Source& get) {
+  ModelWeights weights;
+  weights.embeddings = get({{"model.embed_tokens.weight", {c.vocab, c.hidden}}});
+  weights.final_norm = get({{"model.norm.weight", {c.hidden}}});
+  if (!c.tied_embeddings) weights.output = get({{"lm_head.weight", {c.vocab, c.hidden}}});
+  for (std::int32_t i = 0; i < c.layers; ++i) weights.layers.push_back(layer_of(c, i, get));
+  return weights;
+}
+
 }  // namespace
 
-Model::Model(const std::filesystem::path& folder, const CacheShape& cache, std::int32_t most_tokens)
-    : config_(read_config(folder)),
-      kernels_(config_, cache, nullptr),
+ModelWeights load_weights(const ModelConfig& config, const Safetensors& files) {
+  return weights_of(config, [&](const std::vector<Named>& tensors) {
+    std::vector<std::uint16_t> all;
+    for (const Named& tensor : tensors) {
+      const std::vector<std::uint16_t> values = as_bf16(tensor.name, files.get(tensor.name, tensor.shape));
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    return on_device(all.data(), all.size() * 2);
+  });
+}
+
+ModelWeights random_weights(const ModelConfig& config) {
+  // A pattern that is longer than any cache, repeated: products take as long as with weights that never repeat.
+  std::vector<std::uint16_t> pattern(std::size_t{1} << 26);
+  std::uint32_t state = 36;
+  for (std::uint16_t& value : pattern) {
+    state = state * 1664525u + 1013904223u;
+    value = tilewave::f32_to_bf16((static_cast<float>(state >> 8) / 16777216.0f - 0.5f) * 0.06f);
+  }
+  const Buffer repeated = on_device(pattern.data(), pattern.size() * 2);
+  return weights_of(config, [&](const std::vector<Named>& tensors) {
+    std::size_t bytes = 0;
+    for (const Named& tensor : tensors) bytes += static_cast<std::size_t>(tensor.elements()) * 2;
+    Buffer buffer(bytes);
+    for (std::size_t at = 0; at < bytes; at += repeated.bytes())
+      must(tilewave::hipMemcpy(buffer.as<std::byte>() + at, repeated.data(), std::min(repeated.bytes(), bytes - at),
+                               tilewave::hipMemcpyDeviceToDevice),
+           "filling weights");
+    return buffer;
+  });
+}
+
+Model::Model(const ModelConfig& config, ModelWeights weights, const CacheShape& cache, std::int32_t most_tokens)
+    : config_(config),
+      kernels_(make_kernels(config_, cache, stream_.get())),
       most_tokens_(most_tokens),
+      weights_(std::move(weights)),
       tables_(table_bytes(config_, cache, most_tokens)) {
-  const Safetensors weights(folder);
   const ModelConfig& c = config_;
-  embeddings_ = load(weights, {{"model.embed_tokens.weight", {c.vocab, c.hidden}}});
-  final_norm_ = load(weights, {{"model.norm.weight", {c.hidden}}});
-  if (!c.tied_embeddings) output_ = load(weights, {{"lm_head.weight", {c.vocab, c.hidden}}});
-  for (std::int32_t i = 0; i < c.layers; ++i) load_layer(weights, i, cache);
   const RopeTables rope = rope_tables(c);
-  cos_ = upload(rope.cos.data(), rope.cos.size() * sizeof(float));
-  sin_ = upload(rope.sin.data(), rope.sin.size() * sizeof(float));
+  cos_ = on_device(rope.cos.data(), rope.cos.size() * sizeof(float));
+  sin_ = on_device(rope.sin.data(), rope.sin.size() * sizeof(float));
+  const std::size_t cache_bytes =
+      bf16_bytes(std::int64_t{cache.pages} * cache.page_tokens, std::int64_t{c.kv_heads} * c.head_size);
+  for (std::int32_t i = 0; i < c.layers; ++i) caches_.push_back({Buffer(cache_bytes), Buffer(cache_bytes)});
 
   hidden_ = Buffer(bf16_bytes(most_tokens, c.hidden));
   normed_ = Buffer(bf16_bytes(most_tokens, c.hidden));
@@ -78,51 +161,10 @@ Model::Model(const std::filesystem::path& folder, const CacheShape& cache, std::
   gated_ = Buffer(bf16_bytes(most_tokens, c.intermediate));
   const std::int32_t rows = most_tokens < most_logit_rows ? most_tokens : most_logit_rows;
   logits_ = Buffer(static_cast<std::size_t>(rows) * c.vocab * sizeof(float));
-  sampled_ = Buffer(rows * sizeof(std::int32_t));
-  logprobs_ = Buffer(rows * sizeof(float));
+  drawn_ = Buffer(rows * (sizeof(std::int32_t) + sizeof(float)));
 }
 
-/// Tensors of these shapes, one behind the other in one buffer.
-Buffer Model::load(const Safetensors& weights, const std::vector<Named>& tensors) {
-  std::vector<std::uint16_t> all;
-  for (const Named& tensor : tensors) {
-    const std::vector<std::uint16_t> values = as_bf16(tensor.name, weights.get(tensor.name, tensor.shape));
-    all.insert(all.end(), values.begin(), values.end());
-  }
-  return upload(all.data(), all.size() * 2);
-}
-
-void Model::load_layer(const Safetensors& weights, std::int32_t index, const CacheShape& cache) {
-  const ModelConfig& c = config_;
-  const std::string prefix = "model.layers." + std::to_string(index) + ".";
-  const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
-  const std::int64_t q_rows = std::int64_t{c.q_heads} * c.head_size, kv_rows = std::int64_t{c.kv_heads} * c.head_size;
-  Layer layer;
-  layer.attention_norm = load(weights, {{prefix + "input_layernorm.weight", {c.hidden}}});
-  layer.mlp_norm = load(weights, {{prefix + "post_attention_layernorm.weight", {c.hidden}}});
-  // One product makes q, k and v, and one makes gates and ups.
-  layer.qkv = load(weights, {{attention + "q_proj.weight", {q_rows, c.hidden}},
-                             {attention + "k_proj.weight", {kv_rows, c.hidden}},
-                             {attention + "v_proj.weight", {kv_rows, c.hidden}}});
-  if (c.qkv_bias)
-    layer.qkv_bias = load(weights, {{attention + "q_proj.bias", {q_rows}},
-                                    {attention + "k_proj.bias", {kv_rows}},
-                                    {attention + "v_proj.bias", {kv_rows}}});
-  if (c.qk_norm) {
-    layer.q_norm = load(weights, {{attention + "q_norm.weight", {c.head_size}}});
-    layer.k_norm = load(weights, {{attention + "k_norm.weight", {c.head_size}}});
-  }
-  layer.out = load(weights, {{attention + "o_proj.weight", {c.hidden, q_rows}}});
-  layer.gate_up = load(weights, {{mlp + "gate_proj.weight", {c.intermediate, c.hidden}},
-                                 {mlp + "up_proj.weight", {c.intermediate, c.hidden}}});
-  layer.down = load(weights, {{mlp + "down_proj.weight", {c.hidden, c.intermediate}}});
-  const std::size_t cache_bytes = bf16_bytes(std::int64_t{cache.pages} * cache.page_tokens, kv_rows);
-  layer.k_cache = Buffer(cache_bytes);
-  layer.v_cache = Buffer(cache_bytes);
-  layers_.push_back(std::move(layer));
-}
-
-void Model::run_layer(const Layer& layer, const StepTables& step) {
+void Model::queue_layer(Kernels& kernels, const LayerWeights& layer, const LayerCache& cache, const StepTables& step) {
   const ModelConfig& c = config_;
   const std::int32_t q_columns = c.q_heads * c.head_size;
   const Linear qkv{layer.qkv.data(), layer.qkv_bias.data(), c.qkv_columns(), c.hidden};
@@ -130,60 +172,84 @@ void Model::run_layer(const Layer& layer, const StepTables& step) {
   const Linear gate_up{layer.gate_up.data(), nullptr, 2 * c.intermediate, c.hidden};
   const Linear down{layer.down.data(), nullptr, c.hidden, c.intermediate};
 
-  kernels_.norm(hidden_.data(), layer.attention_norm.data(), normed_.data(), step.tokens);
-  kernels_.linear(normed_.data(), qkv, nullptr, qkv_.data(), step.tokens);
-  kernels_.rotate_and_cache(qkv_.data(), layer.q_norm.data(), layer.k_norm.data(), cos_.as<float>(), sin_.as<float>(),
-                            layer.k_cache.data(), layer.v_cache.data(), step);
-  kernels_.attend(qkv_.data(), layer.k_cache.data(), layer.v_cache.data(), attention_.data(), step);
-  kernels_.linear(attention_.data(), out, hidden_.data(), hidden_.data(), step.tokens);
-  kernels_.norm(hidden_.data(), layer.mlp_norm.data(), normed_.data(), step.tokens);
-  kernels_.gated(normed_.data(), gate_up, gated_.data(), step.tokens);
-  kernels_.linear(gated_.data(), down, hidden_.data(), hidden_.data(), step.tokens);
+  kernels.norm(hidden_.data(), layer.attention_norm.data(), normed_.data(), step.tokens);
+  kernels.linear(normed_.data(), qkv, nullptr, qkv_.data(), step.tokens);
+  kernels.rotate_and_cache(qkv_.data(), layer.q_norm.data(), layer.k_norm.data(), cos_.as<float>(), sin_.as<float>(),
+                           cache.k.data(), cache.v.data(), step);
+  kernels.attend(qkv_.data(), cache.k.data(), cache.v.data(), attention_.data(), step);
+  kernels.linear(attention_.data(), out, hidden_.data(), hidden_.data(), step.tokens);
+  kernels.norm(hidden_.data(), layer.mlp_norm.data(), normed_.data(), step.tokens);
+  kernels.gated(normed_.data(), gate_up, gated_.data(), step.tokens);
+  kernels.linear(gated_.data(), down, hidden_.data(), hidden_.data(), step.tokens);
+}
+
+void Model::queue(Kernels& kernels, const Step& step) {
+  const StepTables& tables = step.tables;
+  const std::int32_t rows = step.sample.rows;
+  kernels.gather_rows(weights_.embeddings.data(), config_.vocab, tables.ids, hidden_.data(), tables.tokens);
+  for (std::size_t i = 0; i < caches_.size(); ++i) queue_layer(kernels, weights_.layers[i], caches_[i], tables);
+  if (rows == 0) return;
+  // Only these tokens need logits: their rows are gathered into the idle projection's room.
+  const Buffer& output = config_.tied_embeddings ? weights_.embeddings : weights_.output;
+  kernels.gather_rows(hidden_.data(), tables.tokens, step.sample.from, normed_.data(), rows);
+  kernels.norm(normed_.data(), weights_.final_norm.data(), hidden_.data(), rows);
+  kernels.logits(hidden_.data(), {output.data(), nullptr, config_.vocab, config_.hidden}, logits_.as<float>(), rows);
+  kernels.sample(logits_.as<float>(), step.sample, drawn_.as<std::int32_t>(), drawn_.as<float>() + rows);
+}
+
+Model::Step Model::upload(const StepInput& in) {
+  const auto tokens = static_cast<std::int32_t>(in.ids.size()), rows = static_cast<std::int32_t>(in.sample_from.size());
+  const auto sequences = static_cast<std::int32_t>(in.kv_lengths.size());
+  if (tokens > most_tokens_ || rows > most_logit_rows)
+    throw Error("a step has more tokens than the engine was made for");
+  tables_.begin();
+  Step step{.tables = {.tokens = tokens, .sequences = sequences, .table_columns = in.table_columns},
+            .sample = {.rows = rows}};
+  StepTables& t = step.tables;
+  for (std::int32_t s = 0; s < sequences; ++s)
+    t.most_queries = std::max(t.most_queries, in.q_starts[s + 1] - in.q_starts[s]);
+  t.ids = tables_.add(in.ids), t.positions = tables_.add(in.positions), t.slots = tables_.add(in.slots);
+  t.q_starts = tables_.add(in.q_starts), t.kv_lengths = tables_.add(in.kv_lengths);
+  t.block_table = tables_.add(in.block_table);
+  SampleTables& sample = step.sample;
+  sample.from = tables_.add(in.sample_from);
+  sample.temperature = tables_.add(in.temperature), sample.top_p = tables_.add(in.top_p);
+  sample.top_k = tables_.add(in.top_k), sample.seed = tables_.add(in.seed), sample.offset = tables_.add(in.offset);
+  tables_.send(stream_.get());
+  return step;
+}
+
+/// The tables of two steps of one shape lie at the same addresses, so a graph finds the new ones.
+void Model::launch(const Step& step) {
+  const auto eagerly = [&] { queue(*kernels_, step); };
+  if (!use_graphs_ || step.tables.most_queries != 1) return eagerly();
+  if (kernels_->workspace_moves() != workspace_moves_ || graphs_.size() > most_graphs) graphs_.clear();
+  workspace_moves_ = kernels_->workspace_moves();
+  const auto [at, first] =
+      graphs_.try_emplace({step.tables.sequences, step.tables.table_columns, step.sample.rows}, std::nullopt);
+  if (first) return eagerly();  // which makes plans, and may move the workspace
+  if (!at->second) at->second.emplace(stream_, eagerly);
+  at->second->launch(stream_.get());
 }
 
 StepOutput Model::run(const StepInput& in) {
-  const auto tokens = static_cast<std::int32_t>(in.ids.size()), rows = static_cast<std::int32_t>(in.sample_from.size());
-  const auto sequences = static_cast<std::int32_t>(in.kv_lengths.size());
-  if (tokens == 0) return {};
-  if (tokens > most_tokens_ || rows > most_logit_rows)
-    throw Error("a step has more tokens than the engine was made for");
-
-  tables_.begin();
-  StepTables step{.tokens = tokens, .sequences = sequences, .table_columns = in.table_columns};
-  for (std::int32_t s = 0; s < sequences; ++s)
-    step.most_queries = std::max(step.most_queries, in.q_starts[s + 1] - in.q_starts[s]);
-  step.ids = tables_.add(in.ids), step.positions = tables_.add(in.positions), step.slots = tables_.add(in.slots);
-  step.q_starts = tables_.add(in.q_starts), step.kv_lengths = tables_.add(in.kv_lengths);
-  step.block_table = tables_.add(in.block_table);
-  SampleTables sample{.rows = rows, .from = tables_.add(in.sample_from)};
-  sample.temperature = tables_.add(in.temperature), sample.top_p = tables_.add(in.top_p);
-  sample.top_k = tables_.add(in.top_k), sample.seed = tables_.add(in.seed), sample.offset = tables_.add(in.offset);
-  tables_.send(nullptr);
-
-  kernels_.gather_rows(embeddings_.data(), config_.vocab, step.ids, hidden_.data(), tokens);
-  for (const Layer& layer : layers_) run_layer(layer, step);
-
-  StepOutput out{std::vector<std::int32_t>(rows), std::vector<float>(rows)};
+  if (in.ids.empty()) return {};
+  const Step step = upload(in);
+  launch(step);
+  const auto rows = static_cast<std::size_t>(step.sample.rows);
   logit_rows_ = rows;
-  if (rows > 0) {  // only these tokens need logits: their rows are gathered into the idle projection's room
-    const Linear output{config_.tied_embeddings ? embeddings_.data() : output_.data(), nullptr, config_.vocab,
-                        config_.hidden};
-    kernels_.gather_rows(hidden_.data(), tokens, sample.from, normed_.data(), rows);
-    kernels_.norm(normed_.data(), final_norm_.data(), hidden_.data(), rows);
-    kernels_.logits(hidden_.data(), output, logits_.as<float>(), rows);
-    kernels_.sample(logits_.as<float>(), sample, sampled_.as<std::int32_t>(), logprobs_.as<float>());
-    must(tilewave::hipMemcpy(out.tokens.data(), sampled_.data(), rows * sizeof(std::int32_t), hipMemcpyDeviceToHost),
-         "reading tokens");
-    must(tilewave::hipMemcpy(out.logprobs.data(), logprobs_.data(), rows * sizeof(float), hipMemcpyDeviceToHost),
-         "reading log probabilities");
-  } else {
-    must(tilewave::hipStreamSynchronize(nullptr), "waiting for a step");
-  }
+  stream_.wait();
+  StepOutput out{std::vector<std::int32_t>(rows), std::vector<float>(rows)};
+  std::vector<std::byte> drawn(rows * (sizeof(std::int32_t) + sizeof(float)));
+  if (rows == 0) return out;
+  must(tilewave::hipMemcpy(drawn.data(), drawn_.data(), drawn.size(), hipMemcpyDeviceToHost), "reading tokens");
+  std::memcpy(out.tokens.data(), drawn.data(), rows * sizeof(std::int32_t));
+  std::memcpy(out.logprobs.data(), drawn.data() + rows * sizeof(std::int32_t), rows * sizeof(float));
   return out;
 }
 
-std::vector<float> Model::last_logits() const {
-  std::vector<float> values(logit_rows_ * config_.vocab);
+std::vector<float> Model::logits(std::size_t rows) const {
+  std::vector<float> values(rows * config_.vocab);
   must(tilewave::hipMemcpy(values.data(), logits_.data(), values.size() * sizeof(float), hipMemcpyDeviceToHost),
        "reading logits");
   return values;
