@@ -278,8 +278,8 @@ struct LaunchShape {
 };
 
 /// On sm90 a kernel of a stream begins while the kernel before it ends (programmatic dependent launch), and waits
-/// before it touches device memory. Reads and writes keep the order of the stream. False: kernels that this thread launches
-/// begin when the kernel before has ended, for comparisons. Other chips have no such launches.
+/// before it touches device memory. Reads and writes keep the order of the stream. False: kernels that this thread
+/// launches begin when the kernel before has ended, for comparisons. Other chips have no such launches.
 inline thread_local constinit bool overlap_launches = true;
 
 /// A kernel whose run() waits for the stream's previous kernel itself. Every lane that touches device memory calls
