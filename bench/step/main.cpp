@@ -56,7 +56,7 @@ std::vector<StepRow> rows_of(ArchId arch, const Options& o) {
                              overlap, o.seed};
             static_cast<void>(layers_of(share_of(model, 1)));
             for (const StepPart part : all_step_parts)
-              if (part == StepPart::step || (o.parts && overlap))
+              if (part == StepPart::step || o.parts)
                 rows.push_back({c, part, config_id, c.name() + "/" + name_of(part)});
             ++config_id;
           }

@@ -22,12 +22,15 @@ class PartOnly final : public engine::Kernels {
   PartOnly(engine::Kernels& kernels, StepPart part) : kernels_(kernels), part_(part) {}
   int launches() const { return launches_; }
 
-  void gather_rows(const void* table, std::int32_t table_rows, const std::int32_t* ids, void* out,
+  void gather_rows(const void* table, std::int32_t table_rows, const std::int32_t* ids, float scale, void* out,
                    std::int32_t rows) override {
-    if (wanted(StepPart::embedding)) kernels_.gather_rows(table, table_rows, ids, out, rows);
+    if (wanted(StepPart::embedding)) kernels_.gather_rows(table, table_rows, ids, scale, out, rows);
   }
   void norm(const void* x, const void* weight, void* out, std::int32_t rows) override {
     if (wanted(StepPart::norm)) kernels_.norm(x, weight, out, rows);
+  }
+  void add_norm(const void* x, void* sum, const void* weight, void* out, std::int32_t rows) override {
+    if (wanted(StepPart::norm)) kernels_.add_norm(x, sum, weight, out, rows);
   }
   void linear(const void* x, const engine::Linear& by, const void* residual, void* out, std::int32_t rows) override {
     constexpr StepPart of_layer[] = {StepPart::qkv, StepPart::out, StepPart::down};
@@ -43,9 +46,9 @@ class PartOnly final : public engine::Kernels {
                         void* k_cache, void* v_cache, const engine::StepTables& step) override {
     if (wanted(StepPart::cache)) kernels_.rotate_and_cache(qkv, q_norm, k_norm, cos, sin, k_cache, v_cache, step);
   }
-  void attend(const void* qkv, const void* k_cache, const void* v_cache, void* out,
+  void attend(const void* qkv, const void* k_cache, const void* v_cache, std::int32_t window, void* out,
               const engine::StepTables& step) override {
-    if (wanted(StepPart::attention)) kernels_.attend(qkv, k_cache, v_cache, out, step);
+    if (wanted(StepPart::attention)) kernels_.attend(qkv, k_cache, v_cache, window, out, step);
   }
   void sample(const float* logits, const engine::SampleTables& tables, std::int32_t* tokens, float* logprobs) override {
     if (wanted(StepPart::sampling)) kernels_.sample(logits, tables, tokens, logprobs);
@@ -185,7 +188,11 @@ StepModel::StepModel(const StepCase& c, int layers, bool cut) : config_(config_o
   chosen_arch = c.arch;
   model_ = std::make_unique<engine::Model>(config_, engine::random_weights(config_),
                                            engine::CacheShape{pages, page_tokens}, c.new_tokens());
-  model_->each_cache([](const engine::Buffer& buffer) { fill_cache(buffer.data(), buffer.bytes()); });
+  for (std::int32_t i = 0; i < config_.layers; ++i)
+    for (const bool values : {false, true}) {
+      const engine::Buffer& cache = model_->cache(i, values);
+      fill_cache(cache.data(), cache.bytes());
+    }
   step_ = model_->upload(input_of(c, config_, pages));
 }
 
@@ -203,6 +210,30 @@ void StepModel::capture(StepPart part) {
 std::vector<float> StepModel::logits() const {
   model_->stream().wait();
   return model_->logits(static_cast<std::size_t>(step_.sample.rows));
+}
+
+const engine::Buffer* StepModel::tensor(int layer, std::string_view name) const {
+  const engine::ModelWeights& weights = model_->weights();
+  if (layer >= config_.layers) return nullptr;
+  if (layer < 0) {
+    return name == "embeddings"   ? &weights.embeddings
+           : name == "final_norm" ? &weights.final_norm
+           : name == "output"     ? &weights.output
+           : name == "logits"     ? &model_->logits_buffer()
+                                  : nullptr;
+  }
+  const engine::LayerWeights& of_layer = weights.layers[static_cast<std::size_t>(layer)];
+  const std::pair<std::string_view, const engine::Buffer*> named[] = {{"attention_norm", &of_layer.attention_norm},
+                                                                      {"qkv", &of_layer.qkv},
+                                                                      {"out", &of_layer.out},
+                                                                      {"mlp_norm", &of_layer.mlp_norm},
+                                                                      {"gate_up", &of_layer.gate_up},
+                                                                      {"down", &of_layer.down},
+                                                                      {"k_cache", &model_->cache(layer, false)},
+                                                                      {"v_cache", &model_->cache(layer, true)}};
+  for (const auto& [word, buffer] : named)
+    if (word == name) return buffer;
+  return nullptr;
 }
 
 }  // namespace tilewave::bench

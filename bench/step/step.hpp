@@ -90,6 +90,8 @@ class StepModel {
   void replay(hipStream_t stream) const { graph_->launch(stream); }
   /// The logits of the last whole step that was queued.
   std::vector<float> logits() const;
+  /// A layer's weights or cache by name, or the model's where `layer` is negative; null for an unknown name.
+  const engine::Buffer* tensor(int layer, std::string_view name) const;
 
  private:
   engine::ModelConfig config_;

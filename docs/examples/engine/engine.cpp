@@ -197,7 +197,8 @@ StepInput Engine::input() {
 
 /// Takes the tokens that were drawn for a sequence: the first, and each one behind a draft that was right.
 Event Engine::accept(Sequence& s, const StepOutput& out) {
-  Event event{.id = s.request.id};
+  Event event;
+  event.id = s.request.id;
   if (s.first_row < 0) {  // a chunk of the prompt, not its end
     s.computed += s.scheduled;
     return event;

@@ -52,23 +52,26 @@ class Kernels {
   Kernels(const Kernels&) = delete;
   virtual ~Kernels() = default;
 
-  /// out[i] = table[ids[i]], rows of `hidden` columns.
-  virtual void gather_rows(const void* table, std::int32_t table_rows, const std::int32_t* ids, void* out,
+  /// out[i] = scale * table[ids[i]], rows of `hidden` columns.
+  virtual void gather_rows(const void* table, std::int32_t table_rows, const std::int32_t* ids, float scale, void* out,
                            std::int32_t rows) = 0;
-  /// rmsnorm of rows of `hidden` columns.
+  /// rmsnorm of rows of `hidden` columns, by f32 weights. out may be x.
   virtual void norm(const void* x, const void* weight, void* out, std::int32_t rows) = 0;
+  /// sum += x, and its rmsnorm goes to out.
+  virtual void add_norm(const void* x, void* sum, const void* weight, void* out, std::int32_t rows) = 0;
   /// out = x weight^T + bias + residual; residual may be null, or out itself.
   virtual void linear(const void* x, const Linear& by, const void* residual, void* out, std::int32_t rows) = 0;
-  /// out[:, c] = silu(gate) * up, of weights [gates, ups].
+  /// out[:, c] = activation(gate) * up, of weights [gates, ups].
   virtual void gated(const void* x, const Linear& by, void* out, std::int32_t rows) = 0;
-  /// f32 logits.
+  /// f32 logits, capped if the model says so.
   virtual void logits(const void* x, const Linear& by, float* out, std::int32_t rows) = 0;
   /// q (in place) and k of qkv [tokens, q k v heads] are normalised if the model says so and turned by their positions;
   /// k and v go into their slots.
   virtual void rotate_and_cache(void* qkv, const void* q_norm, const void* k_norm, const float* cos, const float* sin,
                                 void* k_cache, void* v_cache, const StepTables& step) = 0;
-  /// out [tokens, q_heads * head_size] from the q of qkv and the caches.
-  virtual void attend(const void* qkv, const void* k_cache, const void* v_cache, void* out, const StepTables& step) = 0;
+  /// out [tokens, q_heads * head_size] from the q of qkv and the caches. A window of 0 sees all tokens.
+  virtual void attend(const void* qkv, const void* k_cache, const void* v_cache, std::int32_t window, void* out,
+                      const StepTables& step) = 0;
   /// One token and its log probability (of the logits as they are) for each row.
   virtual void sample(const float* logits, const SampleTables& tables, std::int32_t* tokens, float* logprobs) = 0;
   /// How often the workspace has moved. Launches that a graph captured before use the old one.

@@ -2,6 +2,7 @@
 #include "model.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <tilewave/core/dtype.hpp>
 #include <tilewave/core/math.hpp>
@@ -68,17 +69,27 @@ struct Named {
     return count;
   }
 };
+/// How a tensor lies on the device: as bf16, as f32, or as one more than what the file has, in either.
+enum class Stored { bf16, bf16_plus_one, f32, f32_plus_one };
 /// Where weights come from: gives tensors of these shapes, one behind the other in one buffer.
-using Source = std::function<Buffer(const std::vector<Named>&)>;
+using Source = std::function<Buffer(const std::vector<Named>&, Stored)>;
 
 /// One product makes q, k and v, and one makes gates and ups.
-LayerWeights layer_of(const ModelConfig& c, std::int32_t index, const Source& get) {
+LayerWeights layer_of(const ModelConfig& c, std::int32_t index, const Source& source) {
+  const auto get = [&](const std::vector<Named>& tensors) { return source(tensors, Stored::bf16); };
+  const Stored norm = c.gemma ? Stored::f32_plus_one : Stored::f32,
+               head_norm = c.gemma ? Stored::bf16_plus_one : Stored::bf16;
   const std::string prefix = "model.layers." + std::to_string(index) + ".";
   const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
   const std::int64_t q_rows = std::int64_t{c.q_heads} * c.head_size, kv_rows = std::int64_t{c.kv_heads} * c.head_size;
   LayerWeights layer;
-  layer.attention_norm = get({{prefix + "input_layernorm.weight", {c.hidden}}});
-  layer.mlp_norm = get({{prefix + "post_attention_layernorm.weight", {c.hidden}}});
+  const auto norm_of = [&](const char* name) { return source({{prefix + name + ".weight", {c.hidden}}}, norm); };
+  layer.attention_norm = norm_of("input_layernorm");
+  layer.mlp_norm = norm_of(c.gemma ? "pre_feedforward_layernorm" : "post_attention_layernorm");
+  if (c.gemma) {
+    layer.attention_post_norm = norm_of("post_attention_layernorm");
+    layer.mlp_post_norm = norm_of("post_feedforward_layernorm");
+  }
   layer.qkv = get({{attention + "q_proj.weight", {q_rows, c.hidden}},
                    {attention + "k_proj.weight", {kv_rows, c.hidden}},
                    {attention + "v_proj.weight", {kv_rows, c.hidden}}});
@@ -87,8 +98,8 @@ LayerWeights layer_of(const ModelConfig& c, std::int32_t index, const Source& ge
                           {attention + "k_proj.bias", {kv_rows}},
                           {attention + "v_proj.bias", {kv_rows}}});
   if (c.qk_norm) {
-    layer.q_norm = get({{attention + "q_norm.weight", {c.head_size}}});
-    layer.k_norm = get({{attention + "k_norm.weight", {c.head_size}}});
+    layer.q_norm = source({{attention + "q_norm.weight", {c.head_size}}}, head_norm);
+    layer.k_norm = source({{attention + "k_norm.weight", {c.head_size}}}, head_norm);
   }
   layer.out = get({{attention + "o_proj.weight", {c.hidden, q_rows}}});
   layer.gate_up = get(
@@ -99,9 +110,9 @@ LayerWeights layer_of(const ModelConfig& c, std::int32_t index, const Source& ge
 
 ModelWeights weights_of(const ModelConfig& c, const Source& get) {
   ModelWeights weights;
-  weights.embeddings = get({{"model.embed_tokens.weight", {c.vocab, c.hidden}}});
-  weights.final_norm = get({{"model.norm.weight", {c.hidden}}});
-  if (!c.tied_embeddings) weights.output = get({{"lm_head.weight", {c.vocab, c.hidden}}});
+  weights.embeddings = get({{"model.embed_tokens.weight", {c.vocab, c.hidden}}}, Stored::bf16);
+  weights.final_norm = get({{"model.norm.weight", {c.hidden}}}, c.gemma ? Stored::f32_plus_one : Stored::f32);
+  if (!c.tied_embeddings) weights.output = get({{"lm_head.weight", {c.vocab, c.hidden}}}, Stored::bf16);
   for (std::int32_t i = 0; i < c.layers; ++i) weights.layers.push_back(layer_of(c, i, get));
   return weights;
 }
@@ -109,12 +120,19 @@ ModelWeights weights_of(const ModelConfig& c, const Source& get) {
 }  // namespace
 
 ModelWeights load_weights(const ModelConfig& config, const Safetensors& files) {
-  return weights_of(config, [&](const std::vector<Named>& tensors) {
+  return weights_of(config, [&](const std::vector<Named>& tensors, Stored stored) {
+    const bool wide = stored == Stored::f32 || stored == Stored::f32_plus_one;
+    const float more = stored == Stored::f32_plus_one || stored == Stored::bf16_plus_one ? 1.0f : 0.0f;
     std::vector<std::uint16_t> all;
     for (const Named& tensor : tensors) {
       const std::vector<std::uint16_t> values = as_bf16(tensor.name, files.get(tensor.name, tensor.shape));
       all.insert(all.end(), values.begin(), values.end());
     }
+    if (stored == Stored::bf16) return on_device(all.data(), all.size() * 2);
+    std::vector<float> floats(all.size());
+    for (std::size_t i = 0; i < all.size(); ++i) floats[i] = tilewave::bf16_to_f32(all[i]) + more;
+    if (wide) return on_device(floats.data(), floats.size() * sizeof(float));
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = tilewave::f32_to_bf16(floats[i]);
     return on_device(all.data(), all.size() * 2);
   });
 }
@@ -128,9 +146,13 @@ ModelWeights random_weights(const ModelConfig& config) {
     value = tilewave::f32_to_bf16((static_cast<float>(state >> 8) / 16777216.0f - 0.5f) * 0.06f);
   }
   const Buffer repeated = on_device(pattern.data(), pattern.size() * 2);
-  return weights_of(config, [&](const std::vector<Named>& tensors) {
+  return weights_of(config, [&](const std::vector<Named>& tensors, Stored stored) {
     std::size_t bytes = 0;
     for (const Named& tensor : tensors) bytes += static_cast<std::size_t>(tensor.elements()) * 2;
+    if (stored == Stored::f32 || stored == Stored::f32_plus_one) {  // norms
+      const std::vector<float> ones(bytes / 2, 1.0f);
+      return on_device(ones.data(), 2 * bytes);
+    }
     Buffer buffer(bytes);
     for (std::size_t at = 0; at < bytes; at += repeated.bytes())
       must(tilewave::hipMemcpy(buffer.as<std::byte>() + at, repeated.data(), std::min(repeated.bytes(), bytes - at),
@@ -147,9 +169,13 @@ Model::Model(const ModelConfig& config, ModelWeights weights, const CacheShape& 
       weights_(std::move(weights)),
       tables_(table_bytes(config_, cache, most_tokens)) {
   const ModelConfig& c = config_;
-  const RopeTables rope = rope_tables(c);
-  cos_ = on_device(rope.cos.data(), rope.cos.size() * sizeof(float));
-  sin_ = on_device(rope.sin.data(), rope.sin.size() * sizeof(float));
+  const auto angles = [&](const RopeConfig& rope, Buffer& cos, Buffer& sin) {
+    const RopeTables tables = rope_tables(c, rope);
+    cos = on_device(tables.cos.data(), tables.cos.size() * sizeof(float));
+    sin = on_device(tables.sin.data(), tables.sin.size() * sizeof(float));
+  };
+  angles(c.rope, cos_, sin_);
+  if (c.gemma) angles(c.local_rope, local_cos_, local_sin_);
   const std::size_t cache_bytes =
       bf16_bytes(std::int64_t{cache.pages} * cache.page_tokens, std::int64_t{c.kv_heads} * c.head_size);
   for (std::int32_t i = 0; i < c.layers; ++i) caches_.push_back({Buffer(cache_bytes), Buffer(cache_bytes)});
@@ -160,40 +186,78 @@ Model::Model(const ModelConfig& config, ModelWeights weights, const CacheShape& 
   attention_ = Buffer(bf16_bytes(most_tokens, std::int64_t{c.q_heads} * c.head_size));
   gated_ = Buffer(bf16_bytes(most_tokens, c.intermediate));
   const std::int32_t rows = most_tokens < most_logit_rows ? most_tokens : most_logit_rows;
+  if (c.gemma) branch_ = Buffer(bf16_bytes(most_tokens, c.hidden)), branch_rows_ = Buffer(bf16_bytes(rows, c.hidden));
   logits_ = Buffer(static_cast<std::size_t>(rows) * c.vocab * sizeof(float));
   drawn_ = Buffer(rows * (sizeof(std::int32_t) + sizeof(float)));
 }
 
-void Model::queue_layer(Kernels& kernels, const LayerWeights& layer, const LayerCache& cache, const StepTables& step) {
+/// From normed_ to attention_.
+void Model::queue_attention(Kernels& kernels, std::int32_t index, const StepTables& step) {
   const ModelConfig& c = config_;
-  const std::int32_t q_columns = c.q_heads * c.head_size;
+  const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(index)];
+  const LayerCache& cache = caches_[static_cast<std::size_t>(index)];
+  const bool local = c.is_local(index) && local_cos_.data() != nullptr;
   const Linear qkv{layer.qkv.data(), layer.qkv_bias.data(), c.qkv_columns(), c.hidden};
-  const Linear out{layer.out.data(), nullptr, c.hidden, q_columns};
+  kernels.linear(normed_.data(), qkv, nullptr, qkv_.data(), step.tokens);
+  kernels.rotate_and_cache(qkv_.data(), layer.q_norm.data(), layer.k_norm.data(),
+                           (local ? local_cos_ : cos_).as<float>(), (local ? local_sin_ : sin_).as<float>(),
+                           cache.k.data(), cache.v.data(), step);
+  kernels.attend(qkv_.data(), cache.k.data(), cache.v.data(), c.window_of(index), attention_.data(), step);
+}
+
+void Model::queue_layer(Kernels& kernels, std::int32_t index, const StepTables& step) {
+  const ModelConfig& c = config_;
+  const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(index)];
+  const Linear out{layer.out.data(), nullptr, c.hidden, c.q_heads * c.head_size};
   const Linear gate_up{layer.gate_up.data(), nullptr, 2 * c.intermediate, c.hidden};
   const Linear down{layer.down.data(), nullptr, c.hidden, c.intermediate};
+  const std::int32_t tokens = step.tokens;
 
-  kernels.norm(hidden_.data(), layer.attention_norm.data(), normed_.data(), step.tokens);
-  kernels.linear(normed_.data(), qkv, nullptr, qkv_.data(), step.tokens);
-  kernels.rotate_and_cache(qkv_.data(), layer.q_norm.data(), layer.k_norm.data(), cos_.as<float>(), sin_.as<float>(),
-                           cache.k.data(), cache.v.data(), step);
-  kernels.attend(qkv_.data(), cache.k.data(), cache.v.data(), attention_.data(), step);
-  kernels.linear(attention_.data(), out, hidden_.data(), hidden_.data(), step.tokens);
-  kernels.norm(hidden_.data(), layer.mlp_norm.data(), normed_.data(), step.tokens);
-  kernels.gated(normed_.data(), gate_up, gated_.data(), step.tokens);
-  kernels.linear(gated_.data(), down, hidden_.data(), hidden_.data(), step.tokens);
+  if (!c.gemma) {
+    kernels.norm(hidden_.data(), layer.attention_norm.data(), normed_.data(), tokens);
+    queue_attention(kernels, index, step);
+    kernels.linear(attention_.data(), out, hidden_.data(), hidden_.data(), tokens);
+    kernels.norm(hidden_.data(), layer.mlp_norm.data(), normed_.data(), tokens);
+    kernels.gated(normed_.data(), gate_up, gated_.data(), tokens);
+    kernels.linear(gated_.data(), down, hidden_.data(), hidden_.data(), tokens);
+    return;
+  }
+  // A branch is normalised before it joins the stream, which it does in the next norm.
+  const auto next_norm = [&](bool first, const Buffer& weight) {
+    first ? kernels.norm(hidden_.data(), weight.data(), normed_.data(), tokens)
+          : kernels.add_norm(branch_.data(), hidden_.data(), weight.data(), normed_.data(), tokens);
+  };
+  next_norm(index == 0, layer.attention_norm);
+  queue_attention(kernels, index, step);
+  kernels.linear(attention_.data(), out, nullptr, branch_.data(), tokens);
+  kernels.norm(branch_.data(), layer.attention_post_norm.data(), branch_.data(), tokens);
+  next_norm(false, layer.mlp_norm);
+  kernels.gated(normed_.data(), gate_up, gated_.data(), tokens);
+  kernels.linear(gated_.data(), down, nullptr, branch_.data(), tokens);
+  kernels.norm(branch_.data(), layer.mlp_post_norm.data(), branch_.data(), tokens);
 }
 
 void Model::queue(Kernels& kernels, const Step& step) {
   const StepTables& tables = step.tables;
+  const ModelConfig& c = config_;
   const std::int32_t rows = step.sample.rows;
-  kernels.gather_rows(weights_.embeddings.data(), config_.vocab, tables.ids, hidden_.data(), tables.tokens);
-  for (std::size_t i = 0; i < caches_.size(); ++i) queue_layer(kernels, weights_.layers[i], caches_[i], tables);
+  // Gemma's factor is rounded as its activations are.
+  const float scale =
+      c.gemma ? tilewave::bf16_to_f32(tilewave::f32_to_bf16(std::sqrt(static_cast<float>(c.hidden)))) : 1.0f;
+  kernels.gather_rows(weights_.embeddings.data(), c.vocab, tables.ids, scale, hidden_.data(), tables.tokens);
+  for (std::int32_t i = 0; i < c.layers; ++i) queue_layer(kernels, i, tables);
   if (rows == 0) return;
   // Only these tokens need logits: their rows are gathered into the idle projection's room.
-  const Buffer& output = config_.tied_embeddings ? weights_.embeddings : weights_.output;
-  kernels.gather_rows(hidden_.data(), tables.tokens, step.sample.from, normed_.data(), rows);
-  kernels.norm(normed_.data(), weights_.final_norm.data(), hidden_.data(), rows);
-  kernels.logits(hidden_.data(), {output.data(), nullptr, config_.vocab, config_.hidden}, logits_.as<float>(), rows);
+  const Buffer& output = c.tied_embeddings ? weights_.embeddings : weights_.output;
+  const void* const final_norm = weights_.final_norm.data();
+  kernels.gather_rows(hidden_.data(), tables.tokens, step.sample.from, 1.0f, normed_.data(), rows);
+  if (c.gemma) {
+    kernels.gather_rows(branch_.data(), tables.tokens, step.sample.from, 1.0f, branch_rows_.data(), rows);
+    kernels.add_norm(branch_rows_.data(), normed_.data(), final_norm, hidden_.data(), rows);
+  } else {
+    kernels.norm(normed_.data(), final_norm, hidden_.data(), rows);
+  }
+  kernels.logits(hidden_.data(), {output.data(), nullptr, c.vocab, c.hidden}, logits_.as<float>(), rows);
   kernels.sample(logits_.as<float>(), step.sample, drawn_.as<std::int32_t>(), drawn_.as<float>() + rows);
 }
 

@@ -39,6 +39,7 @@ inline constexpr std::int32_t most_logit_rows = 1024;
 /// A model's parameters on the device.
 struct LayerWeights {
   Buffer attention_norm, qkv, qkv_bias, q_norm, k_norm, out, mlp_norm, gate_up, down;
+  Buffer attention_post_norm, mlp_post_norm;  // Gemma
 };
 struct ModelWeights {
   std::vector<LayerWeights> layers;
@@ -72,10 +73,11 @@ class Model {
   /// The logits of the last run(), or of a step that was queued, [rows, vocab]; for tests.
   std::vector<float> last_logits() const { return logits(logit_rows_); }
   std::vector<float> logits(std::size_t rows) const;
-  /// Gives f every layer's cache of K, and of V.
-  template <class F>
-  void each_cache(const F& f) const {
-    for (const LayerCache& cache : caches_) f(cache.k), f(cache.v);
+  const ModelWeights& weights() const { return weights_; }
+  const Buffer& logits_buffer() const { return logits_; }
+  const Buffer& cache(std::int32_t layer, bool values) const {
+    const LayerCache& cache = caches_[static_cast<std::size_t>(layer)];
+    return values ? cache.v : cache.k;
   }
   std::size_t graphs() const { return graphs_.size(); }
 
@@ -83,7 +85,8 @@ class Model {
   struct LayerCache {
     Buffer k, v;
   };
-  void queue_layer(Kernels& kernels, const LayerWeights& layer, const LayerCache& cache, const StepTables& step);
+  void queue_layer(Kernels& kernels, std::int32_t index, const StepTables& step);
+  void queue_attention(Kernels& kernels, std::int32_t index, const StepTables& step);
   void launch(const Step& step);
 
   ModelConfig config_;
@@ -92,10 +95,11 @@ class Model {
   std::int32_t most_tokens_;
   ModelWeights weights_;
   std::vector<LayerCache> caches_;
-  Buffer cos_, sin_;
+  Buffer cos_, sin_, local_cos_, local_sin_;  // the latter are empty where all layers turn alike
   // Activations of a step: the residual stream, its norm, projections, attention, the gated product; rows of logits,
   // and their tokens with log probabilities behind them.
-  Buffer hidden_, normed_, qkv_, attention_, gated_, logits_, drawn_;
+  // Gemma: what a branch adds to the stream, and its rows.
+  Buffer hidden_, normed_, qkv_, attention_, gated_, logits_, drawn_, branch_, branch_rows_;
   TableUpload tables_;
   std::size_t logit_rows_ = 0;
   // Decode steps by all that their launches depend on: sequences, columns of the block table, rows of logits.

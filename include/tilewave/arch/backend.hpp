@@ -283,12 +283,18 @@ struct LaunchShape {
 inline thread_local constinit bool overlap_launches = true;
 
 /// A kernel whose run() waits for the stream's previous kernel itself. Every lane that touches device memory calls
-/// wait_for_previous() before. At least one lane of each block calls it, and behind it launch_next(), also where the
-/// block has nothing to do. The room does both at the beginning of all other kernels. Since launch_next() comes behind
-/// the wait, a kernel that begins early may rely on all kernels but the one right before it.
+/// wait_for_previous() before, and at least one lane of each block does. Behind the wait a lane of the block may call
+/// launch_next(). The room does both at the beginning of all other kernels. Since launch_next() comes behind the wait,
+/// a kernel that begins early may rely on all kernels but the one right before it.
 template <class K>
 concept WaitsItself = requires {
   requires K::waits_itself;
+};
+/// A kernel that calls launch_next() itself, or leaves it to the end of its blocks. The next kernel should not begin
+/// while much is still to be read: what it brings into L2 would be gone before it is used.
+template <class K>
+concept LaunchesNext = WaitsItself<K> || requires {
+  requires K::launches_next;
 };
 /// A kernel that is only launched behind one of its own op, which leaves the op's inputs alone. It may read these
 /// before it waits.

@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(K::block_threads, blocks_per_sm<K>)
   if constexpr (K::Room::is_this_pass) {
     if constexpr (!WaitsItself<K>) {
       K::Room::wait_for_previous();
-      K::Room::launch_next();
+      if constexpr (!LaunchesNext<K>) K::Room::launch_next();
     }
     extern __shared__ __align__(1024) unsigned char bytes[];  // swizzled operands need this alignment
     K::run(args, *reinterpret_cast<typename K::Shared*>(bytes));

@@ -69,7 +69,6 @@ struct GemmTensorKernel {
       if constexpr (L::prefetches_b) prefetch_b(a);
     }
     B::wait_for_previous();
-    B::launch_next();
     if (a.clustered()) {
       B::cluster_arrive();
       B::cluster_wait();
@@ -87,6 +86,7 @@ struct GemmTensorKernel {
         } else {
           fetch(a, queue, rank, shared);
         }
+        B::launch_next();  // all that this block reads of A and B is on its way
       } else if constexpr (L::lanes_fetch) {
         fetch_by_lanes(a, queue, wave - 1, shared);
       }

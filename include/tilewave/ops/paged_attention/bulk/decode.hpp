@@ -37,6 +37,8 @@ struct PagedAttentionBulkDecode {
   using Softmax = PagedAttentionBulkSoftmax<L>;
   using Probabilities = typename Softmax::Probabilities;
 
+  // A combine launch has nothing to bring before its wait, and may begin at once.
+  static constexpr bool launches_next = !P.balanced();
   static constexpr int block_threads = P.block_waves() * L::lanes;
   static constexpr int waves_per_simd = P.waves_per_simd;
   // The driver keeps 1 KiB of shared memory for each block.

@@ -34,6 +34,8 @@ struct PagedAttentionDecode {
   using RowsOperand = typename L::RowsOperand;
   using Ring = typename L::Ring;
 
+  // A combine launch has nothing to bring before its wait, and may begin at once.
+  static constexpr bool launches_next = !P.balanced();
   static constexpr int block_threads = P.waves_per_block() * L::lanes;
   static constexpr int waves_per_simd = P.waves_per_simd;
 
