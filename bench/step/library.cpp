@@ -22,7 +22,7 @@ extern "C" void* tilewave_step_make(const char* model, int batch, int context, i
     auto made = std::make_unique<StepModel>(c, layers_of(tilewave::bench::share_of(model, 1)), false);
     tilewave::overlap_launches = c.overlap;
     static_cast<void>(made->queue(StepPart::step));
-    made->capture(StepPart::step);
+    static_cast<void>(made->capture(StepPart::step));
     static_cast<void>(made->logits());
     return made.release();
   } catch (const std::exception& wrong) {

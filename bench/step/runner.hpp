@@ -30,6 +30,14 @@ struct StepRow {
     columns.push_back({"part", cell_of(part)});
     return columns;
   }
+  /// Calls of the part in a step, and its share of the step's time.
+  static Columns results(int calls = 0, double step_us = NAN, double us = NAN) {
+    ColumnWriter visit;
+    visit("calls", calls);
+    visit("step_us", step_us);
+    visit("share_pct", us / step_us * 100);
+    return visit.columns;
+  }
 };
 
 /// Rows of one step follow each other, and share its model.
@@ -40,6 +48,7 @@ class StepRunner {
   Measurement run(const StepRow& row) {
     return meter_.fill(row.config.arch, [&](Measurement& measured) {
       if (!model_ || !(config_ == row.config)) begin(row.config);
+      calls_ = 0;
       measured.work = step_work(whole_config(), row.config, row.part);
       measured.work.flops_per_second = matrix_flops(device_of(row.config.arch).facts, DType::bf16);
       if (row.part == StepPart::gaps) {
@@ -49,8 +58,10 @@ class StepRunner {
       } else {
         timed(row, measured);
       }
-      (model_time.on ? us_[row.part] = measured.timing.modelled.us
-                     : us_[row.part] = measured.timing.main.own.cold.median);
+      const double us = model_time.on ? measured.timing.modelled.us : measured.timing.main.own.cold.median;
+      us_[row.part] = us;
+      const double step_us = us_.contains(StepPart::step) ? us_[StepPart::step] : NAN;
+      measured.results = StepRow::results(calls_, step_us, us);
     });
   }
 
@@ -82,7 +93,7 @@ class StepRunner {
   /// the ops are what the tests of docs/examples/engine hold against transformers. Parts leave the activations as they
   /// find them or spoil them, so the step is run once more behind them.
   void timed(const StepRow& row, Measurement& measured) {
-    model_->capture(row.part);
+    calls_ = model_->capture(row.part);
     const auto launch = [&](hipStream_t stream) -> Status {
       model_->replay(stream);
       return {};
@@ -107,13 +118,19 @@ class StepRunner {
       if (row.part != StepPart::step && row.part != part) continue;
       if (!modelled_.contains({row.config.name(), part})) {
         Timing timing;
+        // Its second launch takes addresses from the results of the first, which a model leaves out.
+        if (part == StepPart::sampling) static_cast<void>(model_->queue(part));
         static_cast<void>(meter_.run(config_.arch, [&](hipStream_t) { return queue_part(part); }, timing, {}));
         modelled_[{row.config.name(), part}] = timing.modelled;
       }
       ModelledTime one = modelled_[{row.config.name(), part}];
       if (!one.known()) throw std::runtime_error(std::string("no time of ") + name_of(part));
+      // Of a model of one layer. Two of its three norms are the layer's.
       const bool once = part == StepPart::embedding || part == StepPart::logits || part == StepPart::sampling;
-      const int times = once ? 1 : layers();
+      const double times = once ? 1 : part == StepPart::norm ? (2.0 * layers() + 1) / 3 : layers();
+      calls_ += static_cast<int>(std::lround(times * (part == StepPart::norm        ? 3
+                                                      : part == StepPart::embedding ? 2
+                                                                                    : 1)));
       one.us *= times, one.clk *= times;
       if (!all.known()) {
         all = one;
@@ -138,6 +155,7 @@ class StepRunner {
       if (!us_.contains(part)) throw std::runtime_error("gaps need the rows of the step and of all parts");
       left += (part == StepPart::step ? 1 : -1) * us_[part];
     }
+    if (std::abs(left) < 1e-6) left = 0;  // a modelled step is the sum of its parts
     measured.ok = !model_time.on;
     SampleStats& cold = measured.timing.main.own.cold;
     if (model_time.on) {
@@ -153,6 +171,7 @@ class StepRunner {
   std::unique_ptr<StepModel> model_;
   std::vector<float> expected_;
   std::map<StepPart, double> us_;
+  int calls_ = 0;  // of the row
   std::map<std::pair<std::string, StepPart>, ModelledTime> modelled_;
 };
 

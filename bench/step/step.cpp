@@ -202,9 +202,11 @@ int StepModel::queue(StepPart part) {
   return kernels.launches();
 }
 
-void StepModel::capture(StepPart part) {
+int StepModel::capture(StepPart part) {
+  int launches = 0;
   graph_.reset();
-  graph_.emplace(model_->stream(), [&] { queue(part); });
+  graph_.emplace(model_->stream(), [&] { launches = queue(part); });
+  return launches;
 }
 
 std::vector<float> StepModel::logits() const {

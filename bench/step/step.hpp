@@ -85,8 +85,8 @@ class StepModel {
   /// Queues the launches of a part; counts them.
   int queue(StepPart part);
   hipStream_t stream() const { return model_->stream().get(); }
-  /// Captures a part, and launches what was captured.
-  void capture(StepPart part);
+  /// Captures a part and returns its number of calls; replay() launches what was captured.
+  int capture(StepPart part);
   void replay(hipStream_t stream) const { graph_->launch(stream); }
   /// The logits of the last whole step that was queued.
   std::vector<float> logits() const;
