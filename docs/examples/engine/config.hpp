@@ -33,6 +33,7 @@ struct ModelConfig {
   float softmax_scale = 0.0f;                     // 0: 1 / sqrt(head_size)
   float attention_cap = 0.0f, logits_cap = 0.0f;  // cap > 0: x becomes cap * tanh(x / cap)
   RopeConfig rope, local_rope;                    // of layers with and without all tokens
+  bool fp8_weights = false, fp8_cache = false;    // the user's choice: products of layers, and K and V
   std::vector<std::int32_t> eos;                  // tokens that end a request
 
   bool is_local(std::int32_t layer) const { return local.empty() || local[static_cast<std::size_t>(layer)]; }

@@ -41,8 +41,12 @@ std::vector<std::int32_t> draft_tokens(const std::vector<std::int32_t>& tokens, 
 namespace {
 
 Model model_of(const std::filesystem::path& folder, const EngineOptions& o) {
-  const ModelConfig config = read_config(folder);
-  return {config, load_weights(config, Safetensors(folder)), {o.pages, o.page_tokens}, o.most_tokens};
+  ModelConfig config = read_config(folder);
+  config.fp8_weights = o.fp8_weights, config.fp8_cache = o.fp8_cache;
+  if (config.gemma && (o.fp8_weights || o.fp8_cache)) throw Error("Gemma's weights and cache are served in bf16 alone");
+  if (o.fp8_weights && (config.hidden % 16 != 0 || config.intermediate % 16 != 0))
+    throw Error("fp8 weights need a hidden_size and an intermediate_size that are multiples of 16");
+  return {config, load_weights(config, room_fp8(), Safetensors(folder)), {o.pages, o.page_tokens}, o.most_tokens};
 }
 
 }  // namespace

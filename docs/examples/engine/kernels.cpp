@@ -9,4 +9,6 @@ std::unique_ptr<Kernels> make_kernels(const ModelConfig& config, const CacheShap
   return std::make_unique<RoomKernels<Room>>(config, cache, stream);
 }
 
+tilewave::DType room_fp8() { return Room::facts.fp8; }
+
 }  // namespace engine

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT
 // Every launch that a model makes, behind plain functions: the only door to tilewave. The rest of the engine knows
-// neither specs nor plans. Activations, weights and caches are bf16; rows follow each other without gaps.
+// neither specs nor plans. Activations are bf16, weights and caches bf16 or fp8; rows follow each other without gaps.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <tilewave/core/dtype.hpp>
 
 #include "config.hpp"
 #include "device.hpp"
 
 namespace engine {
 
-/// Weights of a product: [n, k], and [n] of bias or null.
+/// Weights of a product: [n, k], and [n] of bias or null. Weights of fp8 have a scale for each row, others none.
 struct Linear {
   const void* weight = nullptr;
+  const void* scale = nullptr;
   const void* bias = nullptr;
   std::int32_t n = 0, k = 0;
 };
@@ -80,5 +82,8 @@ class Kernels {
 
 /// The kernels of the chip that kernels.cpp is compiled for.
 std::unique_ptr<Kernels> make_kernels(const ModelConfig& config, const CacheShape& cache, tilewave::hipStream_t stream);
+
+/// The fp8 of that chip.
+tilewave::DType room_fp8();
 
 }  // namespace engine

@@ -54,6 +54,8 @@ int main(int argc, char** argv) {
   app.add_option("--drafts", options.drafts, "Tokens that are guessed from the text and verified in one step");
   app.add_flag("!--no-reuse", options.reuse, "Compute every prompt from its beginning");
   app.add_flag("!--no-graphs", options.graphs, "Launch each kernel of a decode step on its own");
+  app.add_flag("--fp8-weights", options.fp8_weights, "Quantise the weights of layers to fp8 while loading");
+  app.add_flag("--fp8-cache", options.fp8_cache, "Keep K and V in fp8");
 #ifdef ENGINE_HTTP
   app.add_option("--serve", port, "HTTP port: POST /v1/completions")->check(CLI::Range(1, 65535));
   app.add_option("--host", host, "Address to listen on");

@@ -72,18 +72,23 @@ struct Named {
 /// How a tensor lies on the device: as bf16, as f32, or as one more than what the file has, in either.
 enum class Stored { bf16, bf16_plus_one, f32, f32_plus_one };
 /// Where weights come from: gives tensors of these shapes, one behind the other in one buffer.
-using Source = std::function<Buffer(const std::vector<Named>&, Stored)>;
+struct Source {
+  std::function<Buffer(const std::vector<Named>&, Stored)> tensors;
+  std::function<Weight(const std::vector<Named>&)> weight;  // of products in layers
+};
 
 /// One product makes q, k and v, and one makes gates and ups.
 LayerWeights layer_of(const ModelConfig& c, std::int32_t index, const Source& source) {
-  const auto get = [&](const std::vector<Named>& tensors) { return source(tensors, Stored::bf16); };
+  const auto& get = source.weight;
   const Stored norm = c.gemma ? Stored::f32_plus_one : Stored::f32,
                head_norm = c.gemma ? Stored::bf16_plus_one : Stored::bf16;
   const std::string prefix = "model.layers." + std::to_string(index) + ".";
   const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
   const std::int64_t q_rows = std::int64_t{c.q_heads} * c.head_size, kv_rows = std::int64_t{c.kv_heads} * c.head_size;
   LayerWeights layer;
-  const auto norm_of = [&](const char* name) { return source({{prefix + name + ".weight", {c.hidden}}}, norm); };
+  const auto norm_of = [&](const char* name) {
+    return source.tensors({{prefix + name + ".weight", {c.hidden}}}, norm);
+  };
   layer.attention_norm = norm_of("input_layernorm");
   layer.mlp_norm = norm_of(c.gemma ? "pre_feedforward_layernorm" : "post_attention_layernorm");
   if (c.gemma) {
@@ -94,12 +99,13 @@ LayerWeights layer_of(const ModelConfig& c, std::int32_t index, const Source& so
                    {attention + "k_proj.weight", {kv_rows, c.hidden}},
                    {attention + "v_proj.weight", {kv_rows, c.hidden}}});
   if (c.qkv_bias)
-    layer.qkv_bias = get({{attention + "q_proj.bias", {q_rows}},
-                          {attention + "k_proj.bias", {kv_rows}},
-                          {attention + "v_proj.bias", {kv_rows}}});
+    layer.qkv_bias = source.tensors({{attention + "q_proj.bias", {q_rows}},
+                                     {attention + "k_proj.bias", {kv_rows}},
+                                     {attention + "v_proj.bias", {kv_rows}}},
+                                    Stored::bf16);
   if (c.qk_norm) {
-    layer.q_norm = source({{attention + "q_norm.weight", {c.head_size}}}, head_norm);
-    layer.k_norm = source({{attention + "k_norm.weight", {c.head_size}}}, head_norm);
+    layer.q_norm = source.tensors({{attention + "q_norm.weight", {c.head_size}}}, head_norm);
+    layer.k_norm = source.tensors({{attention + "k_norm.weight", {c.head_size}}}, head_norm);
   }
   layer.out = get({{attention + "o_proj.weight", {c.hidden, q_rows}}});
   layer.gate_up = get(
@@ -108,33 +114,58 @@ LayerWeights layer_of(const ModelConfig& c, std::int32_t index, const Source& so
   return layer;
 }
 
-ModelWeights weights_of(const ModelConfig& c, const Source& get) {
+ModelWeights weights_of(const ModelConfig& c, const Source& source) {
+  const auto& get = source.tensors;
   ModelWeights weights;
   weights.embeddings = get({{"model.embed_tokens.weight", {c.vocab, c.hidden}}}, Stored::bf16);
   weights.final_norm = get({{"model.norm.weight", {c.hidden}}}, c.gemma ? Stored::f32_plus_one : Stored::f32);
   if (!c.tied_embeddings) weights.output = get({{"lm_head.weight", {c.vocab, c.hidden}}}, Stored::bf16);
-  for (std::int32_t i = 0; i < c.layers; ++i) weights.layers.push_back(layer_of(c, i, get));
+  for (std::int32_t i = 0; i < c.layers; ++i) weights.layers.push_back(layer_of(c, i, source));
   return weights;
+}
+
+/// Rows of k values as fp8, with the scale that brings a row's largest magnitude to the largest code.
+Weight quantised(const std::vector<std::uint16_t>& values, std::size_t k, tilewave::DType fp8) {
+  const float largest = tilewave::fp8_max(fp8);
+  std::vector<std::uint8_t> codes(values.size());
+  std::vector<float> scales(values.size() / k);
+  for (std::size_t row = 0; row < scales.size(); ++row) {
+    float most = 0.0f;
+    for (std::size_t i = row * k; i < (row + 1) * k; ++i)
+      most = std::fmax(most, std::fabs(tilewave::bf16_to_f32(values[i])));
+    scales[row] = most > 0.0f ? most / largest : 1.0f;
+    for (std::size_t i = row * k; i < (row + 1) * k; ++i)
+      codes[i] = tilewave::f32_to_fp8(fp8, tilewave::bf16_to_f32(values[i]) / scales[row]);
+  }
+  return {on_device(codes.data(), codes.size()), on_device(scales.data(), scales.size() * sizeof(float))};
 }
 
 }  // namespace
 
-ModelWeights load_weights(const ModelConfig& config, const Safetensors& files) {
-  return weights_of(config, [&](const std::vector<Named>& tensors, Stored stored) {
-    const bool wide = stored == Stored::f32 || stored == Stored::f32_plus_one;
-    const float more = stored == Stored::f32_plus_one || stored == Stored::bf16_plus_one ? 1.0f : 0.0f;
+ModelWeights load_weights(const ModelConfig& config, tilewave::DType fp8, const Safetensors& files) {
+  const auto read = [&](const std::vector<Named>& tensors) {
     std::vector<std::uint16_t> all;
     for (const Named& tensor : tensors) {
       const std::vector<std::uint16_t> values = as_bf16(tensor.name, files.get(tensor.name, tensor.shape));
       all.insert(all.end(), values.begin(), values.end());
     }
-    if (stored == Stored::bf16) return on_device(all.data(), all.size() * 2);
+    return all;
+  };
+  const auto stored = [&](const std::vector<Named>& tensors, Stored how) {
+    std::vector<std::uint16_t> all = read(tensors);
+    if (how == Stored::bf16) return on_device(all.data(), all.size() * 2);
+    const float more = how == Stored::f32_plus_one || how == Stored::bf16_plus_one ? 1.0f : 0.0f;
     std::vector<float> floats(all.size());
     for (std::size_t i = 0; i < all.size(); ++i) floats[i] = tilewave::bf16_to_f32(all[i]) + more;
-    if (wide) return on_device(floats.data(), floats.size() * sizeof(float));
+    if (how != Stored::bf16_plus_one) return on_device(floats.data(), floats.size() * sizeof(float));
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = tilewave::f32_to_bf16(floats[i]);
     return on_device(all.data(), all.size() * 2);
-  });
+  };
+  const auto weight = [&](const std::vector<Named>& tensors) -> Weight {
+    if (!config.fp8_weights) return {stored(tensors, Stored::bf16), {}};
+    return quantised(read(tensors), static_cast<std::size_t>(tensors.front().shape.back()), fp8);
+  };
+  return weights_of(config, {stored, weight});
 }
 
 ModelWeights random_weights(const ModelConfig& config) {
@@ -146,20 +177,36 @@ ModelWeights random_weights(const ModelConfig& config) {
     value = tilewave::f32_to_bf16((static_cast<float>(state >> 8) / 16777216.0f - 0.5f) * 0.06f);
   }
   const Buffer repeated = on_device(pattern.data(), pattern.size() * 2);
-  return weights_of(config, [&](const std::vector<Named>& tensors, Stored stored) {
-    std::size_t bytes = 0;
-    for (const Named& tensor : tensors) bytes += static_cast<std::size_t>(tensor.elements()) * 2;
-    if (stored == Stored::f32 || stored == Stored::f32_plus_one) {  // norms
-      const std::vector<float> ones(bytes / 2, 1.0f);
-      return on_device(ones.data(), 2 * bytes);
-    }
+  const auto filled = [&](std::size_t bytes, const Buffer& with) {
     Buffer buffer(bytes);
-    for (std::size_t at = 0; at < bytes; at += repeated.bytes())
-      must(tilewave::hipMemcpy(buffer.as<std::byte>() + at, repeated.data(), std::min(repeated.bytes(), bytes - at),
+    for (std::size_t at = 0; at < bytes; at += with.bytes())
+      must(tilewave::hipMemcpy(buffer.as<std::byte>() + at, with.data(), std::min(with.bytes(), bytes - at),
                                tilewave::hipMemcpyDeviceToDevice),
            "filling weights");
     return buffer;
-  });
+  };
+  const auto elements_of = [](const std::vector<Named>& tensors) {
+    std::size_t elements = 0;
+    for (const Named& tensor : tensors) elements += static_cast<std::size_t>(tensor.elements());
+    return elements;
+  };
+  const auto floats = [](std::size_t count, float value) {
+    const std::vector<float> values(count, value);
+    return on_device(values.data(), count * sizeof(float));
+  };
+  const auto tensors = [&](const std::vector<Named>& named, Stored how) {
+    const bool wide = how == Stored::f32 || how == Stored::f32_plus_one;  // norms
+    return wide ? floats(elements_of(named), 1.0f) : filled(elements_of(named) * 2, repeated);
+  };
+  // Codes of fp8 are finite where not all bits of exponent and fraction are set.
+  for (std::uint16_t& value : pattern) value = static_cast<std::uint16_t>(value * 40503u & 0xb7b7u);
+  const Buffer codes = config.fp8_weights ? on_device(pattern.data(), pattern.size() * 2) : Buffer();
+  const auto weight = [&](const std::vector<Named>& named) -> Weight {
+    const std::size_t elements = elements_of(named);
+    if (!config.fp8_weights) return {filled(elements * 2, repeated), {}};
+    return {filled(elements, codes), floats(elements / static_cast<std::size_t>(named.front().shape.back()), 0.01f)};
+  };
+  return weights_of(config, {tensors, weight});
 }
 
 Model::Model(const ModelConfig& config, ModelWeights weights, const CacheShape& cache, std::int32_t most_tokens)
@@ -177,7 +224,8 @@ Model::Model(const ModelConfig& config, ModelWeights weights, const CacheShape& 
   angles(c.rope, cos_, sin_);
   if (c.gemma) angles(c.local_rope, local_cos_, local_sin_);
   const std::size_t cache_bytes =
-      bf16_bytes(std::int64_t{cache.pages} * cache.page_tokens, std::int64_t{c.kv_heads} * c.head_size);
+      bf16_bytes(std::int64_t{cache.pages} * cache.page_tokens, std::int64_t{c.kv_heads} * c.head_size) /
+      (c.fp8_cache ? 2 : 1);
   for (std::int32_t i = 0; i < c.layers; ++i) caches_.push_back({Buffer(cache_bytes), Buffer(cache_bytes)});
 
   hidden_ = Buffer(bf16_bytes(most_tokens, c.hidden));
@@ -191,13 +239,17 @@ Model::Model(const ModelConfig& config, ModelWeights weights, const CacheShape& 
   drawn_ = Buffer(rows * (sizeof(std::int32_t) + sizeof(float)));
 }
 
+static Linear linear_of(const Weight& weight, std::int32_t n, std::int32_t k, const void* bias = nullptr) {
+  return {weight.data.data(), weight.scale.data(), bias, n, k};
+}
+
 /// From normed_ to attention_.
 void Model::queue_attention(Kernels& kernels, std::int32_t index, const StepTables& step) {
   const ModelConfig& c = config_;
   const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(index)];
   const LayerCache& cache = caches_[static_cast<std::size_t>(index)];
   const bool local = c.is_local(index) && local_cos_.data() != nullptr;
-  const Linear qkv{layer.qkv.data(), layer.qkv_bias.data(), c.qkv_columns(), c.hidden};
+  const Linear qkv = linear_of(layer.qkv, c.qkv_columns(), c.hidden, layer.qkv_bias.data());
   kernels.linear(normed_.data(), qkv, nullptr, qkv_.data(), step.tokens);
   kernels.rotate_and_cache(qkv_.data(), layer.q_norm.data(), layer.k_norm.data(),
                            (local ? local_cos_ : cos_).as<float>(), (local ? local_sin_ : sin_).as<float>(),
@@ -208,9 +260,9 @@ void Model::queue_attention(Kernels& kernels, std::int32_t index, const StepTabl
 void Model::queue_layer(Kernels& kernels, std::int32_t index, const StepTables& step) {
   const ModelConfig& c = config_;
   const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(index)];
-  const Linear out{layer.out.data(), nullptr, c.hidden, c.q_heads * c.head_size};
-  const Linear gate_up{layer.gate_up.data(), nullptr, 2 * c.intermediate, c.hidden};
-  const Linear down{layer.down.data(), nullptr, c.hidden, c.intermediate};
+  const Linear out = linear_of(layer.out, c.hidden, c.q_heads * c.head_size);
+  const Linear gate_up = linear_of(layer.gate_up, 2 * c.intermediate, c.hidden);
+  const Linear down = linear_of(layer.down, c.hidden, c.intermediate);
   const std::int32_t tokens = step.tokens;
 
   if (!c.gemma) {
@@ -257,7 +309,7 @@ void Model::queue(Kernels& kernels, const Step& step) {
   } else {
     kernels.norm(normed_.data(), final_norm, hidden_.data(), rows);
   }
-  kernels.logits(hidden_.data(), {output.data(), nullptr, c.vocab, c.hidden}, logits_.as<float>(), rows);
+  kernels.logits(hidden_.data(), {output.data(), nullptr, nullptr, c.vocab, c.hidden}, logits_.as<float>(), rows);
   kernels.sample(logits_.as<float>(), step.sample, drawn_.as<std::int32_t>(), drawn_.as<float>() + rows);
 }
 

@@ -37,16 +37,20 @@ struct StepOutput {
 inline constexpr std::int32_t most_logit_rows = 1024;
 
 /// A model's parameters on the device.
+struct Weight {
+  Buffer data, scale;  // scale: of each row of fp8
+};
 struct LayerWeights {
-  Buffer attention_norm, qkv, qkv_bias, q_norm, k_norm, out, mlp_norm, gate_up, down;
+  Weight qkv, out, gate_up, down;
+  Buffer attention_norm, qkv_bias, q_norm, k_norm, mlp_norm;
   Buffer attention_post_norm, mlp_post_norm;  // Gemma
 };
 struct ModelWeights {
   std::vector<LayerWeights> layers;
   Buffer embeddings, final_norm, output;  // output is empty where it is the embeddings
 };
-/// Throws Error with the file or tensor that is wrong.
-ModelWeights load_weights(const ModelConfig& config, const Safetensors& files);
+/// Throws Error with the file or tensor that is wrong. `fp8`: the chip's, for the weights that the config wants so.
+ModelWeights load_weights(const ModelConfig& config, tilewave::DType fp8, const Safetensors& files);
 /// Small random values, for measurements.
 ModelWeights random_weights(const ModelConfig& config);
 

@@ -11,6 +11,7 @@
 #include <tilewave/ops/kv_cache_write/registry.hpp>
 #include <tilewave/ops/norm/registry.hpp>
 #include <tilewave/ops/paged_attention/registry.hpp>
+#include <tilewave/ops/quant/registry.hpp>
 #include <tilewave/ops/sampling/registry.hpp>
 
 #include "kernels.hpp"
@@ -19,21 +20,68 @@ namespace engine {
 
 inline constexpr tilewave::EmbeddingSpec rows_spec{};
 inline constexpr tilewave::NormSpec norm_spec{.weight = tilewave::DType::f32};
+inline constexpr tilewave::SamplingSpec sampling_spec{.x = tilewave::DType::f32};
 inline constexpr tilewave::GemmSpec linear_spec{};
 inline constexpr tilewave::GemmSpec gated_spec{.activation = tilewave::ActivationKind::silu, .gated = true};
 inline constexpr tilewave::GemmSpec gelu_spec{.activation = tilewave::ActivationKind::gelu_tanh, .gated = true};
 inline constexpr tilewave::GemmSpec logits_spec{.out = tilewave::DType::f32};
-inline constexpr tilewave::KvCacheWriteSpec cache_spec{.fused = true};
-inline constexpr tilewave::KvCacheWriteSpec norm_cache_spec{.fused = true, .norm = true};
-inline constexpr tilewave::SamplingSpec sampling_spec{.x = tilewave::DType::f32};
+/// fp8 weights have a scale for each of their rows, and activations one for each of theirs.
+template <class R>
+constexpr tilewave::GemmSpec fp8_linear_spec{.a = R::facts.fp8, .b = R::facts.fp8, .scale = tilewave::Scaling::per_row};
+template <class R>
+constexpr tilewave::GemmSpec fp8_gated_spec{.a = R::facts.fp8,
+                                            .b = R::facts.fp8,
+                                            .scale = tilewave::Scaling::per_row,
+                                            .activation = tilewave::ActivationKind::silu,
+                                            .gated = true};
+template <class R>
+constexpr tilewave::QuantSpec quant_spec{.out = R::facts.fp8, .scale = tilewave::Scaling::per_token};
 
+/// Writes into the cache, with and without norms of heads, of bf16 and of fp8.
+template <class R, bool norm, bool fp8>
+constexpr tilewave::KvCacheWriteSpec write_spec{.kv = fp8 ? R::facts.fp8 : tilewave::DType::bf16,
+                                                .quant = fp8 ? tilewave::Scaling::per_tensor : tilewave::Scaling::none,
+                                                .fused = true,
+                                                .norm = norm};
 /// Decode and flash attention read one cache: pages of whole tokens.
-template <int head_size, bool cap>
-constexpr tilewave::PagedAttentionSpec decode_spec{
-    .head_size = head_size, .values = tilewave::ValueLayout::token_major, .soft_cap = cap};
-template <int head_size, bool cap>
-constexpr tilewave::FlashAttentionSpec mixed_spec{
-    .head_size = head_size, .value_size = head_size, .storage = tilewave::KvStorage::paged, .soft_cap = cap};
+constexpr tilewave::PagedAttentionSpec decode_spec(int head_size, bool cap, tilewave::DType kv) {
+  const bool fp8 = kv != tilewave::DType::bf16;
+  return {.kv = kv,
+          .quant = fp8 ? tilewave::Scaling::per_tensor : tilewave::Scaling::none,
+          .head_size = head_size,
+          .values = tilewave::ValueLayout::token_major,
+          .soft_cap = cap};
+}
+constexpr tilewave::FlashAttentionSpec mixed_spec(int head_size, bool cap, tilewave::DType kv) {
+  const bool fp8 = kv != tilewave::DType::bf16;
+  return {.kv = kv,
+          .quant = fp8 ? tilewave::Scaling::per_tensor : tilewave::Scaling::none,
+          .head_size = head_size,
+          .value_size = head_size,
+          .storage = tilewave::KvStorage::paged,
+          .soft_cap = cap};
+}
+
+/// Plans of the ops that take long to compile, in files of their own: plans_gemm.hpp, plans_attention.hpp and
+/// plans_fp8.hpp define them, and a file for each chip instantiates them.
+template <class R>
+struct GemmPlans {
+  static tilewave::Status plan(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan);
+};
+template <class R>
+struct AttentionPlans {
+  static tilewave::Status decode(const tilewave::PagedAttentionProblem& p, tilewave::PagedAttentionPlan& plan);
+  static tilewave::Status mixed(const tilewave::FlashAttentionProblem& p, tilewave::FlashAttentionPlan& plan);
+};
+template <class R>
+struct Fp8Plans {
+  static tilewave::Status product(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan);
+  static tilewave::Status decode(const tilewave::PagedAttentionProblem& p, tilewave::PagedAttentionPlan& plan);
+  static tilewave::Status mixed(const tilewave::FlashAttentionProblem& p, tilewave::FlashAttentionPlan& plan);
+};
+/// The answer to a spec that none of these was compiled for.
+inline constexpr tilewave::Status not_compiled{tilewave::StatusCode::no_matching_entry,
+                                               "the engine was compiled without this spec"};
 
 /// x = cap * tanh(x / cap), a kernel of the engine's own: one lane has one value.
 template <class R>
@@ -60,7 +108,13 @@ template <class R>
 class RoomKernels final : public Kernels {
  public:
   RoomKernels(const ModelConfig& config, const CacheShape& cache, tilewave::hipStream_t stream)
-      : config_(config), cache_(cache), stream_(stream) {}
+      : config_(config), cache_(cache), stream_(stream) {
+    if (!config.fp8_cache) return;
+    const float ones[] = {1.0f, 1.0f};  // K and V are written and read as they are
+    cache_scales_ = Buffer(sizeof(ones));
+    must(tilewave::hipMemcpy(cache_scales_.data(), ones, sizeof(ones), tilewave::hipMemcpyHostToDevice),
+         "copying scales of the cache");
+  }
 
   void gather_rows(const void* table, std::int32_t table_rows, const std::int32_t* ids, float scale, void* out,
                    std::int32_t rows) override {
@@ -87,23 +141,21 @@ class RoomKernels final : public Kernels {
   }
 
   void linear(const void* x, const Linear& by, const void* residual, void* out, std::int32_t rows) override {
-    auto p = tilewave::GemmProblem::packed(linear_spec, x, by.weight, out, rows, by.n, by.k);
+    auto p = product(by.scale == nullptr ? linear_spec : fp8_linear_spec<R>, x, by, out, rows);
     if (by.bias != nullptr) p = p.with_bias(by.bias);
     if (residual != nullptr) p = p.with_residual(residual);
     const std::int32_t extras = (by.bias != nullptr ? 1 : 0) + (residual != nullptr ? 2 : 0);
-    launch("gemm", linears_[{rows, by.n, by.k, extras}], p, make_gemm<linear_spec>);
+    launch("gemm", linears_[{rows, by.n, by.k, extras}], p, plan_of(by));
   }
 
   void gated(const void* x, const Linear& by, void* out, std::int32_t rows) override {
-    const auto p =
-        tilewave::GemmProblem::packed(config_.gemma ? gelu_spec : gated_spec, x, by.weight, out, rows, by.n, by.k);
-    const auto make = config_.gemma ? make_gemm<gelu_spec> : make_gemm<gated_spec>;
-    launch("gated gemm", gates_[{rows, by.n, by.k}], p, make);
+    const auto& spec = by.scale != nullptr ? fp8_gated_spec<R> : config_.gemma ? gelu_spec : gated_spec;
+    launch("gated gemm", gates_[{rows, by.n, by.k}], product(spec, x, by, out, rows), plan_of(by));
   }
 
   void logits(const void* x, const Linear& by, float* out, std::int32_t rows) override {
     const auto p = tilewave::GemmProblem::packed(logits_spec, x, by.weight, out, rows, by.n, by.k);
-    launch("gemm of logits", logits_[{rows, by.n, by.k}], p, make_gemm<logits_spec>);
+    launch("gemm of logits", logits_[{rows, by.n, by.k}], p, GemmPlans<R>::plan);
     if (config_.logits_cap == 0.0f) return;
     using Cap = CapKernel<R>;
     const std::int64_t count = std::int64_t{rows} * by.n;
@@ -126,20 +178,52 @@ class RoomKernels final : public Kernels {
     p.tokens = step.tokens, p.q_heads = c.q_heads, p.kv_heads = c.kv_heads, p.head_size = p.rotary = c.head_size;
     p.block_size = cache_.page_tokens, p.num_pages = cache_.pages;
     p.q_strides = p.k_strides = p.v_strides = p.q_out_strides = {.token = c.qkv_columns(), .head = c.head_size};
-    const tilewave::PagedAttentionSpec reader{.head_size = c.head_size, .values = tilewave::ValueLayout::token_major};
+    const tilewave::PagedAttentionSpec reader = decode_spec(c.head_size, false, cache_type());
     p.k_cache_strides = nhd_key_strides(reader, c.kv_heads, p.block_size);
     p.v_cache_strides = nhd_value_strides(reader, c.kv_heads, p.block_size);
-    c.qk_norm ? write<norm_cache_spec>(p) : write<cache_spec>(p);
+    if (c.fp8_cache) {
+      p.k_scale = cache_scales_.data(), p.v_scale = cache_scales_.as<float>() + 1;
+      c.qk_norm ? write<write_spec<R, true, true>>(p) : write<write_spec<R, false, true>>(p);
+    } else {
+      c.qk_norm ? write<write_spec<R, true, false>>(p) : write<write_spec<R, false, false>>(p);
+    }
   }
 
   void attend(const void* qkv, const void* k_cache, const void* v_cache, std::int32_t window, void* out,
               const StepTables& step) override {
-    const int head_size = config_.head_size;
-    const auto by_size = head_size == 64              ? &RoomKernels::template attend_heads<64>
-                         : head_size == 128           ? &RoomKernels::template attend_heads<128>
-                         : config_.attention_cap == 0 ? &RoomKernels::template attend_heads<256>
-                                                      : &RoomKernels::template attend_heads<256, true>;
-    (this->*by_size)(qkv, k_cache, v_cache, window, out, step);
+    const ModelConfig& c = config_;
+    const std::int32_t left = window > 0 ? window - 1 : 0;  // tokens before one's own
+    const auto fill = [&](auto& p) {
+      p.block_table = step.block_table;
+      if (c.fp8_cache) p.k_scale = cache_scales_.as<float>(), p.v_scale = cache_scales_.as<float>() + 1;
+      p.softmax_scale = c.softmax_scale, p.soft_cap = c.attention_cap;
+      p.batch = step.sequences;
+      p.block_size = cache_.page_tokens, p.table_columns = step.table_columns, p.num_pages = cache_.pages;
+    };
+    if (step.most_queries == 1) {
+      tilewave::PagedAttentionProblem p{.q = qkv, .k = k_cache, .v = v_cache, .out = out};
+      p.spec = decode_spec(c.head_size, c.attention_cap > 0, cache_type());
+      fill(p);
+      p.context_lengths = step.kv_lengths, p.sliding_window = left;
+      p.num_q_heads = c.q_heads, p.num_kv_heads = c.kv_heads;
+      p = tilewave::PagedAttentionProblem::nhd(p);
+      p.q_row_stride = c.qkv_columns();
+      launch("paged_attention", decodes_[{step.sequences, step.table_columns, left}], p,
+             c.fp8_cache ? Fp8Plans<R>::decode : AttentionPlans<R>::decode);
+      return;
+    }
+    tilewave::FlashAttentionProblem p{.q = qkv, .k = k_cache, .v = v_cache, .out = out};
+    p.spec = mixed_spec(c.head_size, c.attention_cap > 0, cache_type());
+    fill(p);
+    p.q_starts = step.q_starts, p.kv_lengths = step.kv_lengths;
+    p.causal = true;
+    if (left > 0) p.window_left = left;
+    p.q_length = step.most_queries, p.total_q = step.tokens;
+    p.q_heads = c.q_heads, p.kv_heads = c.kv_heads;
+    p = tilewave::FlashAttentionProblem::nhd(p);
+    p.q_strides.token = c.qkv_columns();
+    launch("flash_attention", mixed_[{step.sequences, step.tokens, step.most_queries, step.table_columns, left}], p,
+           c.fp8_cache ? Fp8Plans<R>::mixed : AttentionPlans<R>::mixed);
   }
 
   void sample(const float* logits, const SampleTables& tables, std::int32_t* tokens, float* logprobs) override {
@@ -159,9 +243,11 @@ class RoomKernels final : public Kernels {
   static void served(const tilewave::Status& status, const char* op) {
     if (!status.ok()) throw Error(std::string(op) + ": " + std::string(name_of(status.code)) + ": " + status.reason);
   }
-  template <tilewave::GemmSpec spec>
-  static tilewave::Status make_gemm(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan) {
-    return tilewave::gemm_plan<R, spec>(p, plan);
+  void grow(Buffer& buffer, std::size_t bytes, const char* op) {
+    if (bytes <= buffer.bytes()) return;
+    must(tilewave::hipStreamSynchronize(stream_), op);  // kernels may still use the old one
+    buffer = Buffer(bytes);
+    ++workspace_moves_;
   }
 
   /// Makes the plan if the map has none yet, gives the call its workspace, and queues it.
@@ -169,12 +255,7 @@ class RoomKernels final : public Kernels {
   void launch(const char* op, Plan& plan, Problem p, const Make& make) {
     if (plan.entry == nullptr) served(make(p, plan), op);
     if constexpr (requires { p.workspace; }) {
-      const std::size_t bytes = plan.workspace_bytes(p);
-      if (bytes > workspace_.bytes()) {
-        must(tilewave::hipStreamSynchronize(stream_), op);  // kernels may still use the old one
-        workspace_ = Buffer(bytes);
-        ++workspace_moves_;
-      }
+      grow(workspace_, plan.workspace_bytes(p), op);
       p.workspace = workspace_.data(), p.workspace_bytes = workspace_.bytes();
     }
     served(plan.launch(p, stream_), op);
@@ -186,48 +267,33 @@ class RoomKernels final : public Kernels {
     launch("kv_cache_write", writes_[p.tokens], p, tilewave::kv_cache_write_plan<R, spec>);
   }
 
-  template <int head_size, bool cap = false>
-  void attend_heads(const void* q, const void* k, const void* v, std::int32_t window, void* out,
-                    const StepTables& step) {
-    const ModelConfig& c = config_;
-    const std::int64_t row = c.qkv_columns();
-    const std::int32_t left = window > 0 ? window - 1 : 0;  // tokens before one's own
-    if (step.most_queries == 1) {
-      tilewave::PagedAttentionProblem p{.q = q, .k = k, .v = v, .out = out};
-      p.block_table = step.block_table, p.context_lengths = step.kv_lengths;
-      p.spec = decode_spec<head_size, cap>;
-      p.sliding_window = left;
-      p.softmax_scale = c.softmax_scale, p.soft_cap = c.attention_cap;
-      p.batch = step.sequences, p.num_q_heads = c.q_heads, p.num_kv_heads = c.kv_heads;
-      p.block_size = cache_.page_tokens, p.table_columns = step.table_columns, p.num_pages = cache_.pages;
-      p = tilewave::PagedAttentionProblem::nhd(p);
-      p.q_row_stride = row;
-      launch("paged_attention", decodes_[{step.sequences, step.table_columns, left}], p,
-             tilewave::paged_attention_plan<R, decode_spec<head_size, cap>>);
-      return;
-    }
-    tilewave::FlashAttentionProblem p{.q = q, .k = k, .v = v, .out = out};
-    p.q_starts = step.q_starts, p.kv_lengths = step.kv_lengths, p.block_table = step.block_table;
-    p.spec = mixed_spec<head_size, cap>;
-    p.causal = true;
-    p.softmax_scale = c.softmax_scale, p.soft_cap = c.attention_cap;
-    if (left > 0) p.window_left = left;
-    p.batch = step.sequences, p.q_length = step.most_queries, p.total_q = step.tokens;
-    p.q_heads = c.q_heads, p.kv_heads = c.kv_heads;
-    p.block_size = cache_.page_tokens, p.table_columns = step.table_columns, p.num_pages = cache_.pages;
-    p = tilewave::FlashAttentionProblem::nhd(p);
-    p.q_strides.token = row;
-    launch("flash_attention", mixed_[{step.sequences, step.tokens, step.most_queries, step.table_columns, left}], p,
-           tilewave::flash_attention_plan<R, mixed_spec<head_size, cap>>);
+  tilewave::DType cache_type() const { return config_.fp8_cache ? R::facts.fp8 : tilewave::DType::bf16; }
+  static auto plan_of(const Linear& by) { return by.scale == nullptr ? GemmPlans<R>::plan : Fp8Plans<R>::product; }
+
+  /// The product of rows with weights. Rows for fp8 weights are quantised first.
+  tilewave::GemmProblem product(const tilewave::GemmSpec& spec, const void* x, const Linear& by, void* out,
+                                std::int32_t rows) {
+    if (by.scale == nullptr) return tilewave::GemmProblem::packed(spec, x, by.weight, out, rows, by.n, by.k);
+    const std::size_t codes = static_cast<std::size_t>(rows) * by.k, bytes = codes + rows * sizeof(float);
+    grow(quantised_, bytes, "quant");
+    auto* const scales = reinterpret_cast<float*>(quantised_.as<std::byte>() + codes);  // k is a multiple of 16
+    tilewave::QuantProblem q{.spec = quant_spec<R>, .x = x, .out = quantised_.data(), .scale = scales};
+    q.rows = rows, q.columns = by.k;
+    q.x_strides = q.out_strides = {.outer = by.k};
+    launch("quant", quants_[{rows, by.k}], q, tilewave::quant_plan<R, quant_spec<R>>);
+    auto p = tilewave::GemmProblem::packed(spec, quantised_.data(), by.weight, out, rows, by.n, by.k);
+    p.a_scale = scales, p.b_scale = static_cast<const float*>(by.scale);
+    return p;
   }
 
   ModelConfig config_;
   CacheShape cache_;
   tilewave::hipStream_t stream_;
-  Buffer workspace_{};
+  Buffer workspace_{}, quantised_{}, cache_scales_{};
   std::uint64_t workspace_moves_ = 0;
   std::map<std::int32_t, tilewave::EmbeddingPlan> rows_{};
   std::map<std::array<std::int32_t, 2>, tilewave::NormPlan> norms_{};
+  std::map<std::array<std::int32_t, 2>, tilewave::QuantPlan> quants_{};
   std::map<std::array<std::int32_t, 4>, tilewave::GemmPlan> linears_{};
   std::map<Shape, tilewave::GemmPlan> gates_{}, logits_{};
   std::map<std::int32_t, tilewave::KvCacheWritePlan> writes_{};
