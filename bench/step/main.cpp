@@ -18,6 +18,7 @@ using namespace tilewave::bench;
 struct Options : ToolOptions {
   std::vector<std::string> models{"llama3-8b"}, phases{"decode"};
   std::vector<int> batch{1, 16, 64}, context{1024, 8192};
+  std::string weights = "bf16", cache = "bf16";
   bool parts = true, apart = false;
   MeasureOptions measure;
 };
@@ -37,6 +38,9 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--context", o.context, "tokens of a sequence, the new ones included (default: 1024,8192)")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--weights", o.weights, "of the layers: bf16 or fp8 (default: bf16)")
+      ->check(CLI::IsMember({"bf16", "fp8"}));
+  app.add_option("--kv", o.cache, "of the cache: bf16 or fp8 (default: bf16)")->check(CLI::IsMember({"bf16", "fp8"}));
   app.add_flag("!--no-parts", o.parts, "rows of whole steps alone");
   app.add_flag("--apart", o.apart,
                "behind the rows of a step one whose kernels begin when the one before has ended (overlap 0), on sm90");
@@ -52,8 +56,15 @@ std::vector<StepRow> rows_of(ArchId arch, const Options& o) {
         for (const int context : o.context)
           for (const bool overlap : {true, false}) {
             if (!overlap && !o.apart) continue;
-            const StepCase c{arch,    model, phase == "decode" ? StepPhase::decode : StepPhase::prefill, batch, context,
-                             overlap, o.seed};
+            const StepCase c{.arch = arch,
+                             .model = model,
+                             .phase = phase == "decode" ? StepPhase::decode : StepPhase::prefill,
+                             .batch = batch,
+                             .context = context,
+                             .fp8_weights = o.weights == "fp8",
+                             .fp8_cache = o.cache == "fp8",
+                             .overlap = overlap,
+                             .seed = o.seed};
             static_cast<void>(layers_of(share_of(model, 1)));
             for (const StepPart part : all_step_parts)
               if (part == StepPart::step || o.parts)

@@ -50,7 +50,8 @@ class StepRunner {
       if (!model_ || !(config_ == row.config)) begin(row.config);
       calls_ = 0;
       measured.work = step_work(whole_config(), row.config, row.part);
-      measured.work.flops_per_second = matrix_flops(device_of(row.config.arch).facts, DType::bf16);
+      measured.work.flops_per_second =
+          matrix_flops(device_of(row.config.arch).facts, row.config.type_of(row.config.fp8_weights));
       if (row.part == StepPart::gaps) {
         gaps(measured);
       } else if (model_time.on) {

@@ -78,20 +78,24 @@ engine::ModelConfig config_of(const StepCase& c, int layers, bool cut) {
   config.kv_heads = cut ? 2 : m.kv_heads;
   config.head_size = m.head_size;
   config.max_positions = c.context + page_tokens;
+  config.fp8_weights = c.fp8_weights, config.fp8_cache = c.fp8_cache;
   config.qk_norm = c.model.starts_with("qwen3");
   config.rope.theta = 500000.0;
   return config;
 }
 
 /// K and V are as large as those of a model: heads of about unit size.
-void fill_cache(void* to, std::size_t bytes) {
+void fill_cache(void* to, std::size_t bytes, DType type) {
   if (!fills(bytes)) return;
   std::vector<std::uint16_t> values(std::min(bytes, std::size_t{1} << 26) / 2);
   std::uint32_t state = 7;
-  for (std::uint16_t& value : values) {
+  const auto next = [&] {
     state = state * 1664525u + 1013904223u;
-    value = f32_to_bf16(static_cast<float>(state >> 8) / 8388608.0f - 1.0f);
-  }
+    return static_cast<float>(state >> 8) / 8388608.0f - 1.0f;
+  };
+  for (std::uint16_t& value : values)
+    value = type == DType::bf16 ? f32_to_bf16(next())
+                                : static_cast<std::uint16_t>(f32_to_fp8(type, next()) << 8 | f32_to_fp8(type, next()));
   engine::must(hipMemcpy(to, values.data(), 2 * values.size(), hipMemcpyHostToDevice), "filling the cache");
   for (std::size_t at = 2 * values.size(); at < bytes; at += 2 * values.size())
     engine::must(hipMemcpy(static_cast<std::byte*>(to) + at, to, std::min(2 * values.size(), bytes - at),
@@ -148,8 +152,9 @@ int layers_of(const Model& model) {
 Work step_work(const engine::ModelConfig& m, const StepCase& c, StepPart part) {
   const std::int64_t rows = c.new_tokens(), sequences = c.batch, layers = m.layers;
   const std::int64_t q = std::int64_t{m.q_heads} * m.head_size, kv = 2 * std::int64_t{m.kv_heads} * m.head_size;
+  const std::int64_t weight = m.fp8_weights ? 1 : 2, cache = m.fp8_cache ? 1 : 2;  // bytes of an element
   const auto product = [&](std::int64_t n, std::int64_t k, std::int64_t of_rows) {
-    return Work{.bytes = 2 * n * k, .flops = 2 * n * k * of_rows};
+    return Work{.bytes = weight * n * k, .flops = 2 * n * k * of_rows};
   };
   const auto times = [](Work w, std::int64_t n) { return Work{.bytes = w.bytes * n, .flops = w.flops * n}; };
   // A query of a prefill sees half of the keys on average.
@@ -160,11 +165,13 @@ Work step_work(const engine::ModelConfig& m, const StepCase& c, StepPart part) {
     case StepPart::qkv: return times(product(m.qkv_columns(), m.hidden, rows), layers);
     case StepPart::cache: return {.bytes = layers * rows * 2 * (2 * q + 2 * kv)};
     case StepPart::attention:
-      return {.bytes = layers * 2 * (sequences * c.context * kv + 2 * rows * q), .flops = layers * 4 * rows * seen * q};
+      return {.bytes = layers * (cache * sequences * c.context * kv + 4 * rows * q),
+              .flops = layers * 4 * rows * seen * q};
     case StepPart::out: return times(product(m.hidden, q, rows), layers);
     case StepPart::gate_up: return times(product(2 * std::int64_t{m.intermediate}, m.hidden, rows), layers);
     case StepPart::down: return times(product(m.hidden, m.intermediate, rows), layers);
-    case StepPart::logits: return product(m.vocab, m.hidden, sequences);
+    case StepPart::logits:
+      return {.bytes = 2 * std::int64_t{m.vocab} * m.hidden, .flops = 2 * std::int64_t{m.vocab} * m.hidden * sequences};
     case StepPart::sampling: return {.bytes = 4 * sequences * m.vocab};
     case StepPart::gaps: return {};
     case StepPart::step: break;
@@ -191,7 +198,7 @@ StepModel::StepModel(const StepCase& c, int layers, bool cut) : config_(config_o
   for (std::int32_t i = 0; i < config_.layers; ++i)
     for (const bool values : {false, true}) {
       const engine::Buffer& cache = model_->cache(i, values);
-      fill_cache(cache.data(), cache.bytes());
+      fill_cache(cache.data(), cache.bytes(), c.type_of(c.fp8_cache));
     }
   step_ = model_->upload(input_of(c, config_, pages));
 }
@@ -226,11 +233,11 @@ const engine::Buffer* StepModel::tensor(int layer, std::string_view name) const 
   }
   const engine::LayerWeights& of_layer = weights.layers[static_cast<std::size_t>(layer)];
   const std::pair<std::string_view, const engine::Buffer*> named[] = {{"attention_norm", &of_layer.attention_norm},
-                                                                      {"qkv", &of_layer.qkv},
-                                                                      {"out", &of_layer.out},
+                                                                      {"qkv", &of_layer.qkv.data},
+                                                                      {"out", &of_layer.out.data},
                                                                       {"mlp_norm", &of_layer.mlp_norm},
-                                                                      {"gate_up", &of_layer.gate_up},
-                                                                      {"down", &of_layer.down},
+                                                                      {"gate_up", &of_layer.gate_up.data},
+                                                                      {"down", &of_layer.down.data},
                                                                       {"k_cache", &model_->cache(layer, false)},
                                                                       {"v_cache", &model_->cache(layer, true)}};
   for (const auto& [word, buffer] : named)
