@@ -39,6 +39,9 @@ class PartOnly final : public engine::Kernels {
   void gated(const void* x, const engine::Linear& by, void* out, std::int32_t rows) override {
     if (wanted(StepPart::gate_up)) kernels_.gated(x, by, out, rows);
   }
+  void experts(const void* x, const engine::Experts& by, void* sum, std::int32_t rows) override {
+    if (wanted(StepPart::gate_up)) kernels_.experts(x, by, sum, rows);
+  }
   void logits(const void* x, const engine::Linear& by, float* out, std::int32_t rows) override {
     if (wanted(StepPart::logits)) kernels_.logits(x, by, out, rows);
   }

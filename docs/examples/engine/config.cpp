@@ -112,6 +112,21 @@ RopeConfig read_rope(const Fields& fields) {
   return rope;
 }
 
+/// All layers have experts.
+void read_experts(const Fields& fields, bool mixtral, ModelConfig& c) {
+  c.mixtral = mixtral;
+  c.experts = fields.integer(mixtral || !fields.has("num_experts") ? "num_local_experts" : "num_experts", 1, 1024);
+  c.experts_per_token = fields.integer("num_experts_per_tok", 1, 16);
+  if (c.experts_per_token > c.experts) fields.refuse("num_experts_per_tok", "is more than there are experts");
+  if (mixtral) return;
+  c.intermediate = fields.integer("moe_intermediate_size", 16, 1 << 18);
+  c.renormalise = fields.flag_or("norm_topk_prob", false);
+  if (fields.integer_or("decoder_sparse_step", 1, 1 << 10, 1) != 1)
+    fields.refuse("decoder_sparse_step", "is not 1: some layers are dense");
+  if (!fields.tokens("mlp_only_layers", 1 << 10).empty())
+    fields.refuse("mlp_only_layers", "is not empty: some layers are dense");
+}
+
 /// Gemma's layers are local or see all tokens. Gemma 3 has another theta for local ones, and no scaling there.
 void read_gemma(const Fields& fields, bool third, ModelConfig& c) {
   c.gemma = c.tied_embeddings = true;
@@ -153,8 +168,9 @@ ModelConfig read_config(const std::filesystem::path& folder) {
 
   const std::string family = fields.text_or("model_type", "");
   const bool gemma = family == "gemma2" || family == "gemma3_text";
-  if (!gemma && family != "llama" && family != "mistral" && family != "qwen2" && family != "qwen3")
-    fields.refuse("model_type", "'" + family + "' is none of llama, mistral, qwen2, qwen3, gemma2, gemma3_text");
+  constexpr const char* families = "llama, mistral, qwen2, qwen3, gemma2, gemma3_text, mixtral, qwen3_moe";
+  if (family.empty() || (", " + std::string(families) + ",").find(", " + family + ",") == std::string::npos)
+    fields.refuse("model_type", "'" + family + "' is none of " + families);
   const char* const field = gemma ? "hidden_activation" : "hidden_act";
   const std::string activation = gemma ? "gelu_pytorch_tanh" : "silu";
   if (const std::string kind = fields.text_or(field, activation); kind != activation)
@@ -173,7 +189,8 @@ ModelConfig read_config(const std::filesystem::path& folder) {
   c.norm_eps = static_cast<float>(fields.number_or("rms_norm_eps", 1e-6));
   c.tied_embeddings = fields.flag_or("tie_word_embeddings", false);
   c.qkv_bias = family == "qwen2" || fields.flag_or("attention_bias", false);
-  c.qk_norm = family == "qwen3";
+  c.qk_norm = family == "qwen3" || family == "qwen3_moe";
+  if (family == "mixtral" || family == "qwen3_moe") read_experts(fields, family == "mixtral", c);
   if (family == "mistral" || fields.flag_or("use_sliding_window", false))
     c.sliding_window = fields.integer_or("sliding_window", 2, 1 << 24, 0);
   if (!gemma || !fields.has("rope_parameters") || !fields.inner("rope_parameters").has("full_attention"))

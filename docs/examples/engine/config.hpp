@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A model's config.json, as far as the engine needs it. Families: Llama 2 and 3, Mistral, Qwen 2 and 3, Gemma 2 and 3, all
-// dense.
+// A model's config.json, as far as the engine needs it. Families: Llama 2 and 3, Mistral, Qwen 2 and 3, Gemma 2 and 3,
+// Mixtral, Qwen 3 of experts.
 #pragma once
 
 #include <cstdint>
@@ -32,9 +32,13 @@ struct ModelConfig {
   bool gemma = false;
   float softmax_scale = 0.0f;                     // 0: 1 / sqrt(head_size)
   float attention_cap = 0.0f, logits_cap = 0.0f;  // cap > 0: x becomes cap * tanh(x / cap)
-  RopeConfig rope, local_rope;                    // of layers with and without all tokens
-  bool fp8_weights = false, fp8_cache = false;    // the user's choice: products of layers, and K and V
-  std::vector<std::int32_t> eos;                  // tokens that end a request
+  // Experts: each is `intermediate` wide, and a token goes to some of them. 0: layers are dense.
+  std::int32_t experts = 0, experts_per_token = 0;
+  bool renormalise = true;                      // the weights of a token's experts add up to 1
+  bool mixtral = false;                         // has its own names of tensors
+  RopeConfig rope, local_rope;                  // of layers with and without all tokens
+  bool fp8_weights = false, fp8_cache = false;  // the user's choice: products of layers, and K and V
+  std::vector<std::int32_t> eos;                // tokens that end a request
 
   bool is_local(std::int32_t layer) const { return local.empty() || local[static_cast<std::size_t>(layer)]; }
   std::int32_t window_of(std::int32_t layer) const { return is_local(layer) ? sliding_window : 0; }

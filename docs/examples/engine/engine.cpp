@@ -44,6 +44,7 @@ Model model_of(const std::filesystem::path& folder, const EngineOptions& o) {
   ModelConfig config = read_config(folder);
   config.fp8_weights = o.fp8_weights, config.fp8_cache = o.fp8_cache;
   if (config.gemma && (o.fp8_weights || o.fp8_cache)) throw Error("Gemma's weights and cache are served in bf16 alone");
+  if (config.experts > 0 && o.fp8_weights) throw Error("weights of experts are served in bf16 alone");
   if (o.fp8_weights && (config.hidden % 16 != 0 || config.intermediate % 16 != 0))
     throw Error("fp8 weights need a hidden_size and an intermediate_size that are multiples of 16");
   return {config, load_weights(config, room_fp8(), Safetensors(folder)), {o.pages, o.page_tokens}, o.most_tokens};

@@ -20,6 +20,14 @@ struct Linear {
   std::int32_t n = 0, k = 0;
 };
 
+/// A layer of experts: a router [experts, k], and of each expert gates and ups [2 n, k] and a projection back [k, n].
+struct Experts {
+  const void *router = nullptr, *gate_up = nullptr, *down = nullptr;
+  std::int32_t experts = 0, chosen = 0;  // chosen: of a token
+  std::int32_t n = 0, k = 0;
+  bool renormalise = true;  // weights of a token's experts add up to 1
+};
+
 /// How the paged cache of every layer lies: K and V [pages, page_tokens, kv_heads, head_size] each.
 struct CacheShape {
   std::int32_t pages = 0, page_tokens = 0;
@@ -65,6 +73,8 @@ class Kernels {
   virtual void linear(const void* x, const Linear& by, const void* residual, void* out, std::int32_t rows) = 0;
   /// out[:, c] = activation(gate) * up, of weights [gates, ups].
   virtual void gated(const void* x, const Linear& by, void* out, std::int32_t rows) = 0;
+  /// sum += for each row of x what its experts make of it, by their weights.
+  virtual void experts(const void* x, const Experts& by, void* sum, std::int32_t rows) = 0;
   /// f32 logits, capped if the model says so.
   virtual void logits(const void* x, const Linear& by, float* out, std::int32_t rows) = 0;
   /// q (in place) and k of qkv [tokens, q k v heads] are normalised if the model says so and turned by their positions;

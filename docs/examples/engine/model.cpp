@@ -77,6 +77,20 @@ struct Source {
   std::function<Weight(const std::vector<Named>&)> weight;  // of products in layers
 };
 
+/// Experts lie behind each other, and of each its gates before its ups.
+void load_experts(const ModelConfig& c, const std::string& prefix, const Source& source, LayerWeights& layer) {
+  std::vector<Named> gate_up, down;
+  for (std::int32_t e = 0; e < c.experts; ++e) {
+    const std::string expert = prefix + "experts." + std::to_string(e) + ".";
+    gate_up.push_back({expert + (c.mixtral ? "w1.weight" : "gate_proj.weight"), {c.intermediate, c.hidden}});
+    gate_up.push_back({expert + (c.mixtral ? "w3.weight" : "up_proj.weight"), {c.intermediate, c.hidden}});
+    down.push_back({expert + (c.mixtral ? "w2.weight" : "down_proj.weight"), {c.hidden, c.intermediate}});
+  }
+  layer.router = source.tensors({{prefix + "gate.weight", {c.experts, c.hidden}}}, Stored::bf16);
+  layer.gate_up.data = source.tensors(gate_up, Stored::bf16);
+  layer.down.data = source.tensors(down, Stored::bf16);
+}
+
 /// One product makes q, k and v, and one makes gates and ups.
 LayerWeights layer_of(const ModelConfig& c, std::int32_t index, const Source& source) {
   const auto& get = source.weight;
@@ -108,6 +122,10 @@ LayerWeights layer_of(const ModelConfig& c, std::int32_t index, const Source& so
     layer.k_norm = source.tensors({{attention + "k_norm.weight", {c.head_size}}}, head_norm);
   }
   layer.out = get({{attention + "o_proj.weight", {c.hidden, q_rows}}});
+  if (c.experts > 0) {
+    load_experts(c, prefix + (c.mixtral ? "block_sparse_moe." : "mlp."), source, layer);
+    return layer;
+  }
   layer.gate_up = get(
       {{mlp + "gate_proj.weight", {c.intermediate, c.hidden}}, {mlp + "up_proj.weight", {c.intermediate, c.hidden}}});
   layer.down = get({{mlp + "down_proj.weight", {c.hidden, c.intermediate}}});
@@ -270,6 +288,17 @@ void Model::queue_layer(Kernels& kernels, std::int32_t index, const StepTables& 
     queue_attention(kernels, index, step);
     kernels.linear(attention_.data(), out, hidden_.data(), hidden_.data(), tokens);
     kernels.norm(hidden_.data(), layer.mlp_norm.data(), normed_.data(), tokens);
+    if (c.experts > 0) {
+      const Experts experts{.router = layer.router.data(),
+                            .gate_up = layer.gate_up.data.data(),
+                            .down = layer.down.data.data(),
+                            .experts = c.experts,
+                            .chosen = c.experts_per_token,
+                            .n = c.intermediate,
+                            .k = c.hidden,
+                            .renormalise = c.renormalise};
+      return kernels.experts(normed_.data(), experts, hidden_.data(), tokens);
+    }
     kernels.gated(normed_.data(), gate_up, gated_.data(), tokens);
     kernels.linear(gated_.data(), down, hidden_.data(), hidden_.data(), tokens);
     return;

@@ -43,6 +43,7 @@ struct Weight {
 struct LayerWeights {
   Weight qkv, out, gate_up, down;
   Buffer attention_norm, qkv_bias, q_norm, k_norm, mlp_norm;
+  Buffer router;                              // with experts: gate_up and down are those of all, one behind the other
   Buffer attention_post_norm, mlp_post_norm;  // Gemma
 };
 struct ModelWeights {

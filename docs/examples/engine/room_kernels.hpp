@@ -9,10 +9,13 @@
 #include <tilewave/ops/flash_attention/registry.hpp>
 #include <tilewave/ops/gemm/registry.hpp>
 #include <tilewave/ops/kv_cache_write/registry.hpp>
+#include <tilewave/ops/moe_reduce/registry.hpp>
+#include <tilewave/ops/moe_sort/registry.hpp>
 #include <tilewave/ops/norm/registry.hpp>
 #include <tilewave/ops/paged_attention/registry.hpp>
 #include <tilewave/ops/quant/registry.hpp>
 #include <tilewave/ops/sampling/registry.hpp>
+#include <tilewave/ops/topk_gating/registry.hpp>
 
 #include "kernels.hpp"
 
@@ -25,6 +28,12 @@ inline constexpr tilewave::GemmSpec linear_spec{};
 inline constexpr tilewave::GemmSpec gated_spec{.activation = tilewave::ActivationKind::silu, .gated = true};
 inline constexpr tilewave::GemmSpec gelu_spec{.activation = tilewave::ActivationKind::gelu_tanh, .gated = true};
 inline constexpr tilewave::GemmSpec logits_spec{.out = tilewave::DType::f32};
+inline constexpr tilewave::GemmSpec expert_linear_spec{.groups = tilewave::GemmGroups::contiguous};
+inline constexpr tilewave::GemmSpec expert_gated_spec{
+    .groups = tilewave::GemmGroups::contiguous, .activation = tilewave::ActivationKind::silu, .gated = true};
+inline constexpr tilewave::TopkGatingSpec gating_spec{.x = tilewave::DType::f32};
+inline constexpr tilewave::MoeSortSpec sort_spec{};
+inline constexpr tilewave::MoeReduceSpec reduce_spec{};
 /// fp8 weights have a scale for each of their rows, and activations one for each of theirs.
 template <class R>
 constexpr tilewave::GemmSpec fp8_linear_spec{.a = R::facts.fp8, .b = R::facts.fp8, .scale = tilewave::Scaling::per_row};
@@ -62,8 +71,8 @@ constexpr tilewave::FlashAttentionSpec mixed_spec(int head_size, bool cap, tilew
           .soft_cap = cap};
 }
 
-/// Plans of the ops that take long to compile, in files of their own: plans_gemm.hpp, plans_attention.hpp and
-/// plans_fp8.hpp define them, and a file for each chip instantiates them.
+/// Plans of the ops that take long to compile, in files of their own: plans_gemm.hpp, plans_attention.hpp, plans_moe.hpp
+/// and plans_fp8.hpp define them, and a file for each chip instantiates them.
 template <class R>
 struct GemmPlans {
   static tilewave::Status plan(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan);
@@ -72,6 +81,10 @@ template <class R>
 struct AttentionPlans {
   static tilewave::Status decode(const tilewave::PagedAttentionProblem& p, tilewave::PagedAttentionPlan& plan);
   static tilewave::Status mixed(const tilewave::FlashAttentionProblem& p, tilewave::FlashAttentionPlan& plan);
+};
+template <class R>
+struct MoePlans {
+  static tilewave::Status product(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan);
 };
 template <class R>
 struct Fp8Plans {
@@ -151,6 +164,39 @@ class RoomKernels final : public Kernels {
   void gated(const void* x, const Linear& by, void* out, std::int32_t rows) override {
     const auto& spec = by.scale != nullptr ? fp8_gated_spec<R> : config_.gemma ? gelu_spec : gated_spec;
     launch("gated gemm", gates_[{rows, by.n, by.k}], product(spec, x, by, out, rows), plan_of(by));
+  }
+
+  /// Choose, sort the rows by expert, multiply each expert's rows, and add up what a row's experts made.
+  void experts(const void* x, const Experts& by, void* sum, std::int32_t rows) override {
+    const std::int32_t choices = rows * by.chosen;
+    const ExpertBuffers b = expert_buffers(by, rows);
+    const auto router = tilewave::GemmProblem::packed(logits_spec, x, by.router, b.logits, rows, by.experts, by.k);
+    launch("router", logits_[{rows, by.experts, by.k}], router, GemmPlans<R>::plan);
+    tilewave::TopkGatingProblem gating{.spec = gating_spec, .logits = b.logits};
+    gating.weights = b.weights, gating.indices = b.ids, gating.renormalise = by.renormalise;
+    gating.tokens = rows, gating.experts = by.experts, gating.topk = by.chosen;
+    gating.logits_stride = by.experts, gating.weights_stride = gating.indices_stride = by.chosen;
+    launch("topk_gating", gatings_[rows], gating, tilewave::topk_gating_plan<R, gating_spec>);
+    tilewave::MoeSortProblem sort{.spec = sort_spec, .topk_ids = b.ids};
+    sort.sorted_ids = b.sorted, sort.sorted_expert_ids = b.sorted_experts, sort.num_tokens_post_pad = b.counts;
+    sort.row_tokens = b.row_tokens, sort.group_offsets = b.offsets, sort.rows = b.rows;
+    sort.tokens = rows, sort.topk = by.chosen, sort.experts = by.experts, sort.capacity = choices;
+    sort.ids_stride = sort.rows_stride = by.chosen;
+    launch("moe_sort", sorts_[rows], sort, tilewave::moe_sort_plan<R, sort_spec>);
+    gather_rows(x, rows, b.row_tokens, 1.0f, b.gathered, choices);
+    const auto grouped = [&](const tilewave::GemmSpec& spec, const void* from, const void* weights, void* to,
+                             std::int32_t n, std::int32_t k) {
+      auto p = tilewave::GemmProblem::packed(spec, from, weights, to, choices, n, k);
+      p.groups = by.experts, p.group_offsets = b.offsets;
+      launch("gemm of experts", experts_[{choices, n, k}], p, MoePlans<R>::product);
+    };
+    grouped(expert_gated_spec, b.gathered, by.gate_up, b.gated, 2 * by.n, by.k);
+    grouped(expert_linear_spec, b.gated, by.down, b.gathered, by.k, by.n);
+    tilewave::MoeReduceProblem reduce{.spec = reduce_spec, .x = b.gathered, .slots = b.rows, .weights = b.weights};
+    reduce.residual = reduce.out = sum;
+    reduce.rows = rows, reduce.columns = by.k, reduce.topk = by.chosen, reduce.x_rows = choices;
+    reduce.x_stride = reduce.residual_stride = reduce.out_stride = by.k;
+    launch("moe_reduce", reduces_[rows], reduce, tilewave::moe_reduce_plan<R, reduce_spec>);
   }
 
   void logits(const void* x, const Linear& by, float* out, std::int32_t rows) override {
@@ -267,6 +313,37 @@ class RoomKernels final : public Kernels {
     launch("kv_cache_write", writes_[p.tokens], p, tilewave::kv_cache_write_plan<R, spec>);
   }
 
+  /// Parts of one buffer. Choices are the rows of the experts' products.
+  struct ExpertBuffers {
+    float *logits, *weights;                             // [rows, experts], [rows, chosen]
+    std::int32_t *ids, *rows;                            // [rows, chosen]
+    std::int32_t *sorted, *sorted_experts, *row_tokens;  // [choices]
+    std::int32_t *offsets, *counts;                      // [experts + 1], [2]
+    void *gathered, *gated;                              // [choices, k], [choices, n] of bf16
+  };
+  ExpertBuffers expert_buffers(const Experts& by, std::int32_t rows) {
+    const std::size_t choices = static_cast<std::size_t>(rows) * by.chosen, experts = by.experts;
+    const std::size_t sizes[] = {4 * rows * experts, 4 * choices, 4 * choices,     4 * choices, 4 * choices,
+                                 4 * choices,        4 * choices, 4 * experts + 4, 8,           2 * choices * by.k,
+                                 2 * choices * by.n};
+    std::size_t starts[std::size(sizes) + 1] = {};
+    for (std::size_t i = 0; i < std::size(sizes); ++i) starts[i + 1] = starts[i] + (sizes[i] + 255) / 256 * 256;
+    grow(of_experts_, starts[std::size(sizes)], "experts");
+    const auto at = [&](int i) { return of_experts_.as<std::byte>() + starts[i]; };
+    const auto ints = [&](int i) { return reinterpret_cast<std::int32_t*>(at(i)); };
+    return {.logits = reinterpret_cast<float*>(at(0)),
+            .weights = reinterpret_cast<float*>(at(1)),
+            .ids = ints(2),
+            .rows = ints(3),
+            .sorted = ints(4),
+            .sorted_experts = ints(5),
+            .row_tokens = ints(6),
+            .offsets = ints(7),
+            .counts = ints(8),
+            .gathered = at(9),
+            .gated = at(10)};
+  }
+
   tilewave::DType cache_type() const { return config_.fp8_cache ? R::facts.fp8 : tilewave::DType::bf16; }
   static auto plan_of(const Linear& by) { return by.scale == nullptr ? GemmPlans<R>::plan : Fp8Plans<R>::product; }
 
@@ -289,13 +366,16 @@ class RoomKernels final : public Kernels {
   ModelConfig config_;
   CacheShape cache_;
   tilewave::hipStream_t stream_;
-  Buffer workspace_{}, quantised_{}, cache_scales_{};
+  Buffer workspace_{}, quantised_{}, of_experts_{}, cache_scales_{};
   std::uint64_t workspace_moves_ = 0;
   std::map<std::int32_t, tilewave::EmbeddingPlan> rows_{};
   std::map<std::array<std::int32_t, 2>, tilewave::NormPlan> norms_{};
   std::map<std::array<std::int32_t, 2>, tilewave::QuantPlan> quants_{};
   std::map<std::array<std::int32_t, 4>, tilewave::GemmPlan> linears_{};
-  std::map<Shape, tilewave::GemmPlan> gates_{}, logits_{};
+  std::map<Shape, tilewave::GemmPlan> gates_{}, logits_{}, experts_{};
+  std::map<std::int32_t, tilewave::TopkGatingPlan> gatings_{};
+  std::map<std::int32_t, tilewave::MoeSortPlan> sorts_{};
+  std::map<std::int32_t, tilewave::MoeReducePlan> reduces_{};
   std::map<std::int32_t, tilewave::KvCacheWritePlan> writes_{};
   std::map<Shape, tilewave::PagedAttentionPlan> decodes_{};
   std::map<std::array<std::int32_t, 5>, tilewave::FlashAttentionPlan> mixed_{};
