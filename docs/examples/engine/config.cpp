@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "config.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -168,9 +169,13 @@ ModelConfig read_config(const std::filesystem::path& folder) {
 
   const std::string family = fields.text_or("model_type", "");
   const bool gemma = family == "gemma2" || family == "gemma3_text";
-  constexpr const char* families = "llama, mistral, qwen2, qwen3, gemma2, gemma3_text, mixtral, qwen3_moe";
-  if (family.empty() || (", " + std::string(families) + ",").find(", " + family + ",") == std::string::npos)
-    fields.refuse("model_type", "'" + family + "' is none of " + families);
+  constexpr const char* families[] = {"llama",  "mistral",     "qwen2",   "qwen3",
+                                      "gemma2", "gemma3_text", "mixtral", "qwen3_moe"};
+  if (std::find(std::begin(families), std::end(families), family) == std::end(families)) {
+    std::string all;
+    for (const char* known : families) all += (all.empty() ? "" : ", ") + std::string(known);
+    fields.refuse("model_type", "'" + family + "' is none of " + all);
+  }
   const char* const field = gemma ? "hidden_activation" : "hidden_act";
   const std::string activation = gemma ? "gelu_pytorch_tanh" : "silu";
   if (const std::string kind = fields.text_or(field, activation); kind != activation)

@@ -48,6 +48,13 @@ class Buffer {
   std::size_t bytes_ = 0;
 };
 
+/// A copy of host memory on the device.
+inline Buffer on_device(const void* data, std::size_t bytes) {
+  Buffer buffer(bytes);
+  must(tilewave::hipMemcpy(buffer.data(), data, bytes, tilewave::hipMemcpyHostToDevice), "copying to the device");
+  return buffer;
+}
+
 /// A stream of one owner.
 class Stream {
  public:

@@ -73,7 +73,7 @@ TEST_CASE("a config that is wrong is refused by its field") {
                c["model_type"] = "qwen3_moe", c["num_experts"] = 2, c["num_experts_per_tok"] = 3;
              }),
              "more than there are experts"));
-  CHECK(says(config_error([](nlohmann::json& c) { c["model_type"] = "gemma2"; }), "hidden_activation"));
+  CHECK(says(config_error([](nlohmann::json& c) { c["model_type"] = "gemma2"; }), "head_dim is not 256"));
   CHECK(says(config_error([](nlohmann::json& c) { c["num_key_value_heads"] = 3; }), "no multiple"));
   CHECK(says(config_error([](nlohmann::json& c) { c["head_dim"] = 80; }), "head_dim is neither 64 nor 128"));
   CHECK(says(config_error([](nlohmann::json& c) { c["hidden_act"] = "gelu"; }), "'gelu' is not silu"));
