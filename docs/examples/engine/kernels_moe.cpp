@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The chip's kernels for products of experts.
+// The chip's kernels for layers of experts.
 #include "plans_moe.hpp"
 #include "room.hpp"
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Products of experts.
+// Layers of experts.
 #pragma once
 
-#include "plans_gemm.hpp"
+#include "room_kernels.hpp"
 
 namespace engine {
 
 template <class R>
-tilewave::Status MoePlans<R>::product(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan) {
-  return detail::gemm_among<R, expert_linear_spec, expert_gated_spec>(p, plan);
+tilewave::Status MoePlans<R>::plan(const tilewave::MoeProblem& p, tilewave::MoePlan& plan) {
+  return tilewave::moe_plan<R, experts_spec>(p, plan);
 }
 
 }  // namespace engine

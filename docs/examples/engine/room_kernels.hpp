@@ -9,13 +9,11 @@
 #include <tilewave/ops/flash_attention/registry.hpp>
 #include <tilewave/ops/gemm/registry.hpp>
 #include <tilewave/ops/kv_cache_write/registry.hpp>
-#include <tilewave/ops/moe_reduce/registry.hpp>
-#include <tilewave/ops/moe_sort/registry.hpp>
+#include <tilewave/ops/moe/registry.hpp>
 #include <tilewave/ops/norm/registry.hpp>
 #include <tilewave/ops/paged_attention/registry.hpp>
 #include <tilewave/ops/quant/registry.hpp>
 #include <tilewave/ops/sampling/registry.hpp>
-#include <tilewave/ops/topk_gating/registry.hpp>
 
 #include "kernels.hpp"
 
@@ -28,12 +26,7 @@ inline constexpr tilewave::GemmSpec linear_spec{};
 inline constexpr tilewave::GemmSpec gated_spec{.activation = tilewave::ActivationKind::silu, .gated = true};
 inline constexpr tilewave::GemmSpec gelu_spec{.activation = tilewave::ActivationKind::gelu_tanh, .gated = true};
 inline constexpr tilewave::GemmSpec logits_spec{.out = tilewave::DType::f32};
-inline constexpr tilewave::GemmSpec expert_linear_spec{.groups = tilewave::GemmGroups::contiguous};
-inline constexpr tilewave::GemmSpec expert_gated_spec{
-    .groups = tilewave::GemmGroups::contiguous, .activation = tilewave::ActivationKind::silu, .gated = true};
-inline constexpr tilewave::TopkGatingSpec gating_spec{.x = tilewave::DType::f32};
-inline constexpr tilewave::MoeSortSpec sort_spec{};
-inline constexpr tilewave::MoeReduceSpec reduce_spec{};
+inline constexpr tilewave::MoeSpec experts_spec{.logits = tilewave::DType::f32};
 /// fp8 weights have a scale for each of their rows, and activations one for each of theirs.
 template <class R>
 constexpr tilewave::GemmSpec fp8_linear_spec{.a = R::facts.fp8, .b = R::facts.fp8, .scale = tilewave::Scaling::per_row};
@@ -84,7 +77,7 @@ struct AttentionPlans {
 };
 template <class R>
 struct MoePlans {
-  static tilewave::Status product(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan);
+  static tilewave::Status plan(const tilewave::MoeProblem& p, tilewave::MoePlan& plan);
 };
 template <class R>
 struct Fp8Plans {
@@ -166,37 +159,19 @@ class RoomKernels final : public Kernels {
     launch("gated gemm", gates_[{rows, by.n, by.k}], product(spec, x, by, out, rows), plan_of(by));
   }
 
-  /// Choose, sort the rows by expert, multiply each expert's rows, and add up what a row's experts made.
   void experts(const void* x, const Experts& by, void* sum, std::int32_t rows) override {
-    const std::int32_t choices = rows * by.chosen;
-    const ExpertBuffers b = expert_buffers(by, rows);
-    const auto router = tilewave::GemmProblem::packed(logits_spec, x, by.router, b.logits, rows, by.experts, by.k);
+    grow(router_logits_, static_cast<std::size_t>(rows) * by.experts * sizeof(float), "router");
+    const auto router =
+        tilewave::GemmProblem::packed(logits_spec, x, by.router, router_logits_.data(), rows, by.experts, by.k);
     launch("router", logits_[{rows, by.experts, by.k}], router, GemmPlans<R>::plan);
-    tilewave::TopkGatingProblem gating{.spec = gating_spec, .logits = b.logits};
-    gating.weights = b.weights, gating.indices = b.ids, gating.renormalise = by.renormalise;
-    gating.tokens = rows, gating.experts = by.experts, gating.topk = by.chosen;
-    gating.logits_stride = by.experts, gating.weights_stride = gating.indices_stride = by.chosen;
-    launch("topk_gating", gatings_[rows], gating, tilewave::topk_gating_plan<R, gating_spec>);
-    tilewave::MoeSortProblem sort{.spec = sort_spec, .topk_ids = b.ids};
-    sort.sorted_ids = b.sorted, sort.sorted_expert_ids = b.sorted_experts, sort.num_tokens_post_pad = b.counts;
-    sort.row_tokens = b.row_tokens, sort.group_offsets = b.offsets, sort.rows = b.rows;
-    sort.tokens = rows, sort.topk = by.chosen, sort.experts = by.experts, sort.capacity = choices;
-    sort.ids_stride = sort.rows_stride = by.chosen;
-    launch("moe_sort", sorts_[rows], sort, tilewave::moe_sort_plan<R, sort_spec>);
-    gather_rows(x, rows, b.row_tokens, 1.0f, b.gathered, choices);
-    const auto grouped = [&](const tilewave::GemmSpec& spec, const void* from, const void* weights, void* to,
-                             std::int32_t n, std::int32_t k) {
-      auto p = tilewave::GemmProblem::packed(spec, from, weights, to, choices, n, k);
-      p.groups = by.experts, p.group_offsets = b.offsets;
-      launch("gemm of experts", experts_[{choices, n, k}], p, MoePlans<R>::product);
-    };
-    grouped(expert_gated_spec, b.gathered, by.gate_up, b.gated, 2 * by.n, by.k);
-    grouped(expert_linear_spec, b.gated, by.down, b.gathered, by.k, by.n);
-    tilewave::MoeReduceProblem reduce{.spec = reduce_spec, .x = b.gathered, .slots = b.rows, .weights = b.weights};
-    reduce.residual = reduce.out = sum;
-    reduce.rows = rows, reduce.columns = by.k, reduce.topk = by.chosen, reduce.x_rows = choices;
-    reduce.x_stride = reduce.residual_stride = reduce.out_stride = by.k;
-    launch("moe_reduce", reduces_[rows], reduce, tilewave::moe_reduce_plan<R, reduce_spec>);
+    tilewave::MoeProblem p{.spec = experts_spec, .x = x, .residual = sum, .out = sum};
+    p.w1 = tilewave::MoeWeights::packed(p.spec, by.gate_up, 2 * by.n, by.k);
+    p.w2 = tilewave::MoeWeights::packed(p.spec, by.down, by.k, by.n);
+    p.logits = router_logits_.data(), p.renormalise = by.renormalise;
+    p.tokens = rows, p.hidden = by.k, p.intermediate = by.n;
+    p.experts = p.local_experts = by.experts, p.topk = by.chosen;
+    p.x_stride = p.out_stride = p.residual_stride = by.k, p.logits_stride = by.experts;
+    launch("moe", experts_[rows], p, MoePlans<R>::plan);
   }
 
   void logits(const void* x, const Linear& by, float* out, std::int32_t rows) override {
@@ -313,37 +288,6 @@ class RoomKernels final : public Kernels {
     launch("kv_cache_write", writes_[p.tokens], p, tilewave::kv_cache_write_plan<R, spec>);
   }
 
-  /// Parts of one buffer. Choices are the rows of the experts' products.
-  struct ExpertBuffers {
-    float *logits, *weights;                             // [rows, experts], [rows, chosen]
-    std::int32_t *ids, *rows;                            // [rows, chosen]
-    std::int32_t *sorted, *sorted_experts, *row_tokens;  // [choices]
-    std::int32_t *offsets, *counts;                      // [experts + 1], [2]
-    void *gathered, *gated;                              // [choices, k], [choices, n] of bf16
-  };
-  ExpertBuffers expert_buffers(const Experts& by, std::int32_t rows) {
-    const std::size_t choices = static_cast<std::size_t>(rows) * by.chosen, experts = by.experts;
-    const std::size_t sizes[] = {4 * rows * experts, 4 * choices, 4 * choices,     4 * choices, 4 * choices,
-                                 4 * choices,        4 * choices, 4 * experts + 4, 8,           2 * choices * by.k,
-                                 2 * choices * by.n};
-    std::size_t starts[std::size(sizes) + 1] = {};
-    for (std::size_t i = 0; i < std::size(sizes); ++i) starts[i + 1] = starts[i] + (sizes[i] + 255) / 256 * 256;
-    grow(of_experts_, starts[std::size(sizes)], "experts");
-    const auto at = [&](int i) { return of_experts_.as<std::byte>() + starts[i]; };
-    const auto ints = [&](int i) { return reinterpret_cast<std::int32_t*>(at(i)); };
-    return {.logits = reinterpret_cast<float*>(at(0)),
-            .weights = reinterpret_cast<float*>(at(1)),
-            .ids = ints(2),
-            .rows = ints(3),
-            .sorted = ints(4),
-            .sorted_experts = ints(5),
-            .row_tokens = ints(6),
-            .offsets = ints(7),
-            .counts = ints(8),
-            .gathered = at(9),
-            .gated = at(10)};
-  }
-
   tilewave::DType cache_type() const { return config_.fp8_cache ? R::facts.fp8 : tilewave::DType::bf16; }
   static auto plan_of(const Linear& by) { return by.scale == nullptr ? GemmPlans<R>::plan : Fp8Plans<R>::product; }
 
@@ -366,16 +310,14 @@ class RoomKernels final : public Kernels {
   ModelConfig config_;
   CacheShape cache_;
   tilewave::hipStream_t stream_;
-  Buffer workspace_{}, quantised_{}, of_experts_{}, cache_scales_{};
+  Buffer workspace_{}, quantised_{}, router_logits_{}, cache_scales_{};
   std::uint64_t workspace_moves_ = 0;
   std::map<std::int32_t, tilewave::EmbeddingPlan> rows_{};
   std::map<std::array<std::int32_t, 2>, tilewave::NormPlan> norms_{};
   std::map<std::array<std::int32_t, 2>, tilewave::QuantPlan> quants_{};
   std::map<std::array<std::int32_t, 4>, tilewave::GemmPlan> linears_{};
-  std::map<Shape, tilewave::GemmPlan> gates_{}, logits_{}, experts_{};
-  std::map<std::int32_t, tilewave::TopkGatingPlan> gatings_{};
-  std::map<std::int32_t, tilewave::MoeSortPlan> sorts_{};
-  std::map<std::int32_t, tilewave::MoeReducePlan> reduces_{};
+  std::map<Shape, tilewave::GemmPlan> gates_{}, logits_{};
+  std::map<std::int32_t, tilewave::MoePlan> experts_{};
   std::map<std::int32_t, tilewave::KvCacheWritePlan> writes_{};
   std::map<Shape, tilewave::PagedAttentionPlan> decodes_{};
   std::map<std::array<std::int32_t, 5>, tilewave::FlashAttentionPlan> mixed_{};
