@@ -242,7 +242,6 @@ concept TensorBackend = GroupBackend<B> &&
              const Vec<std::uint32_t, 2>& two_words) {
   { B::make_tensor_map(shape, map) } -> std::same_as<Status>;
   { B::prefetch_map(map) } -> std::same_as<void>;
-  { B::prefetch_tensor(map, 0, 0, 0) } -> std::same_as<void>;  // a box into L2, also before wait_for_previous
   { B::copy_tensor(shared, map, 0, 0, 0, mbarrier) } -> std::same_as<void>;
   { B::copy_tensor(shared, map, 0, 0, 0, mbarrier, 3u) } -> std::same_as<void>;  // into blocks 0 and 1 of the cluster
   { B::store_tensor(map, 0, 0, 0, shared) } -> std::same_as<void>;
@@ -290,8 +289,8 @@ template <class K>
 concept WaitsItself = requires {
   requires K::waits_itself;
 };
-/// A kernel that calls launch_next() itself, or leaves it to the end of its blocks. The next kernel should not begin
-/// while much is still to be read: what it brings into L2 would be gone before it is used.
+/// A kernel that calls launch_next() itself, or leaves it to the end of its blocks, so that blocks of the next kernel
+/// take no room while much is still to be read.
 template <class K>
 concept LaunchesNext = WaitsItself<K> || requires {
   requires K::launches_next;

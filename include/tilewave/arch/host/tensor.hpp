@@ -150,10 +150,6 @@ requires(facts_of(Id).tensor_copies) struct Tensors<Id> {
   }
 
   static void prefetch_map(const TensorMap&) {}  // this is only a hint
-  static void prefetch_tensor(const TensorMap& map, int column, int row, int layer, Where where = {}) {
-    if (map.shape.box_rows == 0 || column < 0 || row < 0 || layer < 0)
-      fail(*current_lane, "prefetch_tensor at %s:%d of a box that no map has", where.base_name(), where.line);
-  }
   /// Queues a copy for each block, which lands like one of copy_bulk.
   static void copy_tensor(void* shared, const TensorMap& map, int column, int row, int layer, Mbarrier* barrier,
                           Where where = {}) {

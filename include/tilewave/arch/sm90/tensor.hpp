@@ -39,11 +39,6 @@ struct Tensor {
   TILEWAVE_DEVICE static void prefetch_map(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
   }
-  TILEWAVE_DEVICE static void prefetch_tensor(const TensorMap& map, int column, int row, int layer) {
-    asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(&map), "r"(column),
-                 "r"(row), "r"(layer)
-                 : "memory");
-  }
   TILEWAVE_DEVICE static void copy_tensor(void* shared, const TensorMap& map, int column, int row, int layer,
                                           std::uint64_t* mbarrier) {
     asm volatile(

@@ -66,7 +66,6 @@ struct GemmTensorKernel {
     if (wave_group == L::wave_groups && B::lane_id() == 0) {
       if (!L::gathered) B::prefetch_map(a.a);
       for (const auto& map : a.b) B::prefetch_map(map);
-      if constexpr (L::prefetches_b) prefetch_b(a);
     }
     B::wait_for_previous();
     if (a.clustered()) {
@@ -136,20 +135,6 @@ struct GemmTensorKernel {
         L::copy_stage(a, tile, step, rank, shared, ring.slot);
       }
     }
-  }
-
-  /// Brings the first stages of B into L2 while the kernel before still ends, since weights are most of what a product
-  /// of few rows reads. Where the kernel before writes B, the stages are right all the same: L2 is where its writes go,
-  /// and they are read after the wait. One lane calls this.
-  TILEWAVE_DEVICE static void prefetch_b(const Args& a) {
-    const int rank = a.clustered() ? B::cluster_rank() : 0;
-    TileQueue queue(a, rank);
-    GemmTile tile;
-    typename Args::Steps steps;
-    if (!queue.next(tile, steps)) return;
-    TILEWAVE_ROLL
-    for (std::int32_t step = steps.first; step < min_of(steps.end, steps.first + std::int32_t{P.stages}); ++step)
-      L::prefetch_b(a, tile, step, rank);
   }
 
   /// Products whose K is 0 have one stage of zeros.

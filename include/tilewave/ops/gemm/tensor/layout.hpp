@@ -179,19 +179,6 @@ struct GemmTensorLayout {
       if (B::lane_id() == 0) copy_boxes(a, tile, step, rank, shared, slot);
     }
   }
-  /// True if the boxes of B can be named before anything is read: one product, of B as it lies.
-  static constexpr bool prefetches_b = S.groups == GemmGroups::one && !packed && !shuffled && !transposed_b(S.layout);
-  /// Brings this block's boxes of B of a step into L2. One lane calls this.
-  TILEWAVE_DEVICE static void prefetch_b(const Args& a, const GemmTile& tile, std::int32_t step, int rank) {
-    const std::int32_t k = step * depth_k;
-    if constexpr (P.cluster > 1) {
-      B::prefetch_tensor(a.b[0], k, tile.first_column + rank * b_box, tile.layer);
-    } else {
-      TILEWAVE_UNROLL
-      for (int row = 0; row < P.columns; row += b_box)
-        B::prefetch_tensor(a.b[TileRows::half(row)], k, tile.first_column + TileRows::column(row), tile.layer);
-    }
-  }
   /// Fills a stage with zeros. All lanes of the fetching wave call this.
   TILEWAVE_DEVICE static void clear_stage(Shared& shared, int slot) {
     for (int i = B::lane_id(); i < tall_chunks; i += B::facts.wave_lanes) shared.tall[slot][i] = {};
