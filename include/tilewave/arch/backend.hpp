@@ -274,10 +274,35 @@ concept TensorBackend = GroupBackend<B> &&
 /// The geometry of a launch. The grid is one-dimensional everywhere, so no room has y/z limits, and remaps are plain
 /// arithmetic.
 struct LaunchShape {
-  std::int64_t grid;   // blocks
-  int block;           // lanes
-  int cluster = 1;     // neighbouring blocks that run at the same time and reach each other's shared memory
-  bool early = false;  // may begin before the stream's previous kernel ends, and waits for it by itself
+  std::int64_t grid;  // blocks
+  int block;          // lanes
+  int cluster = 1;    // neighbouring blocks that run at the same time and reach each other's shared memory
+};
+
+/// On sm90 a kernel of a stream begins while the kernel before it ends (programmatic dependent launch), and waits
+/// before it touches device memory. Reads and writes keep the order of the stream. False: kernels that this thread
+/// launches begin when the kernel before has ended, for comparisons. Other chips have no such launches.
+inline thread_local constinit bool overlap_launches = true;
+
+/// A kernel whose run() waits for the stream's previous kernel itself. Every lane that touches device memory calls
+/// wait_for_previous() before, and at least one lane of each block does. Behind the wait a lane of the block may call
+/// launch_next(). The room does both at the beginning of all other kernels. Since launch_next() comes behind the wait,
+/// a kernel that begins early may rely on all kernels but the one right before it.
+template <class K>
+concept WaitsItself = requires {
+  requires K::waits_itself;
+};
+/// A kernel that calls launch_next() itself, or leaves it to the end of its blocks, so that blocks of the next kernel
+/// take no room while much is still to be read.
+template <class K>
+concept LaunchesNext = WaitsItself<K> || requires {
+  requires K::launches_next;
+};
+/// A kernel that is only launched behind one of its own op, which leaves the op's inputs alone. It may read these
+/// before it waits.
+template <class K>
+concept ReadsInputsEarly = WaitsItself<K> && requires {
+  requires K::reads_inputs_early;
 };
 
 /// Checks what every room can launch: 0 to 2^31 - 1 blocks, fewer than 2^32 lanes in all (HSA's dispatch packet counts

@@ -137,6 +137,7 @@ TILEWAVE_HOST_UNTRACKED inline void queue_bulk_copy(void* shared, const void* gl
   if (!in_shared(self, shared, bytes)) {
     fail(self, "the target of copy_bulk is not in shared memory at %s:%d", where.base_name(), where.line);
   }
+  must_have_waited(self, false, where);
   queue_copy(self, *self.wave->block,
              {.shared = shared, .global = global, .bytes = bytes, .barrier = barrier, .where = where});
   cluster.counters.bulk_bytes += bytes;
