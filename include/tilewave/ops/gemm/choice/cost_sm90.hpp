@@ -104,7 +104,9 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
                               : rounds * tile_us + rounds_started * epilogue;
   // Clusters of further rows of tiles come late, where they are not all there from the beginning.
   const double passes = p.swapped && splits > 1 ? 0.7 * min_of(double(ceil_div(m, p.rows)), rounds_started) - 0.7 : 0.0;
-  const double layers = problem.spec.groups == GemmGroups::one ? problem.batch : problem.groups;
+  const double layers = problem.spec.groups == GemmGroups::one          ? problem.batch
+                        : problem.spec.groups == GemmGroups::contiguous ? gemm_groups_hit(problem, m)
+                                                                        : problem.groups;
   // Of groups whole tiles of A are read; by 32 rows, or of hardly any rows, two to ten percent more slowly.
   const bool grouped = spec.groups != GemmGroups::one;
   const double rows_read = grouped ? count.tiles / ceil_div(problem.n, p.columns) * p.rows * p.cluster : count.rows;
