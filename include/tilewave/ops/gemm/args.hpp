@@ -239,12 +239,14 @@ class GemmTiles {
     const std::int32_t tiles = B::lane_id() < looked_at ? ceil_div(end - begin, rows) : 0;
     const std::int32_t before = B::sum_up_to(tiles);  // with the group's own
     const bool passed = B::lane_id() < looked_at && before * tiles_n_ <= number_ - tiles_before_;
-    const auto count = static_cast<std::int32_t>(B::total(passed ? 1u : 0u));
+    const std::int32_t count = B::uniform(static_cast<std::int32_t>(B::total(passed ? 1u : 0u)));
     const std::int32_t at = min_of(count, looked_at - 1);
-    if (count > 0) tiles_before_ += B::shuffle(before, count - 1) * tiles_n_;
+    const auto of_lane = [](std::int32_t value, int lane)
+                             TILEWAVE_INLINE_LAMBDA { return B::uniform(B::shuffle(value, lane)); };
+    if (count > 0) tiles_before_ += of_lane(before, count - 1) * tiles_n_;
     layer_ += at + 1;
-    first_row_ = B::shuffle(begin, at), row_end_ = B::shuffle(end, at);
-    tiles_m_ = count < looked_at ? B::shuffle(tiles, at) : 0;  // 0: all of them are passed
+    first_row_ = of_lane(begin, at), row_end_ = of_lane(end, at);
+    tiles_m_ = count < looked_at ? of_lane(tiles, at) : 0;  // 0: all of them are passed
   }
 
   /// Begins a group. Whatever the table says, the group lies within the M rows and behind the groups before it. So no
