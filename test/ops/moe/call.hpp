@@ -128,8 +128,8 @@ class MoeCall {
     const MoeProblem p = on_host();
     const reference::Moe wanted(p);
     // Between the products and behind them a value may be rounded the other way than the reference rounds it. A code of
-    // fp8 that is the next one is off by an eighth of itself, and of so few columns one may be a tenth of the sum.
-    const double slack = spec_.quantised() ? 0x1p-6 : 0x1p-9;
+    // fp8 that is the next one is off by an eighth of itself, and of so few columns one may be a quarter of the sum.
+    const double slack = spec_.quantised() ? 0x1p-5 : 0x1p-9;
     const std::int32_t rows = spec_.masked() ? locals_ * s_.capacity : s_.tokens;
     for (std::int32_t row = 0; row < rows; ++row) {
       const bool written = !spec_.masked() || row % s_.capacity < expert_rows_[row / s_.capacity];

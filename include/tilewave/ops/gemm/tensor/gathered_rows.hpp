@@ -8,62 +8,64 @@
 
 namespace tilewave {
 
-/// The rows of a tile that one of `waves` fetching waves copies, for each lane its place in A. Eight lanes copy 128
-/// bytes of a row, so a wave has four rows at a time, and waves take such fours in turn.
+/// The places in A of the rows of a tile, in the registers of a wave that fetches them: lane l has those of rows l, 32 +
+/// l and so on. Eight lanes copy 128 bytes of a row, so a wave copies four rows at a time, whose places it gets from
+/// the lanes that have them.
 template <class B, GemmSpec S, GemmPolicy P>
 struct GemmGatheredRows {
-  static constexpr int waves = 3, row_chunks = 8, rows_at_a_time = B::facts.wave_lanes / row_chunks;
-  static constexpr int copies = ceil_div(P.rows / rows_at_a_time, waves);
-  static constexpr int boxes = P.depth_bytes / 128;  // boxes of 128 bytes of K in a stage
-  /// A wave lets the copies of so many stages be under way. It reports a stage once it has begun as many more, which is
-  /// when their slots are free: there are more slots than that.
-  static constexpr int ahead = min_of(3, P.stages - 2);
-  static_assert(ahead >= 1, "gathered rows want a ring of three stages");
+  static constexpr int lanes = B::facts.wave_lanes, count = ceil_div(P.rows, lanes);
+  static constexpr int row_chunks = 8, rows_at_a_time = lanes / row_chunks;
+  static constexpr int copies = P.rows / rows_at_a_time;                // of a lane, of a box
+  static constexpr int boxes = P.depth_bytes / 128;                     // boxes of 128 bytes of K in a stage
+  static constexpr int batch = min_of(copies, lanes / rows_at_a_time);  // copies whose places are under way at once
   static constexpr std::uint32_t none = ~0u;
 
-  std::uint32_t at[copies];  // the lane's first unit of each of its rows, in units of 16 bytes from A's start, or none
+  std::uint32_t row[count];  // in units of 16 bytes from A's start, or none
 
-  TILEWAVE_DEVICE void load(const GemmArgs& a, const GemmTile& tile, int wave) {
+  TILEWAVE_DEVICE void load(const GemmArgs& a, const GemmTile& tile) {
     constexpr int unit_elements = 16 / size_of(S.a);
     const auto stride = static_cast<std::uint32_t>(a.a_stride / unit_elements);
     TILEWAVE_UNROLL
-    for (int i = 0; i < copies; ++i) {
-      const int r = row_of(i, wave);
-      const bool exists = r < P.rows && tile.first_row + r < tile.row_end;
-      at[i] = none;
-      if (exists) at[i] = gemm_row_of_a<B, S>(a, tile.first_row + r) * stride + unit();
+    for (int i = 0; i < count; ++i) {
+      const int r = i * lanes + B::lane_id();
+      row[i] = none;
+      if (r < P.rows && tile.first_row + r < tile.row_end) row[i] = gemm_row_of_a<B, S>(a, tile.first_row + r) * stride;
     }
   }
   /// Begins to copy a stage, to boxes that are swizzled as by the copy engine. Of rows that the group does not have,
-  /// whatever was there stays. Who uses the stage waits for it behind B::lane_copies_wait and B::shared_written.
-  TILEWAVE_DEVICE void copy(const GemmArgs& a, std::int32_t step, Chunk* to, int wave) const {
-    const auto* const from = static_cast<const Chunk*>(a.a);
+  /// whatever was there stays. All lanes of the wave call this. Who uses the stage waits for it behind
+  /// B::lane_copies_wait and B::shared_written.
+  TILEWAVE_DEVICE void copy(const GemmArgs& a, std::int32_t step, Chunk* to) const {
+    const int unit = B::lane_id() % row_chunks, first = B::lane_id() / row_chunks;
     const std::int32_t units = a.k * size_of(S.a) / 16;
-    // Rows of a wave are 12 apart, and of an odd number of such steps the swizzle differs in one bit.
-    Chunk* const first = to + row_of(0, wave) * row_chunks;
-    const int swizzled = unit() ^ row_of(0, wave) % 8;
     TILEWAVE_UNROLL
     for (int box = 0; box < boxes; ++box) {
-      const std::int32_t in_row = (step * boxes + box) * row_chunks;
-      const bool inside = in_row + unit() < units;
+      const std::int32_t in_row = (step * boxes + box) * row_chunks + unit;
+      const Chunk* const from = static_cast<const Chunk*>(a.a) + in_row;
+      Chunk* const box_row = to + (box * P.rows + first) * row_chunks;
+      const bool inside = in_row < units;
       TILEWAVE_UNROLL
-      for (int i = 0; i < copies; ++i) {
-        Chunk* const chunk = first + (box * P.rows + i * waves * rows_at_a_time) * row_chunks +
-                             (swizzled ^ (waves * i % 2 * rows_at_a_time));
-        if (at[i] == none) continue;
-        if (inside) {
-          B::copy_lane(chunk, from + (at[i] + static_cast<std::uint32_t>(in_row)));
-        } else if (units > 0) {  // The wave that copies boxes clears stages where K is 0.
-          *chunk = {};
+      for (int done = 0; done < copies; done += batch) {
+        std::uint32_t places[batch];
+        TILEWAVE_UNROLL
+        for (int i = 0; i < batch; ++i) {
+          const int r = rows_at_a_time * (done + i);
+          places[i] = B::shuffle(row[r / lanes], r % lanes + first);
+        }
+        TILEWAVE_UNROLL
+        for (int i = 0; i < batch; ++i) {
+          // Row r of a box has unit u at u ^ r % 8, and rows_at_a_time is 4.
+          Chunk* const chunk =
+              box_row + rows_at_a_time * (done + i) * row_chunks + (unit ^ (first + rows_at_a_time * ((done + i) % 2)));
+          if (inside && places[i] != none) B::copy_lane(chunk, from + places[i]);
         }
       }
+      // Behind the end of K there are zeros. The wave that copies boxes clears stages where K is 0.
+      if (!inside && units > 0) {
+        for (int i = 0; i < copies; ++i)
+          box_row[rows_at_a_time * i * row_chunks + (unit ^ (first + rows_at_a_time * (i % 2)))] = {};
+      }
     }
-  }
-
- private:
-  TILEWAVE_DEVICE static int unit() { return B::lane_id() % row_chunks; }
-  TILEWAVE_DEVICE static int row_of(int i, int wave) {
-    return rows_at_a_time * (wave + waves * i) + B::lane_id() / row_chunks;
   }
 };
 

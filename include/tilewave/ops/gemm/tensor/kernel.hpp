@@ -172,37 +172,32 @@ struct GemmTensorKernel {
     }
   }
 
-  /// Copies gathered rows of A. Each of three waves has a part of the rows of every stage, and of stages whose scales
-  /// come through shared memory it fetches those of every third. A stage is full once all three have waited for their
-  /// copies, which they do some stages later.
+  /// Copies gathered rows of A, and fetches the scales of stages whose scales come through shared memory. Each of the
+  /// three waves takes every third stage and waits for its copies before it reports them: the fence that shows them to
+  /// products would wait for all that are under way.
   TILEWAVE_DEVICE static void fetch_rows(const Args& a, TileQueue& queue, int wave, Shared& shared) {
-    using Rows = typename L::GatheredRows;
-    Ring ring, full;
+    Ring ring;
     GemmTile tile;
     typename Args::Steps steps;
-    typename L::FetchedScales scales;
-    Rows rows;
-    int turn = 0, under_way = 0;
+    typename L::GatheredRows rows;
+    int turn = 0;
     while (queue.next(tile, steps)) {
-      rows.load(a.gemm, tile, wave);
+      rows.load(a.gemm, tile);
       for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
-        if (L::shared_scales && turn == wave) scales.load(a.gemm, tile, step);
-        B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
-        rows.copy(a.gemm, step, P.swapped ? shared.wide[ring.slot] : shared.tall[ring.slot], wave);
-        B::lane_copies_end();
-        if (L::shared_scales && turn == wave) scales.store(shared, ring.slot);
-        turn = turn + 1 == Rows::waves ? 0 : turn + 1;
-        if (++under_way <= Rows::ahead) continue;
-        B::template lane_copies_wait<Rows::ahead>();
-        B::shared_written();
-        B::mbarrier_arrive(&shared.ring.full[full.slot]);
-        full.advance();
-        --under_way;
+        if (turn == wave) {
+          typename L::FetchedScales scales;
+          if constexpr (L::shared_scales) scales.load(a.gemm, tile, step);
+          B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
+          rows.copy(a.gemm, step, P.swapped ? shared.wide[ring.slot] : shared.tall[ring.slot]);
+          B::lane_copies_end();
+          if constexpr (L::shared_scales) scales.store(shared, ring.slot);
+          B::template lane_copies_wait<0>();
+          B::shared_written();
+          B::mbarrier_arrive(&shared.ring.full[ring.slot]);
+        }
+        turn = turn + 1 == L::scale_waves ? 0 : turn + 1;
       }
     }
-    B::template lane_copies_wait<0>();
-    B::shared_written();
-    for (; under_way > 0; --under_way, full.advance()) B::mbarrier_arrive(&shared.ring.full[full.slot]);
   }
 
   TILEWAVE_DEVICE static void multiply(const Args& a, TileQueue& queue, int rank, int wave_group, Shared& shared) {

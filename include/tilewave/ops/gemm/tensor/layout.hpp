@@ -122,9 +122,7 @@ struct GemmTensorLayout {
   struct Barriers : RingBarriers<B, P.stages, P.cluster> {
     /// One wave calls this.
     TILEWAVE_DEVICE void begin() {
-      RingBarriers<B, P.stages, P.cluster>::begin(gathered        ? 1 + GatheredRows::waves
-                                                  : shared_scales ? 2
-                                                                  : 1,
+      RingBarriers<B, P.stages, P.cluster>::begin(gathered || shared_scales ? 2 : 1,
                                                   (P.pingpong ? 1 : wave_groups) * wave_group_waves);
     }
   };
