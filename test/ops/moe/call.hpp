@@ -67,10 +67,10 @@ class MoeCall {
       make("w1_scale", DType::f32, resident * ceil_div(2 * s.intermediate, 128), h_blocks, h_blocks, 't');
       make("w2_scale", DType::f32, resident * h_blocks, i_blocks, i_blocks, 'z');
     }
-    if (spec.weights == DType::i4) {
-      const DType type = moe_first_spec(spec).group_scale();
-      make("w1_groups", type, resident * (s.hidden / spec.scale_k), 2 * s.intermediate, 2 * s.intermediate, 't');
-      make("w2_groups", type, resident * (s.intermediate / spec.scale_k), s.hidden, s.hidden, 'z');
+    if (spec.four_bit()) {
+      const DType type = stored(moe_first_spec(spec).group_scale());
+      make_scales("w1_groups", type, resident * (s.hidden / spec.scale_k), 2 * s.intermediate, 't');
+      make_scales("w2_groups", type, resident * (s.intermediate / spec.scale_k), s.hidden, 'z');
     }
     make("given", DType::f32, 1, 2, 2, 'q');
     make("bias1", spec.out, resident, 2 * s.intermediate, 2 * s.intermediate, 'i');
@@ -178,16 +178,23 @@ class MoeCall {
     Tensor& t = tensors_.emplace(name, Tensor(type, rows, columns, 1, {stride, 0})).first->second;
     t.set(rows, columns, [&](int r, int c) { return value(values, r, c); });
   }
+  /// Scales of groups: values, or the codes of powers of two.
+  void make_scales(const std::string& name, DType type, std::int32_t rows, std::int32_t columns, char values) {
+    Tensor& t = tensors_.emplace(name, Tensor(type, rows, columns, 1, {columns, 0})).first->second;
+    t.set(rows, columns, [&](int r, int c) {
+      const float v = value(values, r, c);
+      return type == DType::i8 ? static_cast<float>(static_cast<std::int8_t>(127 + std::ilogb(v))) : v;
+    });
+  }
   void make_weights(const std::string& name, std::int32_t experts, std::int32_t rows, std::int32_t columns,
                     char values) {
-    if (spec_.weights != DType::i4) return make(name, spec_.weights, experts * rows, columns, columns, values);
+    if (!spec_.four_bit()) return make(name, spec_.weights, experts * rows, columns, columns, values);
     const std::int32_t bytes = rows * columns / 2;
     Tensor& t = tensors_.emplace(name, Tensor(DType::i8, experts, bytes, 1, {bytes, 0})).first->second;
     std::vector<std::vector<std::uint8_t>> codes;
     for (std::int32_t e = 0; e < experts; ++e)
-      codes.push_back(int4_weights(rows, columns, [&](std::int64_t r, std::int64_t c) {
-        return std::floor(4 * value(values, e * rows + r, c));
-      }));
+      codes.push_back(four_bit_weights(spec_.weights, rows, columns,
+                                       [&](std::int64_t r, std::int64_t c) { return value(values, e * rows + r, c); }));
     t.set(experts, bytes, [&](int e, int at) { return static_cast<std::int8_t>(codes[e][at]); });
   }
   template <class F>
@@ -220,7 +227,7 @@ class MoeCall {
       p.w2 = p.w2.with_bias(address(at("bias2")), s_.hidden);
     }
     if (spec_.quantised()) p.w1.scale = floats("w1_scale"), p.w2.scale = floats("w2_scale");
-    if (spec_.weights == DType::i4) p.w1.group_scale = floats("w1_groups"), p.w2.group_scale = floats("w2_groups");
+    if (spec_.four_bit()) p.w1.group_scale = floats("w1_groups"), p.w2.group_scale = floats("w2_groups");
     if (spec_.scale == Scaling::per_tensor) p.x_scale = floats("given"), p.h_scale = floats("given") + 1;
     const std::int64_t blocks = ceil_div(s_.hidden, 128);
     if (is_fp8(spec_.x)) p.x_scale = floats("x_scale"), p.x_scale_stride = blocks, p.x_scale_k_stride = 1;

@@ -23,6 +23,13 @@ constexpr MoeSpec codes_of_i4 = [] {
   return s;
 }();
 template <class B>
+constexpr MoeSpec mxfp4_of_gpt_oss = [] {
+  MoeSpec s = spec_of(DType::bf16, DType::fp4_e2m1, Scaling::per_group);
+  s.scale_k = 32;
+  s.activation = ActivationKind::swigluoai;
+  return s;
+}();
+template <class B>
 constexpr MoeSpec gates_of_gpt_oss = [] {
   MoeSpec s = spec_of(DType::f16, DType::f16, Scaling::none);
   s.activation = ActivationKind::swigluoai;
@@ -46,11 +53,12 @@ struct Rooms {
     (check<B, rows_of_fp8<B>>({.bias = true}), ...);
     (check<B, tensors_of_fp8<B>>({.residual = true}), ...);
     (check<B, codes_of_i4<B>>({.bias = true}), ...);
+    (check<B, mxfp4_of_gpt_oss<B>>({.bias = true}), ...);
     (check<B, gates_of_gpt_oss<B>>({.bias = true, .interleaved = true}), ...);
   }
 };
 
-TEST_CASE("layers of rows and tensors of fp8, of int4 weights and of f16 are compiled and right") {
+TEST_CASE("layers of rows and tensors of fp8, of weights of four bits and of f16 are compiled and right") {
   Rooms<ROOM_BACKENDS>::run();
 }
 
