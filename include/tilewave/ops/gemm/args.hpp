@@ -222,8 +222,8 @@ class GemmTiles {
   static constexpr bool contiguous = S.groups == GemmGroups::contiguous;
 
   /// Passes groups whose tiles all come before the next tile, as many at once as the wave has lanes: a layer of experts
-  /// has hundreds, most with few tiles or none. It begins the first group that has the next tile or is beyond those that
-  /// the wave looked at. All lanes call this.
+  /// has hundreds, most with few tiles or none. It begins the first group that has the next tile, or is beyond those
+  /// that the wave looked at. All lanes call this.
   TILEWAVE_DEVICE void pass_groups() {
     const std::int32_t looked_at = min_of(a_.layers - layer_ - 1, B::facts.wave_lanes);
     const std::int32_t group = layer_ + 1 + min_of(B::lane_id(), looked_at - 1);

@@ -11,7 +11,7 @@
 namespace tilewave {
 
 /// The weights of one product of all local experts, and last of the shared one. Those of four bits are preshuffled, and
-/// have no stride. Block scales count 128 rows by 128 columns, scales of rows one row. See GemmProblem for their layouts.
+/// have no stride. Block scales count 128 rows by 128 columns, scales of rows one row. GemmProblem has their layouts.
 struct MoeWeights {
   const void* data = nullptr;         // w1 [experts][2 intermediate, hidden], w2 [experts][hidden, intermediate]
   const float* scale = nullptr;       // fp8: per_tensor [1], per_row [experts][rows], per_block by its strides

@@ -113,7 +113,8 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double layers = spec.groups == GemmGroups::one ? problem.batch
                         : contiguous                   ? gemm_groups_hit(problem, m)
                                                        : problem.groups;
-  // Of groups whole tiles of A are read, but where rows are gathered; by 32 rows, or of hardly any rows, two to ten percent more slowly.
+  // Of groups whole tiles of A are read, but where rows are gathered; by 32 rows, or of hardly any rows, two to ten
+  // percent more slowly.
   const bool grouped = spec.groups != GemmGroups::one;
   const double rows_read =
       grouped && !spec.gathered ? count.tiles / ceil_div(problem.n, p.columns) * p.rows * p.cluster : count.rows;

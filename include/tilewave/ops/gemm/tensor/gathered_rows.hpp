@@ -8,9 +8,9 @@
 
 namespace tilewave {
 
-/// The places in A of the rows of a tile, in the registers of a wave that fetches them: lane l has those of rows l, 32 +
-/// l and so on. Eight lanes copy 128 bytes of a row, so a wave copies four rows at a time, whose places it gets from
-/// the lanes that have them.
+/// The places in A of the rows of a tile, in the registers of a wave that fetches them: lane l has those of rows l,
+/// 32 + l and so on. Eight lanes copy 128 bytes of a row, so a wave copies four rows at a time, whose places it gets
+/// from the lanes that have them.
 template <class B, GemmSpec S, GemmPolicy P>
 struct GemmGatheredRows {
   static constexpr int lanes = B::facts.wave_lanes, count = ceil_div(P.rows, lanes);
