@@ -1,10 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The CSV contract of bench_moe on the emulated device. Usage: moe_csv_test.py BENCH_MOE"""
+import os
 import re
+import sys
 
 import contract
 from contract import ARCHS, every, run
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench/peers"))
+import common  # noqa: E402
+import moe_configs  # noqa: E402
 
 IDENTITY = ("kind arch x_dtype weight_dtype scale intermediate experts topk load stage columns rows config_rows experts_hit seed "
             "results").split()
@@ -88,6 +94,24 @@ class Csv(contract.Contract):
         self.assertEqual([NAME.match(name).group("w", "columns", "rows", "experts") for name in names],
                          [("fp8", "7168", "1", "256"), ("fp8", "7168", "64", "256")])
         self.assertIn("no call of this op", self.refuses("--model=llama3-70b"))
+
+    def test_peers_time_the_same(self):
+        done = run("--benchmark_format=csv", "--benchmark_filter=bf16/bf16/", every(4))
+        rows = self.check_rows(done)
+        for row in rows:
+            key = common.key_of(row["name"])
+            c = moe_configs.config_of(key)
+            self.assertEqual(c.left_out, "")
+            self.assertEqual(str(c.bytes_ideal(int(row["experts_hit"]))), row["bytes_ideal"], key)
+            own = dict(zip(moe_configs.COLUMNS, moe_configs.row_of(key, c, row["arch"], "x", [2.0], [1.0], (True, 0.25, 3))))
+            for column in set(own) & set(IDENTITY):
+                self.assertEqual(str(own[column]), row[column], (key, column))
+        self.assertGreater(len(rows), 0)
+        for key, reason in (("moe/bf16/fp8.block/c256/r1/i128/e8/k2/random/layer", "fp8 blocks"),
+                            ("moe/bf16/bf16/c256/r1/i128/e8/k2/random/sum", "a stage")):
+            self.assertEqual(moe_configs.config_of(key).left_out, reason)
+        with self.assertRaises(ValueError):
+            moe_configs.config_of("moe/bf16/bf16/c256/r1/i128/e8/k2/random")
 
     def test_help(self):
         self.check_help("--arch", "--policies", "--seed", "--max-seconds")

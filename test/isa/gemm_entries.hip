@@ -2,7 +2,7 @@
 // The GEMM kernels of one spec in one code object; each can be told by its name, which ends in the index of its policy.
 // Compiled with
 //   ROOM    gfx942 or gfx950
-//   LIST    gemm, gemm_feature, gemm_gated, gemm_int4 or gemm_mx
+//   LIST    gemm, gemm_feature, gemm_gated, gemm_int4, gemm_moe or gemm_mx
 //   SPEC    the spec's index in the list
 #define STRING_OF(x) #x
 #define JOINED(a, b) a##b
@@ -16,6 +16,7 @@
 
 #include "tilewave/ops/gemm/specs/gated.hpp"
 #include "tilewave/ops/gemm/specs/int4.hpp"
+#include "tilewave/ops/gemm/specs/moe.hpp"
 #include "tilewave/ops/gemm/specs/mx.hpp"
 
 namespace tilewave::ROOM {

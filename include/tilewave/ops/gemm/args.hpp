@@ -183,7 +183,7 @@ class GemmTiles {
       while (number_ - tiles_before_ >= tiles_m_ * tiles_n_) {
         if (layer_ + 1 >= a_.layers) return false;
         tiles_before_ += tiles_m_ * tiles_n_;
-        enter(layer_ + 1);
+        pass_groups();
       }
       const std::int32_t in_layer = number_ - tiles_before_;
       first_m = in_layer / (rows_of_band * tiles_n_) * rows_of_band;
@@ -219,6 +219,35 @@ class GemmTiles {
  private:
   static constexpr int rows = P.rows * P.cluster, columns = gemm_tile_columns(S, P);
   static constexpr int rows_of_band = gemm_band(P);
+  static constexpr bool contiguous = S.groups == GemmGroups::contiguous;
+
+  /// Passes groups whose tiles all come before the next tile, as many at once as the wave has lanes: a layer of experts
+  /// has hundreds, most with few tiles or none. It begins the first group that has the next tile, or is beyond those
+  /// that the wave looked at. All lanes call this.
+  TILEWAVE_DEVICE void pass_groups() {
+    const std::int32_t looked_at = min_of(a_.layers - layer_ - 1, B::facts.wave_lanes);
+    const std::int32_t group = layer_ + 1 + min_of(B::lane_id(), looked_at - 1);
+    std::int32_t begin = 0, end = B::load(a_.group_table + group + contiguous);
+    bool regular = true;  // a table whose values are no offsets in order is taken group by group
+    if constexpr (contiguous) {
+      begin = B::load(a_.group_table + group);
+      regular = begin >= row_end_ && end >= begin && end <= a_.m && (B::lane_id() > 0 || begin == row_end_);
+    } else {
+      end = min_of(max_of(end, 0), a_.m);
+    }
+    if (B::any(!regular)) return enter(layer_ + 1);
+    const std::int32_t tiles = B::lane_id() < looked_at ? ceil_div(end - begin, rows) : 0;
+    const std::int32_t before = B::sum_up_to(tiles);  // with the group's own
+    const bool passed = B::lane_id() < looked_at && before * tiles_n_ <= number_ - tiles_before_;
+    const std::int32_t count = B::uniform(static_cast<std::int32_t>(B::total(passed ? 1u : 0u)));
+    const std::int32_t at = min_of(count, looked_at - 1);
+    const auto of_lane = [](std::int32_t value, int lane)
+                             TILEWAVE_INLINE_LAMBDA { return B::uniform(B::shuffle(value, lane)); };
+    if (count > 0) tiles_before_ += of_lane(before, count - 1) * tiles_n_;
+    layer_ += at + 1;
+    first_row_ = of_lane(begin, at), row_end_ = of_lane(end, at);
+    tiles_m_ = count < looked_at ? of_lane(tiles, at) : 0;  // 0: all of them are passed
+  }
 
   /// Begins a group. Whatever the table says, the group lies within the M rows and behind the groups before it. So no
   /// row is written twice, and there are at most gemm_tiles tiles.

@@ -46,6 +46,8 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
                        row = rows > 1 ? stride * size : align_up<std::int64_t>(columns * size, 16);
     return TensorShape{data, type, columns, rows, of_layers, row, of_layers > 1 ? layer_stride * size : row, box_rows};
   };
+  if (L::gathered && p.tokens * p.a_stride * size_of(S.a) / 16 > 0xffffff00)
+    return {StatusCode::bad_stride, "rows that are gathered span 64 GiB or more"};
   if (p.k > 0 && !L::gathered) {
     const TensorShape a = transposed_a(S.layout)
                               ? shape(p.a, S.a, p.m, p.k, a_layers, p.a_stride, p.a_batch_stride, L::depth_k)

@@ -10,12 +10,12 @@
 
 namespace tilewave {
 
-/// The weights of one product of all local experts, and last of the shared one. Those of i4 are preshuffled, and have
-/// no stride. Block scales count 128 rows by 128 columns, scales of rows one row. See GemmProblem for their layouts.
+/// The weights of one product of all local experts, and last of the shared one. Those of four bits are preshuffled, and
+/// have no stride. Block scales count 128 rows by 128 columns, scales of rows one row. GemmProblem has their layouts.
 struct MoeWeights {
   const void* data = nullptr;         // w1 [experts][2 intermediate, hidden], w2 [experts][hidden, intermediate]
   const float* scale = nullptr;       // fp8: per_tensor [1], per_row [experts][rows], per_block by its strides
-  const void* group_scale = nullptr;  // i4: [experts][columns / scale_k, rows]
+  const void* group_scale = nullptr;  // per_group: [experts][columns / scale_k, rows]
   const void* bias = nullptr;         // optional [experts][rows], of out's type
 
   std::int64_t stride = 0, expert_stride = 0;  // from a row and from an expert to the next

@@ -33,13 +33,13 @@ constexpr const char* name_of(MoeWeight w) { return w == MoeWeight::output ? "ou
 /// - none: weights are of x's type.
 /// - per_tensor, per_row, per_block: weights are the chip's fp8, and so are the operands x and h: with a given scale
 ///   for each, one that is found for each of their rows, or for each 128 columns of a row. x may come quantised.
-/// - per_group: weights are i4 under rows of x's type.
+/// - per_group: weights are i4, or fp4 with e8m0 scales (MXFP4), under rows of x's type, and preshuffled.
 struct MoeSpec {
   DType x = DType::bf16;        // bf16 or f16; the chip's fp8 where x comes quantised
   DType weights = DType::bf16;  // of w1 and w2
   DType out = DType::bf16;      // bf16 or f16
   Scaling scale = Scaling::none;
-  int scale_k = 0;  // of i4: values of K that share a scale, 32, 64 or 128
+  int scale_k = 0;  // of per_group: values of K that share a scale; i4 32, 64 or 128, fp4 32
   ActivationKind activation = ActivationKind::silu;
   MoeRouting routing = MoeRouting::logits;
   DType logits = DType::bf16;  // f32, f16 or bf16
@@ -49,6 +49,7 @@ struct MoeSpec {
   friend constexpr bool operator==(const MoeSpec&, const MoeSpec&) = default;
 
   constexpr bool quantised() const { return is_fp8(weights); }
+  constexpr bool four_bit() const { return weights == DType::i4 || weights == DType::fp4_e2m1; }
   /// Says whether the layer quantises x itself.
   constexpr bool quantises_x() const { return quantised() && !is_fp8(x); }
   /// Says whether h leaves the first product in 16 bits, to be quantised by a launch of its own.
@@ -79,7 +80,7 @@ constexpr GemmSpec moe_first_spec(const MoeSpec& s) {
   g.out_scale = !s.quantised() || s.quantises_h() ? Scaling::none
                 : s.scale == Scaling::per_block   ? Scaling::per_group
                                                   : Scaling::per_tensor;
-  if (s.weights == DType::i4) g.weights = GemmWeights::preshuffled;
+  if (s.four_bit()) g.weights = GemmWeights::preshuffled;
   g.groups = s.masked() ? GemmGroups::masked : GemmGroups::contiguous;
   g.activation = s.activation, g.gated = true;
   g.gathered = !s.masked();
@@ -92,7 +93,7 @@ constexpr GemmSpec moe_second_spec(const MoeSpec& s) {
   g.b = s.weights;
   g.scale = s.scale, g.scale_k = s.scale_k;
   g.out = s.out;
-  if (s.weights == DType::i4) g.weights = GemmWeights::preshuffled;
+  if (s.four_bit()) g.weights = GemmWeights::preshuffled;
   g.groups = s.masked() ? GemmGroups::masked : GemmGroups::contiguous;
   return g;
 }
@@ -112,11 +113,11 @@ constexpr Status moe_check_spec(const MoeSpec& s, const ArchFacts& facts) {
   if (s.x != DType::bf16 && s.x != DType::f16 && !(is_fp8(s.x) && s.quantised()))
     return {type, "x is bf16 or f16, or beside fp8 weights fp8"};
   if (s.out != DType::bf16 && s.out != DType::f16) return {type, "out is bf16 or f16"};
-  if (s.quantised() ? s.scale == Scaling::none : s.weights != DType::i4 && s.weights != s.x)
-    return {type, "weights are of x's type, fp8 with scales, or i4"};
+  if (s.quantised() ? s.scale == Scaling::none : !s.four_bit() && s.weights != s.x)
+    return {type, "weights are of x's type, fp8 with scales, i4 or fp4"};
   if (!is_fp8(s.x) && s.x != s.out) return {type, "out is of x's type, but where x is fp8"};
   if (is_fp8(s.x) && s.x != s.weights) return {type, "x in fp8 is of the weights' flavour"};
-  if (!s.quantised() && s.weights != DType::i4 && s.scale != Scaling::none)
+  if (!s.quantised() && !s.four_bit() && s.scale != Scaling::none)
     return {StatusCode::unsupported_scaling, "weights of 16 bits have no scales"};
   if (s.scale == Scaling::mx) return {StatusCode::unsupported_scaling, "a layer has no mx scales"};
   if (s.logits != DType::f32 && s.logits != DType::f16 && s.logits != DType::bf16)

@@ -53,7 +53,8 @@ inline double gemm_cost_cdna(const GemmProblem& p, std::int32_t m, const GemmPol
   const double computing = std::ceil(blocks / at_a_time) * steps * step * fp4_rate * large_area;
   const double by_tiles = count.tiles * (policy.rows * size + policy.columns * size_b) * p.k /
                           (by_registers || area >= 1 ? c.l2 : c.l2_small);
-  const double once = (gemm_layers(p) * size_b * p.n * p.k + count.rows * (size * p.k + 2.0 * p.n)) / c.memory;
+  const double layers = p.spec.groups == GemmGroups::contiguous ? gemm_groups_hit(p, m) : gemm_layers(p);
+  const double once = (layers * size_b * p.n * p.k + count.rows * (size * p.k + 2.0 * p.n)) / c.memory;
   // Partials are written, then read by a second launch.
   const double partial_bytes = 2.0 * blocks * policy.rows * policy.columns * sizeof(float);
   const double combine = splits > 1 ? c.combine + c.combine_split * splits + partial_bytes / c.combine_memory : 0;

@@ -2,6 +2,8 @@
 // How long a launch is expected to take: what chooses among entries. Not a promise, only an order.
 #pragma once
 
+#include <cmath>
+
 #include "tilewave/ops/gemm/choice/tile_count.hpp"
 #include "tilewave/ops/gemm/stream.hpp"
 
@@ -49,6 +51,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const GemmSpec& spec = problem.spec;
   const int element = size_of(spec.a);
   // bytes of an element
+  const bool contiguous = spec.groups == GemmGroups::contiguous;
   const double b_bytes = spec.four_bit() ? 0.5 + double(size_of(spec.group_scale())) / spec.scale_k : element;
   const double sms = sm90_facts.compute_units;
   const GemmTileCount count = gemm_tile_count(problem, m, p);
@@ -73,6 +76,9 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
     cycles *= (p.pingpong ? 1.0 : wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? 1.03 : 1.08);
     // Of block scales few rows' stages are a chain: products, their sums' scales, additions.
     if (block) cycles = max_of(1.4 * cycles, (270 + 2.8 * wide) * (p.waves_rows > 1 ? 1.5 : 1.0));
+    // Rows that count have scales that lie apart, and gathered ones come by lanes.
+    if (block && contiguous) cycles *= 1 + min_of(1.0, m / gemm_groups_hit(problem, m) / 32);
+    if (spec.gathered && p.swapped && p.rows >= 64) cycles *= 2.0;
     if (spec.has_sums_to_choose() && spec.sums == GemmSums::promoted) cycles *= 1.035;
   }
   if (spec.four_bit()) {  // a stage of 128 k: a chain of waits, and the groups of an SM widen in turn
@@ -106,13 +112,26 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
                               : rounds * tile_us + rounds_started * epilogue;
   // Clusters of further rows of tiles come late, where they are not all there from the beginning.
   const double passes = p.swapped && splits > 1 ? 0.7 * min_of(double(ceil_div(m, p.rows)), rounds_started) - 0.7 : 0.0;
-  const double layers = problem.spec.groups == GemmGroups::one ? problem.batch : problem.groups;
-  // Of groups whole tiles of A are read; by 32 rows, or of hardly any rows, two to ten percent more slowly.
+  const double layers = spec.groups == GemmGroups::one ? problem.batch
+                        : contiguous                   ? gemm_groups_hit(problem, m)
+                                                       : problem.groups;
+  // Of groups whole tiles of A are read, but where rows are gathered; by 32 rows, or of hardly any rows, two to ten
+  // percent more slowly.
   const bool grouped = spec.groups != GemmGroups::one;
-  const double rows_read = grouped ? count.tiles / ceil_div(problem.n, p.columns) * p.rows * p.cluster : count.rows;
+  const double rows_read =
+      grouped && !spec.gathered ? count.tiles / ceil_div(problem.n, p.columns) * p.rows * p.cluster : count.rows;
+  // Of contiguous groups with few rows, tiles that are high for their width bring rows that do not count in place of
+  // weights. Gathered rows are those that count, and weights stream as fast as there is room for them in the ring
+  // (docs/notebook/2026-11-27-moe-layer.md).
+  const double high_ratio = std::pow(double(p.rows) / p.columns, 1.3), room = p.stages * p.columns * p.depth_bytes;
+  const double group_rows = contiguous ? m / gemm_groups_hit(problem, m) : 0.0;
+  const double idle_rows =
+      !contiguous      ? 1.0
+      : !spec.gathered ? 1 + 0.6 * high_ratio * (1 - count.rows / rows_read)
+                       : (p.swapped ? 1 + 0.05 * min_of(1.0, group_rows / 64) : 1.0) / min_of(1.0, 0.55 + room / 290e3);
   const double bytes = ((rows_read * element + layers * problem.n * b_bytes) * problem.k +
                         count.rows * problem.n * size_of(problem.spec.out)) *
-                       (grouped && (p.rows < 64 || rows_read > 3 * count.rows) ? 1.05 : 1.0);
+                       (grouped && (p.rows < 64 || rows_read > 3 * count.rows) ? 1.05 : 1.0) * idle_rows;
   // Blocks that have nothing left leave bandwidth to the others, which cannot use all of it.
   const double bandwidth_share = count.tiles / (rounds * slots) * (slots * p.cluster * splits / sms);
   // What rows of tiles below each other read again comes from L2, all of it if they are all there at once; blocks of a

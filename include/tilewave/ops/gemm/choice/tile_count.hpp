@@ -2,11 +2,19 @@
 // The number of tiles that a problem has with a policy, which every cost model counts first.
 #pragma once
 
+#include <cmath>
+
 #include "tilewave/core/math.hpp"
 #include "tilewave/ops/gemm/policy.hpp"
 #include "tilewave/ops/gemm/problem.hpp"
 
 namespace tilewave {
+
+/// Returns how many contiguous groups have rows, at least 1, where each of m rows falls into any group.
+inline double gemm_groups_hit(const GemmProblem& problem, std::int32_t m) {
+  const double groups = max_of(problem.groups, 1);
+  return max_of(1.0, groups * (1 - std::exp(-m / groups)));
+}
 
 /// The tiles of a policy that a problem has, and the rows of A that it multiplies, over all batches and groups. Groups
 /// count as equally full.
@@ -17,7 +25,7 @@ inline GemmTileCount gemm_tile_count(const GemmProblem& problem, std::int32_t m,
   const double columns = ceil_div(problem.n, p.columns);
   const std::int32_t tile_rows = p.rows * p.cluster;
   if (problem.spec.groups == GemmGroups::contiguous) {
-    const double groups = max_of(problem.groups, 1), group_rows = m / groups;
+    const double groups = gemm_groups_hit(problem, m), group_rows = m / groups;
     // On average a group's last tile is half full.
     return {groups * max_of(1.0, group_rows / tile_rows + 0.5) * columns, double(m)};
   }

@@ -35,6 +35,8 @@ constexpr std::array<GemmSpec, 6> gemm_moe_specs(ArchId arch) {
             .out_scale = Scaling::per_group}}};
 }
 
+constexpr GemmPolicies gemm_moe_policies(ArchId arch, const GemmSpec& s) { return gemm_policies(arch, s); }
+
 /// The entries of a spec, under the name in which the generated list of these specs finds them.
 template <class B, GemmSpec S>
 inline constexpr auto& gemm_moe_entries = gemm_entries<B, S>;

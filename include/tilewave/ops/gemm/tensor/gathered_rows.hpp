@@ -8,43 +8,62 @@
 
 namespace tilewave {
 
-/// The rows of A of a tile's rows, in the registers of a wave that fetches them. Lane l has those of rows l, 32 + l and
-/// so on.
+/// The places in A of the rows of a tile, in the registers of a wave that fetches them: lane l has those of rows l,
+/// 32 + l and so on. Eight lanes copy 128 bytes of a row, so a wave copies four rows at a time, whose places it gets
+/// from the lanes that have them.
 template <class B, GemmSpec S, GemmPolicy P>
 struct GemmGatheredRows {
   static constexpr int lanes = B::facts.wave_lanes, count = ceil_div(P.rows, lanes);
-  static constexpr int row_chunks = 8, boxes = P.depth_bytes / 128;  // boxes of 128 bytes of K in a stage
-  Vec<std::int32_t, count> row;
+  static constexpr int row_chunks = 8, rows_at_a_time = lanes / row_chunks;
+  static constexpr int copies = P.rows / rows_at_a_time;                // of a lane, of a box
+  static constexpr int boxes = P.depth_bytes / 128;                     // boxes of 128 bytes of K in a stage
+  static constexpr int batch = min_of(copies, lanes / rows_at_a_time);  // copies whose places are under way at once
+  static constexpr std::uint32_t none = ~0u;
+
+  std::uint32_t row[count];  // in units of 16 bytes from A's start, or none
 
   TILEWAVE_DEVICE void load(const GemmArgs& a, const GemmTile& tile) {
+    constexpr int unit_elements = 16 / size_of(S.a);
+    const auto stride = static_cast<std::uint32_t>(a.a_stride / unit_elements);
     TILEWAVE_UNROLL
     for (int i = 0; i < count; ++i) {
-      const std::int32_t at = min_of(tile.first_row + min_of(i * lanes + B::lane_id(), P.rows - 1), tile.row_end - 1);
-      row[i] = gemm_row_of_a<B, S>(a, max_of(at, 0));
+      const int r = i * lanes + B::lane_id();
+      row[i] = none;
+      if (r < P.rows && tile.first_row + r < tile.row_end) row[i] = gemm_row_of_a<B, S>(a, tile.first_row + r) * stride;
     }
   }
-  /// Copies a stage of the rows, 16 bytes a lane, to boxes swizzled as the copy engine does it. Eight lanes copy
-  /// 128 bytes of a row. Of rows that the group does not have, whatever was there stays. All lanes of a wave call this.
-  /// Who uses the stage waits for it behind B::lane_copies_wait and B::shared_written.
-  TILEWAVE_DEVICE void copy(const GemmArgs& a, const GemmTile& tile, std::int32_t step, Chunk* to) const {
+  /// Begins to copy a stage, to boxes that are swizzled as by the copy engine. Of rows that the group does not have,
+  /// whatever was there stays. All lanes of the wave call this. Who uses the stage waits for it behind
+  /// B::lane_copies_wait and B::shared_written.
+  TILEWAVE_DEVICE void copy(const GemmArgs& a, std::int32_t step, Chunk* to) const {
     const int unit = B::lane_id() % row_chunks, first = B::lane_id() / row_chunks;
-    const char* const from = static_cast<const char*>(a.a);
-    const std::int64_t stride = a.a_stride * size_of(S.a), k_bytes = std::int64_t{a.k} * size_of(S.a);
-    constexpr int rows_at_a_time = lanes / row_chunks;
+    const std::int32_t units = a.k * size_of(S.a) / 16;
     TILEWAVE_UNROLL
     for (int box = 0; box < boxes; ++box) {
-      const std::int64_t at = std::int64_t{step} * P.depth_bytes + box * 128 + unit * 16;
+      const std::int32_t in_row = (step * boxes + box) * row_chunks + unit;
+      const Chunk* const from = static_cast<const Chunk*>(a.a) + in_row;
+      Chunk* const box_row = to + (box * P.rows + first) * row_chunks;
+      const bool inside = in_row < units;
       TILEWAVE_UNROLL
-      for (int i = 0; i < P.rows / rows_at_a_time; ++i) {
-        const int r = rows_at_a_time * i + first;
-        const std::int32_t of_a = B::shuffle(row[rows_at_a_time * i / lanes], r % lanes);
-        Chunk* const chunk = to + box * (P.rows * row_chunks) + r * row_chunks + (unit ^ r % 8);
-        if (tile.first_row + r >= tile.row_end) continue;
-        if (at < k_bytes) {
-          B::copy_lane(chunk, reinterpret_cast<const Chunk*>(from + of_a * stride + at));
-        } else if (k_bytes > 0) {  // The wave that copies boxes clears stages where K is 0.
-          *chunk = {};
+      for (int done = 0; done < copies; done += batch) {
+        std::uint32_t places[batch];
+        TILEWAVE_UNROLL
+        for (int i = 0; i < batch; ++i) {
+          const int r = rows_at_a_time * (done + i);
+          places[i] = B::shuffle(row[r / lanes], r % lanes + first);
         }
+        TILEWAVE_UNROLL
+        for (int i = 0; i < batch; ++i) {
+          // Row r of a box has unit u at u ^ r % 8, and rows_at_a_time is 4.
+          Chunk* const chunk =
+              box_row + rows_at_a_time * (done + i) * row_chunks + (unit ^ (first + rows_at_a_time * ((done + i) % 2)));
+          if (inside && places[i] != none) B::copy_lane(chunk, from + places[i]);
+        }
+      }
+      // Behind the end of K there are zeros. The wave that copies boxes clears stages where K is 0.
+      if (!inside && units > 0) {
+        for (int i = 0; i < copies; ++i)
+          box_row[rows_at_a_time * i * row_chunks + (unit ^ (first + rows_at_a_time * (i % 2)))] = {};
       }
     }
   }

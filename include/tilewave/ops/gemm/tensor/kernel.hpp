@@ -86,8 +86,10 @@ struct GemmTensorKernel {
           fetch(a, queue, rank, shared);
         }
         B::launch_next();  // all that this block reads of A and B is on its way
-      } else if constexpr (L::lanes_fetch) {
-        fetch_by_lanes(a, queue, wave - 1, shared);
+      } else if constexpr (L::gathered) {
+        fetch_rows(a, queue, wave - 1, shared);
+      } else if constexpr (L::shared_scales) {
+        fetch_scales(a, queue, wave - 1, shared);
       }
       if (P.splits > 1 && a.gemm.splits > 1) L::Output::join_merge();
     } else {
@@ -148,42 +150,52 @@ struct GemmTensorKernel {
     }
   }
 
-  /// Fetches the scales of stages through registers, whatever their strides are, and gathered rows of A. Each of the
-  /// three waves takes every third stage, and loads the scales of its next stage before it stores the current one's. It
-  /// waits for its copies of rows: three stages are under way at a time.
-  TILEWAVE_DEVICE static void fetch_by_lanes(const Args& a, TileQueue& queue, int wave, Shared& shared) {
+  /// Fetches the scales of stages through registers, whatever their strides are. Each of the three waves takes every
+  /// third stage, and loads its next stage before it stores the current one.
+  TILEWAVE_DEVICE static void fetch_scales(const Args& a, TileQueue& queue, int wave, Shared& shared) {
     Ring ring;
     GemmTile tile;
     typename Args::Steps steps;
     typename L::FetchedScales next;
-    typename L::RowsOfA rows;
-    const auto load = [&](std::int32_t step) TILEWAVE_INLINE_LAMBDA {
-      if constexpr (L::packed) {
-        next.load(a.gemm, tile, step);
-      } else if constexpr (L::shared_scales) {
-        next.load(a.gemm, tile, step, rows);
-      }
-    };
     int turn = 0;
     while (queue.next(tile, steps)) {
       bool loaded = false;
-      if constexpr (L::gathered) rows.load(a.gemm, tile);
       for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
         if (turn == wave) {
-          if (!loaded) load(step);
+          if (!loaded) next.load(a.gemm, tile, step);
           typename L::FetchedScales now = next;
           loaded = step + L::scale_waves < steps.end;
-          if (loaded) load(step + L::scale_waves);
+          if (loaded) next.load(a.gemm, tile, step + L::scale_waves);
           B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
-          if constexpr (L::gathered) {
-            rows.copy(a.gemm, tile, step, P.swapped ? shared.wide[ring.slot] : shared.tall[ring.slot]);
-            B::lane_copies_end();
-          }
-          if constexpr (L::shared_scales) now.store(shared, ring.slot);
-          if constexpr (L::gathered) {
-            B::template lane_copies_wait<0>();
-            B::shared_written();
-          }
+          now.store(shared, ring.slot);
+          B::mbarrier_arrive(&shared.ring.full[ring.slot]);
+        }
+        turn = turn + 1 == L::scale_waves ? 0 : turn + 1;
+      }
+    }
+  }
+
+  /// Copies gathered rows of A, and fetches the scales of stages whose scales come through shared memory. Each of the
+  /// three waves takes every third stage and waits for its copies before it reports them: the fence that shows them to
+  /// products would wait for all that are under way.
+  TILEWAVE_DEVICE static void fetch_rows(const Args& a, TileQueue& queue, int wave, Shared& shared) {
+    Ring ring;
+    GemmTile tile;
+    typename Args::Steps steps;
+    typename L::GatheredRows rows;
+    int turn = 0;
+    while (queue.next(tile, steps)) {
+      rows.load(a.gemm, tile);
+      for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
+        if (turn == wave) {
+          typename L::FetchedScales scales;
+          if constexpr (L::shared_scales) scales.load(a.gemm, tile, step);
+          B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
+          rows.copy(a.gemm, step, P.swapped ? shared.wide[ring.slot] : shared.tall[ring.slot]);
+          B::lane_copies_end();
+          if constexpr (L::shared_scales) scales.store(shared, ring.slot);
+          B::template lane_copies_wait<0>();
+          B::shared_written();
           B::mbarrier_arrive(&shared.ring.full[ring.slot]);
         }
         turn = turn + 1 == L::scale_waves ? 0 : turn + 1;

@@ -33,7 +33,7 @@ struct GemmTensorLayout {
   static constexpr bool shuffled = S.weights == GemmWeights::preshuffled && !packed;
   static constexpr bool row_scales = S.scale == Scaling::per_row || (packed && is_fp8(S.a));
   using Codes = GemmInt4Rows<B, S, P, TileRows>;
-  using RowsOfA = GemmGatheredRows<B, S, P>;
+  using GatheredRows = GemmGatheredRows<B, S, P>;
   /// Rows of A that are gathered come by copies of lanes, and all others by the copy engine.
   static constexpr bool gathered = S.gathered;
   /// What the copy engine brings for a stage; int4 codes come besides.
@@ -53,9 +53,7 @@ struct GemmTensorLayout {
   /// Scales come through shared memory where a lane needs many: block scales of swapped tiles, and scales of int4
   /// weights. Where A's rows are the tall side, a lane needs two scales a tile and loads them itself.
   static constexpr bool shared_scales = (block_scales && P.swapped) || packed;
-  /// Waves of the fetching wave group that fetch scales and gathered rows; the fourth copies boxes.
-  static constexpr int scale_waves = 3;
-  static constexpr bool lanes_fetch = shared_scales || gathered;
+  static constexpr int scale_waves = 3;  // waves of the fetching wave group that fetch scales; the fourth copies boxes
   /// Rows of the wide side whose sums of one stage fit the registers beside the sums of all stages.
   static constexpr int part_wide = wave_group_wide > 128 ? wave_group_wide / 2 : wave_group_wide;
   /// Whether registers hold the sums of all stages and those of two single stages.
@@ -124,7 +122,7 @@ struct GemmTensorLayout {
   struct Barriers : RingBarriers<B, P.stages, P.cluster> {
     /// One wave calls this.
     TILEWAVE_DEVICE void begin() {
-      RingBarriers<B, P.stages, P.cluster>::begin(lanes_fetch ? 2 : 1,
+      RingBarriers<B, P.stages, P.cluster>::begin(gathered || shared_scales ? 2 : 1,
                                                   (P.pingpong ? 1 : wave_groups) * wave_group_waves);
     }
   };
@@ -266,14 +264,13 @@ struct GemmTensorLayout {
     Vec<float, rows> of_a;
     float of_b;
 
-    TILEWAVE_DEVICE void load(const GemmArgs& a, const GemmTile& tile, std::int32_t step,
-                              [[maybe_unused]] const RowsOfA& rows_of_a) {
+    TILEWAVE_DEVICE void load(const GemmArgs& a, const GemmTile& tile, std::int32_t step) {
       const float* const from = a.a_scale + tile.a_layer * a.a_scale_layer_stride + step * a.a_scale_k_stride;
       TILEWAVE_UNROLL
       for (int i = 0; i < rows; ++i) {
-        std::int32_t row = min_of(tile.first_row + min_of(i * lanes + B::lane_id(), P.rows - 1), tile.row_end - 1);
-        if constexpr (gathered) row = rows_of_a.row[i];
-        of_a[i] = B::load(from + max_of(row, 0) * a.a_scale_stride);
+        const std::int32_t row =
+            min_of(tile.first_row + min_of(i * lanes + B::lane_id(), P.rows - 1), tile.row_end - 1);
+        of_a[i] = B::load(from + gemm_row_of_a<B, S>(a, max_of(row, 0)) * a.a_scale_stride);
       }
       const int row = 64 * min_of(B::lane_id(), P.columns / 64 - 1);
       of_b = B::load(scales_of_b(a, tile, row) + step * a.b_scale_k_stride);

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: MIT
+"""What bench_moe times, read from the names of its rows, so that peers time the same."""
+import re
+from dataclasses import dataclass
+
+import common
+
+KEY = re.compile(r"moe/(?P<x>bf16)/(?P<weights>bf16|fp8)(?:\.(?P<scale>block))?/c(?P<columns>\d+)/r(?P<rows>\d+)/i(?P<intermediate>\d+)"
+                 r"/e(?P<experts>\d+)/k(?P<topk>\d+)/(?P<load>balanced|random|zipf|one)/(?P<stage>\w+)")
+
+
+@dataclass(frozen=True)
+class Config:
+    columns: int
+    rows: int
+    intermediate: int
+    experts: int
+    topk: int
+    load: str
+    left_out: str = ""  # why no peer is asked to do this
+
+    def bytes_ideal(self, hit):
+        """Weights of the experts that are hit, x, out and logits once."""
+        tokens = self.rows * (2 * self.experts + 4 * self.columns)
+        return tokens + 3 * hit * self.columns * self.intermediate * 2
+
+
+def config_of(key):
+    if not (match := KEY.fullmatch(key)):
+        raise ValueError(f"'{key}' is no config of bench_moe")
+    named = match.groupdict()
+    left_out = "fp8 blocks" if named["scale"] else "a stage" if named["stage"] != "layer" else ""
+    numbers = {field: int(named[field]) for field in ("columns", "rows", "intermediate", "experts", "topk")}
+    return Config(load=named["load"], left_out=left_out, **numbers)
+
+
+COLUMNS = """name peer kind arch x_dtype weight_dtype intermediate experts topk load columns rows config_rows seed ok err max_rel_err us
+us_min us_q1 us_q3 us_cold us_hot cv_pct samples gbps bytes_ideal schema_version""".split()
+
+
+def row_of(key, config, arch, peer, cold, hot, verdict):
+    """A row of the CSV, from the microseconds of cold and hot samples and a verdict (ok, max_rel_err, experts hit)."""
+    kind, rest = key.split("/", 1)
+    values = common.times_of(cold, hot, config.bytes_ideal(verdict[2]))
+    values |= {"name": f"{kind}/{arch}/{rest}/{peer}", "peer": peer, "kind": kind, "arch": arch, "x_dtype": "bf16", "weight_dtype": "bf16",
+               "intermediate": config.intermediate, "experts": config.experts, "topk": config.topk, "load": config.load,
+               "columns": config.columns, "rows": config.rows, "config_rows": config.rows, "seed": common.SEED, "ok": int(verdict[0]),
+               "err": int(not verdict[0]), "max_rel_err": verdict[1], "schema_version": common.SCHEMA}
+    return common.line_of(values, COLUMNS)

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+// Tests of layers that no list of entries has: a program compiles them with moe_plan.
+#include ROOM_HEADER
+
+#include "test/ops/moe/call.hpp"
+
+namespace tilewave::test {
+namespace {
+
+constexpr MoeSpec spec_of(DType x, DType weights, Scaling scale) {
+  MoeSpec s;
+  s.x = s.out = x, s.weights = weights, s.scale = scale;
+  return s;
+}
+template <class B>
+constexpr MoeSpec rows_of_fp8 = spec_of(DType::bf16, B::facts.fp8, Scaling::per_row);
+template <class B>
+constexpr MoeSpec tensors_of_fp8 = spec_of(DType::bf16, B::facts.fp8, Scaling::per_tensor);
+template <class B>
+constexpr MoeSpec codes_of_i4 = [] {
+  MoeSpec s = spec_of(DType::bf16, DType::i4, Scaling::per_group);
+  s.scale_k = 128;
+  return s;
+}();
+template <class B>
+constexpr MoeSpec mxfp4_of_gpt_oss = [] {
+  MoeSpec s = spec_of(DType::bf16, DType::fp4_e2m1, Scaling::per_group);
+  s.scale_k = 32;
+  s.activation = ActivationKind::swigluoai;
+  return s;
+}();
+template <class B>
+constexpr MoeSpec gates_of_gpt_oss = [] {
+  MoeSpec s = spec_of(DType::f16, DType::f16, Scaling::none);
+  s.activation = ActivationKind::swigluoai;
+  s.routing = MoeRouting::given;
+  return s;
+}();
+
+template <class B, MoeSpec S>
+void check(MoeShape shape) {
+  INFO(name_of(B::facts.id) << " " << name_of(S));
+  for (const std::int32_t tokens : {1, 45}) {
+    shape.tokens = tokens;
+    MoeCall call(S, shape);
+    REQUIRE(call.launch([](const MoeProblem& p, MoePlan& plan) { return moe_plan<B, S>(p, plan); }) == "");
+    CHECK(call.wrong() == "");
+  }
+}
+template <class... B>
+struct Rooms {
+  static void run() {
+    (check<B, rows_of_fp8<B>>({.bias = true}), ...);
+    (check<B, tensors_of_fp8<B>>({.residual = true}), ...);
+    (check<B, codes_of_i4<B>>({.bias = true}), ...);
+    (check<B, mxfp4_of_gpt_oss<B>>({.bias = true}), ...);
+    (check<B, gates_of_gpt_oss<B>>({.bias = true, .interleaved = true}), ...);
+  }
+};
+
+TEST_CASE("layers of rows and tensors of fp8, of weights of four bits and of f16 are compiled and right") {
+  Rooms<ROOM_BACKENDS>::run();
+}
+
+}  // namespace
+}  // namespace tilewave::test
