@@ -85,7 +85,7 @@ TILEWAVE_DEVICE Packed<T, n> narrow(const Vec<float, n>& values) {
     if constexpr (T == DType::fp6_e3m2) return B::pack_e3m2(values);
   } else {
     constexpr int per_word = 4 / size_of(T) * packing_of(T), words = (n + per_word - 1) / per_word;
-    static_assert(n == 1 || n % per_word == 0, "codes fill whole words, or there is one");
+    static_assert(n == 1 || n == 2 || n % per_word == 0, "codes fill whole words, or there are one or two");
     P out;
     TILEWAVE_UNROLL
     for (int w = 0; w < words; ++w) {

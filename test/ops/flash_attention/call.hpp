@@ -13,6 +13,9 @@ namespace tilewave::test {
 
 enum class FlashLayout { bshd, bhsd, ragged, nhd, hnd, plain, shuffled };  // the last four are for pages
 
+/// The value of element d in a head of token i of sequence b.
+using FlashValues = std::function<float(std::int32_t b, std::int64_t i, std::int32_t head, int d)>;
+
 struct FlashShape {
   std::vector<std::int32_t> q, kv;  // lengths of sequences
   std::int32_t q_heads = 2, kv_heads = 1;
@@ -23,6 +26,10 @@ struct FlashShape {
   std::int32_t block_size = 16;
   std::int32_t q_capacity = 0, kv_capacity = 0;  // 0: the longest
   float spread = 1.0f;                           // multiplies q and k: how far apart scores lie
+  bool packed_qkv = false;                       // q, K and V of a token are one row
+  FlashValues q_of{}, k_of{}, v_of{};            // drawn at random if empty
+  // Says what the bit mask lets query i of sequence b see; drawn at random if empty.
+  std::function<bool(std::int32_t b, std::int64_t i, std::int64_t key)> sees{};
 };
 
 /// All that is no query, key or value is NaN: K and V beyond a sequence's keys, and pages and gaps that nobody sees.
@@ -82,16 +89,30 @@ class FlashCall {
       case FlashLayout::plain: h = FlashAttentionProblem::in_units(h, false); break;
       case FlashLayout::shuffled: h = FlashAttentionProblem::in_units(h, true); break;
     }
+    if (s.packed_qkv) {  // [tokens, q_heads + 2 kv_heads, head_size]
+      const std::int64_t row = (h.q_heads + 2 * std::int64_t{h.kv_heads}) * spec.head_size;
+      for (TokenStrides* of : {&h.q_strides, &h.k_strides, &h.v_strides}) {
+        of->token = row, of->sequence = row * h.q_length, of->head = spec.head_size;
+      }
+      k_from_ = std::int64_t{h.q_heads} * spec.head_size;
+      v_from_ = k_from_ + std::int64_t{h.kv_heads} * spec.head_size;
+    }
     host = h;
     const std::int64_t kv_tokens = paged    ? h.num_pages * h.block_size
                                    : ragged ? h.total_kv
                                             : std::int64_t{batch} * keys;
-    q_ = bytes(h.q_tokens() * h.q_heads * spec.head_size * size_of(spec.q), unread_byte);
-    k_ = bytes(kv_tokens * h.kv_heads * spec.head_size * size_of(spec.kv), unread_byte);
-    v_ = bytes(kv_tokens * h.kv_heads * spec.value_size * size_of(spec.kv), unread_byte);
+    q_ = bytes(h.q_tokens() * (s.packed_qkv ? h.q_strides.token : h.q_heads * spec.head_size) * size_of(spec.q),
+               unread_byte);
+    if (!s.packed_qkv) {
+      k_ = bytes(kv_tokens * h.kv_heads * spec.head_size * size_of(spec.kv), unread_byte);
+      v_ = bytes(kv_tokens * h.kv_heads * spec.value_size * size_of(spec.kv), unread_byte);
+    }
     out_ = bytes(h.q_tokens() * h.q_heads * spec.value_size * size_of(spec.out), unwritten_byte);
     lse_ = bytes(s.lse ? h.q_tokens() * h.q_heads * 4 : 0, unwritten_byte);
     host.q = q_.data(), host.k = k_.data(), host.v = v_.data(), host.out = out_.data();
+    if (s.packed_qkv) {
+      host.k = q_.data() + k_from_ * size_of(spec.kv), host.v = q_.data() + v_from_ * size_of(spec.kv);
+    }
     fill();
     const auto floats = [&](std::vector<float>& to, bool there, std::int64_t count, char seed, float least) {
       for (std::int64_t i = 0; there && i < count; ++i) to.push_back(least + std::abs(drawn(seed, int(i), 0)));
@@ -112,11 +133,18 @@ class FlashCall {
       for (std::size_t i = 0; i < mask_.size(); ++i)
         mask_[i] = static_cast<std::uint32_t>(bench::random_bits({i, 'm'}));
       host.mask = mask_.data();
+      if (s.sees) set_mask();
     }
     host.lse = s.lse ? reinterpret_cast<float*>(lse_.data()) : nullptr;
 
     p = host;
-    p.q = upload(q_), p.k = upload(k_), p.v = upload(v_);
+    p.q = upload(q_);
+    if (s.packed_qkv) {
+      p.k = static_cast<const std::byte*>(p.q) + k_from_ * size_of(spec.kv);
+      p.v = static_cast<const std::byte*>(p.q) + v_from_ * size_of(spec.kv);
+    } else {
+      p.k = upload(k_), p.v = upload(v_);
+    }
     p.out = device_out_ = upload(out_);
     if (s.lse) p.lse = device_lse_ = static_cast<float*>(upload(lse_));
     const auto over = [&](auto*& at, const auto& from) {
@@ -161,6 +189,34 @@ class FlashCall {
     if (!status.ok()) return std::string(name_of(status.code)) + ": " + status.reason;
     return wrong();
   }
+  /// Lets the device read K and V at these strides. Bytes between rows hold what the allocation holds.
+  void move_keys(const TokenStrides& strides) {
+    p.k_strides = p.v_strides = strides;
+    p.k = scattered(k_, host.k_strides, strides, host.spec.head_size);
+    p.v = scattered(v_, host.v_strides, strides, host.spec.value_size);
+  }
+  /// The same for the pages of a cache, `stride` elements apart.
+  void move_pages(std::int64_t stride) {
+    const auto move = [&](const Bytes& from, std::int64_t dense) {
+      return spread_out(from, host.num_pages, dense * size_of(host.spec.kv), stride * size_of(host.spec.kv));
+    };
+    p.k = move(k_, host.k_page_strides.page), p.v = move(v_, host.v_page_strides.page);
+    p.k_page_strides.page = p.v_page_strides.page = stride;
+  }
+  /// Copies new lengths and starts to the device. They must fit the call's capacities.
+  void set_lengths(const std::vector<std::int32_t>& q, const std::vector<std::int32_t>& kv) {
+    for (std::size_t b = 0; b < q.size(); ++b) {
+      if (host.q_starts != nullptr) q_starts_[b + 1] = q_starts_[b] + q[b];
+      if (host.kv_starts != nullptr) kv_starts_[b + 1] = kv_starts_[b] + kv[b];
+    }
+    shape_.q = q, shape_.kv = kv;
+    const auto over = [](const std::int32_t* to, const std::vector<std::int32_t>& from) {
+      if (to == nullptr) return;
+      bench::check_hip(hipMemcpy(const_cast<std::int32_t*>(to), from.data(), from.size() * 4, hipMemcpyHostToDevice),
+                       "copying lengths");
+    };
+    over(p.q_starts, q_starts_), over(p.kv_starts, kv_starts_), over(p.kv_lengths, shape_.kv);
+  }
   /// Waits for the device. Returns an empty text, or the first thing that is wrong.
   std::string wrong() {
     download();
@@ -197,6 +253,40 @@ class FlashCall {
                        "copying over");
     return to.data();
   }
+  void set_mask() {
+    std::ranges::fill(mask_, 0u);
+    for (std::int32_t b = 0; b < host.batch; ++b) {
+      const reference::FlashAttentionTokens t = reference::flash_attention_tokens(host, b);
+      for (std::int64_t i = 0; i < t.q_count; ++i)
+        for (std::int64_t key = 0; key < t.kv_count; ++key)
+          if (shape_.sees(b, i, key)) mask_[(t.q_first + i) * host.mask_token_stride + key / 32] |= 1u << key % 32;
+    }
+  }
+  /// Returns device memory with `count` pieces of `from`, `dense` bytes each, that lie `apart` bytes apart.
+  void* spread_out(const Bytes& from, std::int64_t count, std::int64_t dense, std::int64_t apart) {
+    bench::DeviceBuffer& to = uploaded_.emplace_back(static_cast<std::size_t>((count - 1) * apart + dense));
+    for (std::int64_t i = 0; i < count; ++i)
+      bench::check_hip(hipMemcpy(static_cast<std::byte*>(to.data()) + i * apart, from.data() + i * dense, dense,
+                                 hipMemcpyHostToDevice),
+                       "copying over");
+    return to.data();
+  }
+  /// The same for sequences of tokens, with new strides.
+  void* scattered(const Bytes& from, const TokenStrides& dense, const TokenStrides& strides, int size) {
+    const std::int64_t element = size_of(host.spec.kv), heads = host.kv_heads, length = host.kv_length;
+    const auto offset = [&](const TokenStrides& s, std::int64_t b, std::int64_t i, std::int64_t h) {
+      return (b * s.sequence + i * s.token + h * s.head) * element;
+    };
+    bench::DeviceBuffer& to = uploaded_.emplace_back(
+        static_cast<std::size_t>(offset(strides, host.batch - 1, length - 1, heads - 1) + size * element));
+    for (std::int64_t b = 0; b < host.batch; ++b)
+      for (std::int64_t i = 0; i < length; ++i)
+        for (std::int64_t h = 0; h < heads; ++h)
+          bench::check_hip(hipMemcpy(static_cast<std::byte*>(to.data()) + offset(strides, b, i, h),
+                                     from.data() + offset(dense, b, i, h), size * element, hipMemcpyHostToDevice),
+                           "copying over");
+    return to.data();
+  }
   void download() {
     bench::check_hip(hipDeviceSynchronize(), "running the kernel");
     if (!out_.empty())
@@ -211,19 +301,23 @@ class FlashCall {
 
   void fill() {
     const FlashAttentionSpec& s = host.spec;
+    Bytes &of_k = shape_.packed_qkv ? q_ : k_, &of_v = shape_.packed_qkv ? q_ : v_;
     for (std::int32_t b = 0; b < host.batch; ++b) {
       const reference::FlashAttentionTokens t = reference::flash_attention_tokens(host, b);
       for (std::int64_t i = 0; i < t.q_count; ++i)
         for (std::int32_t h = 0; h < host.q_heads; ++h)
           for (int d = 0; d < s.head_size; ++d)
             put(q_, s.q, at(host.q_strides, host.q_starts, t.q_first, b, i, h) + d,
-                shape_.spread * drawn('q', int(b * 10007 + i * 61 + h), d));
+                shape_.q_of ? shape_.q_of(b, i, h, d) : shape_.spread * drawn('q', int(b * 10007 + i * 61 + h), d));
       for (std::int64_t i = 0; i < shape_.kv[b]; ++i)
         for (std::int32_t h = 0; h < host.kv_heads; ++h) {
           const int seed = int(b * 10007 + i * 61 + h);
           for (int d = 0; d < s.head_size; ++d)
-            put(k_, s.kv, key_at(t, b, i, h, d), shape_.spread * drawn('k', seed, d));
-          for (int d = 0; d < s.value_size; ++d) put(v_, s.kv, value_at(t, b, i, h, d), drawn('v', seed, d));
+            put(of_k, s.kv, k_from_ + key_at(t, b, i, h, d),
+                shape_.k_of ? shape_.k_of(b, i, h, d) : shape_.spread * drawn('k', seed, d));
+          for (int d = 0; d < s.value_size; ++d)
+            put(of_v, s.kv, v_from_ + value_at(t, b, i, h, d),
+                shape_.v_of ? shape_.v_of(b, i, h, d) : drawn('v', seed, d));
         }
     }
   }
@@ -276,6 +370,7 @@ class FlashCall {
   }
 
   FlashShape shape_;
+  std::int64_t k_from_ = 0, v_from_ = 0;  // of packed_qkv: elements from a token's q to its K and V
   Bytes q_, k_, v_, out_, lse_;
   std::vector<float> scale_[6];
   std::vector<std::uint32_t> mask_;

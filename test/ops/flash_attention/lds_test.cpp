@@ -8,9 +8,11 @@ namespace {
 
 /// Runs a shape by every entry through LDS whose spec is wanted.
 template <class Wanted>
-void check_lds(const FlashShape& shape, const Wanted& wanted) {
+void check_lds(FlashShape shape, const Wanted& wanted) {
+  const FlashLayout layout = shape.layout;
   for (const FlashAttentionEntry* entry : all_flash_attention_entries()) {
     if (entry->policy.path != FlashAttentionPath::lds || !wanted(entry->spec)) continue;
+    shape.layout = entry->spec.paged() && layout == FlashLayout::bshd ? FlashLayout::nhd : layout;
     FlashCall call(entry->spec, shape);
     INFO(name_of(entry->arch) << " " << name_of(entry->spec) << " " << name_of(entry->policy) << ", " << shape.q[0]
                               << " queries, " << shape.kv[0] << " keys");
@@ -51,6 +53,37 @@ TEST_CASE("packed sequences of any lengths, heads that share K and V") {
              .layout = FlashLayout::ragged,
              .causal = true},
             plain);
+}
+
+TEST_CASE("pages of multiples of 16 keys, through LDS, with windows that begin in any page") {
+  const auto paged = [](const FlashAttentionSpec& s) { return s.paged(); };
+  for (const std::int32_t block_size : {16, 48, 64, 256}) {
+    for (const FlashLayout layout : {FlashLayout::nhd, FlashLayout::hnd}) {
+      FlashShape shape{.q = {40, 3, 0, 35}, .kv = {430, 97, 5, 35}, .layout = layout, .causal = true};
+      shape.block_size = block_size;
+      if (layout == FlashLayout::hnd) shape.left = 150;
+      check_lds(shape, paged);
+    }
+  }
+  for (const std::int32_t keys : {1, 16, 17, 64, 65, 320, 575})
+    check_lds({.q = {2}, .kv = {keys}, .q_heads = 1}, paged);
+}
+
+TEST_CASE("pages that cannot be fetched in groups of 16 keys are refused by name, and other entries take them") {
+  constexpr FlashAttentionSpec spec{.storage = KvStorage::paged};
+  for (const FlashAttentionEntry* entry : all_flash_attention_entries()) {
+    if (entry->spec != spec || entry->policy.path == FlashAttentionPath::tensor) continue;
+    const auto reason = [&](std::int32_t block_size, std::int32_t columns, FlashLayout layout) {
+      FlashCall call(spec, {.q = {3}, .kv = {20}, .layout = layout, .block_size = block_size});
+      call.p.table_columns = columns;
+      return std::string(flash_attention_takes(entry->policy, call.p).reason);
+    };
+    const bool lds = entry->policy.path == FlashAttentionPath::lds, direct = entry->policy.stages > 2;
+    CHECK(reason(16, 8192, FlashLayout::nhd) == "");
+    CHECK(reason(24, 2, FlashLayout::nhd) == (lds ? "lds: block_size must be a multiple of 16" : ""));
+    CHECK(reason(16, 8193, FlashLayout::nhd) == (lds && direct ? "lds: table_columns must be 8192 or less" : ""));
+    CHECK(reason(16, 2, FlashLayout::plain) == (lds ? "lds: dimensions of K must be contiguous" : ""));
+  }
 }
 
 TEST_CASE("a negative softmax_scale is refused by name, and other entries take it") {
@@ -96,7 +129,11 @@ TEST_CASE("policies through LDS that no kernel can be built for are refused by n
   CHECK(reason(ArchId::gfx942, {}, bad) == "lds: stages is 2 where copies go through registers");
   bad = good, bad.stages = 8;
   CHECK(reason(ArchId::gfx950, {}, bad) == "lds: stages exceed a block's part of LDS");
-  CHECK(reason(ArchId::gfx942, {.storage = KvStorage::paged}, good) == "lds: K and V are contiguous");
+  CHECK(reason(ArchId::gfx942, {.storage = KvStorage::paged, .values = ValueLayout::dim_major}, good) ==
+        "lds: values are token_major");
+  CHECK(flash_attention_policy_status(ArchId::gfx942, {.storage = KvStorage::paged}, good).ok());
+  CHECK(reason(ArchId::gfx950, {.head_size = 192, .value_size = 192}, good) ==
+        "lds: value_size is a power of two, as swizzles of V are");
   CHECK(reason(ArchId::gfx942, {.soft_cap = true}, good) == "lds: scores have no soft_cap, no alibi, no bit_mask");
 }
 

@@ -43,8 +43,8 @@ template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
 Status flash_attention_launch(const FlashAttentionProblem& p, hipStream_t stream) {
   if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
   if (Status s = flash_attention_check(p, B::facts); !s.ok()) return s;
-  if (Status s = flash_attention_takes(P, p); !s.ok()) return s;
   if (p.batch == 0 || p.q_tokens() == 0) return {};
+  if (Status s = flash_attention_takes(P, p); !s.ok()) return s;
   if constexpr (P.path == FlashAttentionPath::lds) {
     return detail::flash_launch_lds<B, S, P>(p, stream);
   } else if constexpr (P.path == FlashAttentionPath::tensor) {

@@ -13,9 +13,20 @@ namespace tilewave::detail {
 inline Status flash_lds_takes(const FlashAttentionPolicy& policy, const FlashAttentionProblem& p) {
   if (!(p.softmax_scale > 0.0f)) return {StatusCode::bad_value, "lds: softmax_scale must be positive"};
   constexpr std::int64_t most = (std::int64_t{1} << 31) - 4096;  // bytes from a tile's first key to its last
-  for (const TokenStrides& strides : {p.k_strides, p.v_strides}) {
-    if (strides.token * 2 * policy.keys > most) {
-      return {StatusCode::bad_stride, "lds: the keys of one tile, k_strides or v_strides.token apart, span 2 GiB"};
+  const std::int64_t of_k = p.spec.paged() ? p.k_page_strides.token : p.k_strides.token,
+                     of_v = p.spec.paged() ? p.v_page_strides.token : p.v_strides.token;
+  if (max_of(of_k, of_v) * 2 * policy.keys > most) {
+    return {StatusCode::bad_stride, "lds: the keys of one tile, as tokens of K or V lie apart, span 2 GiB"};
+  }
+  if (p.spec.paged()) {
+    if (p.block_size % flash_page_keys != 0) {
+      return {StatusCode::unsupported_block_size, "lds: block_size must be a multiple of 16"};
+    }
+    if (p.k_page_strides.unit != p.spec.unit()) {
+      return {StatusCode::bad_stride, "lds: dimensions of K must be contiguous"};
+    }
+    if (policy.stages > 2 && p.table_columns > flash_lds_page_ids) {  // copies go straight into LDS
+      return {StatusCode::bad_extent, "lds: table_columns must be 8192 or less"};
     }
   }
   return {};
@@ -31,7 +42,8 @@ Status flash_launch_lds(const FlashAttentionProblem& p, hipStream_t stream) {
   const typename Kernel::Args args{.attention = flash_attention_args(p),
                                    .row_tiles = FastDiv::by(static_cast<std::int32_t>(tiles)),
                                    .q_heads = FastDiv::by(p.q_heads),
-                                   .blocks = static_cast<std::int32_t>(blocks)};
+                                   .blocks = static_cast<std::int32_t>(blocks),
+                                   .in_order = p.batch_invariant};
   return B::template launch<Kernel>(shape, args, stream);
 }
 

@@ -8,6 +8,9 @@
 
 namespace tilewave {
 
+/// The most page ids of a sequence that path lds keeps in LDS, where copies go straight into LDS.
+inline constexpr int flash_lds_page_ids = 8192;
+
 namespace detail {
 
 constexpr Status flash_registers_status(ArchId arch, const FlashAttentionSpec& s, const FlashAttentionPolicy& p) {
@@ -63,9 +66,10 @@ constexpr Status flash_lds_status(ArchId arch, const FlashAttentionSpec& s, cons
   const ArchFacts& facts = facts_of(arch);
   if (facts.matrix != Matrix::mfma) return {bad, "lds: products of 32 x 32 are CDNA's"};
   if (s.kv != s.q || size_of(s.kv) != 2) return {bad, "lds: q, K and V are bf16 or f16"};
-  if (s.paged()) return {bad, "lds: K and V are contiguous"};
+  if (s.values != ValueLayout::token_major) return {bad, "lds: values are token_major"};
   if (s.soft_cap || s.alibi || s.bit_mask) return {bad, "lds: scores have no soft_cap, no alibi, no bit_mask"};
   if (s.head_size % 64 != 0 || s.value_size % 64 != 0) return {bad, "lds: head sizes are multiples of 64"};
+  if ((s.value_size & (s.value_size - 1)) != 0) return {bad, "lds: value_size is a power of two, as swizzles of V are"};
   if (p.waves < 1 || p.waves > 16) return {bad, "lds: waves is 1 to 16"};
   if (p.rows != 32 * p.waves) return {bad, "lds: a wave has 32 rows: rows is 32 waves"};
   if (p.keys < 32 || p.keys % 32 != 0) return {bad, "lds: keys is a multiple of 32"};
@@ -82,7 +86,8 @@ constexpr Status flash_lds_status(ArchId arch, const FlashAttentionSpec& s, cons
     return {bad, "lds: a tile of K, and of V, is a whole number of copies of 16 bytes by all lanes"};
   }
   const int blocks = p.waves_per_simd * facts.simds_per_cu / p.waves;
-  if (2 * p.stages * p.keys * (s.head_size + s.value_size) > facts.lds_bytes / blocks) {
+  const int page_ids = s.paged() && facts.direct_copies ? flash_lds_page_ids : 0;
+  if (2 * p.stages * p.keys * (s.head_size + s.value_size) + 4 * page_ids > facts.lds_bytes / blocks) {
     return {bad, "lds: stages exceed a block's part of LDS"};
   }
   return {};

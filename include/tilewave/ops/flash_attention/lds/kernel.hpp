@@ -22,6 +22,7 @@ struct FlashAttentionLds {
     FlashAttentionArgs attention;
     FastDiv row_tiles, q_heads;
     std::int32_t blocks;
+    bool in_order;  // tiles are taken by number, whichever of them a block masks: rows of any block have the same bits
   };
   using L = FlashLdsLayout<B, S, P>;
   using Shared = typename L::Shared;
@@ -34,7 +35,10 @@ struct FlashAttentionLds {
     if (item.first_row >= item.sequence.q_count) return;
     typename L::State s;
     begin(a, item, s);
-    if (item.tiles > 0) FlashLdsMainLoop<L>(a, item, shared, s).run();
+    if (item.tiles > 0) {
+      if constexpr (L::page_ids > 0) keep_pages(a, item, shared);
+      FlashLdsMainLoop<L>(a, item, shared, s).run();
+    }
     write(a, item, s);
   }
 
@@ -66,10 +70,21 @@ struct FlashAttentionLds {
     item.tiles = of_last.end > of_first.first ? end - item.first : 0;
     item.full_first = ceil_div(of_last.first, P.keys);
     item.full_end = of_first.end / P.keys;
-    if (item.full_end <= item.full_first) item.full_first = item.full_end = end;
+    if (args.in_order || item.full_end <= item.full_first) item.full_first = item.full_end = end;
     item.left = item.full_first - item.first;
     item.masked = item.tiles - (item.full_end - item.full_first);
     return item;
+  }
+
+  /// Stores the ids of the pages that the block reads.
+  TILEWAVE_DEVICE static void keep_pages(const FlashAttentionArgs& a, const WorkItem& item, Shared& shared) {
+    const std::int32_t first = a.block_size.quotient(item.first * P.keys),
+                       last = a.block_size.quotient(min_of((item.first + item.tiles) * P.keys, item.sequence.kv_count) -
+                                                    1);
+    const std::int32_t* const from = a.block_table + item.sequence.number * a.table_row_stride;
+    for (std::int32_t i = first + B::block_lane_id(); i <= last; i += block_threads)
+      shared.pages[i - first] = B::load(from + i);
+    B::lds_barrier();
   }
 
   /// Returns the lane's row among those of this wave, a query of the sequence; it may be past the last.

@@ -29,13 +29,20 @@ template <class RoomOf, FlashAttentionSpec S, FlashAttentionPolicy P>
 struct FlashLdsLayout {
   using Room = RoomOf;
   using B = Room;
-  using Keys = FlashKeyTile<B, P.waves, P.keys, S.head_size>;
-  using Values = std::conditional_t<B::facts.lds_transposed, FlashValueLines<B, P.waves, P.keys, S.value_size>,
-                                    FlashTransposedValues<B, P.waves, P.keys, S.value_size>>;
-  struct Shared {
+  static constexpr bool paged = S.storage == KvStorage::paged;
+  using Keys = FlashKeyTile<B, P.waves, P.keys, S.head_size, paged>;
+  using Values = std::conditional_t<B::facts.lds_transposed, FlashValueLines<B, P.waves, P.keys, S.value_size, paged>,
+                                    FlashTransposedValues<B, P.waves, P.keys, S.value_size, paged>>;
+  struct Tiles {
     alignas(16) Chunk k[P.stages][Keys::bytes / sizeof(Chunk)];
     alignas(16) Chunk v[P.stages][Values::bytes / sizeof(Chunk)];
   };
+  /// If copies stay under way across barriers, a wait for a page's id would wait for them, too. So ids lie in LDS.
+  static constexpr int page_ids = paged && B::facts.direct_copies ? flash_lds_page_ids : 0;
+  struct TilesAndPages : Tiles {
+    std::int32_t pages[max_of(page_ids, 1)];
+  };
+  using Shared = std::conditional_t<(page_ids > 0), TilesAndPages, Tiles>;
 
   using Map = ProductMap<32>;
   using Sums = Vec<float, Map::sums>;

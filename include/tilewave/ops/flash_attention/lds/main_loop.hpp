@@ -20,7 +20,7 @@
 #pragma once
 
 #include "tilewave/core/static_for.hpp"
-#include "tilewave/ops/flash_attention/lds/layout.hpp"
+#include "tilewave/ops/flash_attention/lds/pages.hpp"
 
 namespace tilewave {
 
@@ -35,7 +35,7 @@ struct FlashLdsMainLoop {
   static constexpr int score_products = L::score_products, products = L::products;
   static constexpr int elements = L::elements, pairs = L::pairs, tile_keys = L::tile_keys;
   static constexpr float slack = L::slack, probability_log2 = L::probability_log2;
-  static constexpr bool truncates = L::truncates;
+  static constexpr bool truncates = L::truncates, paged = L::paged;
   using Map = typename L::Map;
   using Keys = typename L::Keys;
   using Values = typename L::Values;
@@ -46,10 +46,11 @@ struct FlashLdsMainLoop {
   typename L::State& s;
   Keys keys;
   Values values;
-  const char *of_keys, *of_values;      // at the sequence's first token
+  const char *of_keys, *of_values;      // at the sequence's first token, or this head in the first page
   const char *next_keys, *next_values;  // at the tiles that were fetched last
-  float scale;                          // multiplies scores to log2 units
-  Sums scores[2][key_tiles];            // of tiles n and n + 1, in turn
+  FlashLdsPages<L> pages;
+  float scale;                // multiplies scores to log2 units
+  Sums scores[2][key_tiles];  // of tiles n and n + 1, in turn
   Chunk probabilities[key_slices];
   Chunk operands[ahead];
   float largest;  // the lane's largest score of the next step's tile, not scaled
@@ -63,10 +64,13 @@ struct FlashLdsMainLoop {
       : item(work_item),
         shared(lds),
         s(state),
-        keys(static_cast<std::int32_t>(2 * a.k_strides.token), B::wave_id()),
-        values(static_cast<std::int32_t>(2 * a.v_strides.token), B::wave_id()),
-        of_keys(static_cast<const char*>(a.k) + 2 * item.sequence.key_at(a, a.k_strides, 0, item.kv_head)),
-        of_values(static_cast<const char*>(a.v) + 2 * item.sequence.key_at(a, a.v_strides, 0, item.kv_head)),
+        keys(static_cast<std::int32_t>(2 * (paged ? a.k_page_strides.token : a.k_strides.token)), B::wave_id()),
+        values(static_cast<std::int32_t>(2 * (paged ? a.v_page_strides.token : a.v_strides.token)), B::wave_id()),
+        of_keys(static_cast<const char*>(a.k) + 2 * (paged ? item.kv_head * a.k_page_strides.head
+                                                           : item.sequence.key_at(a, a.k_strides, 0, item.kv_head))),
+        of_values(static_cast<const char*>(a.v) + 2 * (paged ? item.kv_head * a.v_page_strides.head
+                                                             : item.sequence.key_at(a, a.v_strides, 0, item.kv_head))),
+        pages(a, item, lds),
         scale(__builtin_bit_cast(float, B::opaque(__builtin_bit_cast(std::uint32_t, a.scale_log2)))) {}
 
   TILEWAVE_DEVICE void run() {
@@ -92,15 +96,17 @@ struct FlashLdsMainLoop {
   TILEWAVE_DEVICE void prepare(int slot) {
     if constexpr (direct) {
       static_for<Keys::fetches>([&](auto i) TILEWAVE_INLINE_LAMBDA {
-        keys.template copy<i, false>(shared.k[slot], move_keys<false>(0), last_of(0));
+        keys.template copy<i, false>(shared.k[slot], first_source<i>(), last_of(0));
       });
+      look_up_all(1 - stages);
       static_for<stages - 1>([&](auto m) TILEWAVE_INLINE_LAMBDA {
         static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { fetch<i, false>(m + 1 - stages, slot + m + 1); });
       });
       B::template copies_wait<(stages - 1) * copies>();
     } else {
       static_for<Keys::fetches>(
-          [&](auto i) TILEWAVE_INLINE_LAMBDA { keys.template load<i, false>(move_keys<false>(0), last_of(0)); });
+          [&](auto i) TILEWAVE_INLINE_LAMBDA { keys.template load<i, false>(first_source<i>(), last_of(0)); });
+      look_up_all(-1);
       static_for<Keys::fetches>([&](auto i) TILEWAVE_INLINE_LAMBDA { keys.template put<i>(shared.k[slot]); });
       static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { load<i, false>(-1); });
       static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { fetch<i, false>(-1, slot + 1); });
@@ -211,19 +217,57 @@ struct FlashLdsMainLoop {
     }
     return next_values;
   }
-  /// Issues copy i of step n. Copies of K, tile n + stages, come before those of V, tile n + stages - 1.
+  /// Returns the address for fetch i of step n. Fetches of K, tile n + stages, come before those of V, tile n + stages -
+  /// 1. Those of the next step are looked up if they are in pages.
+  template <int i, bool whole>
+  TILEWAVE_DEVICE const char* source(std::int32_t n) {
+    constexpr bool of_k = i < Keys::fetches;
+    if constexpr (paged) {
+      const char* const at = of_k ? pages.template address<i>(of_keys, keys.fetch.stride)
+                                  : pages.template address<i>(of_values, values.stride());
+      look_up<i>(n + 1);
+      return at;
+    } else {
+      if constexpr (i == 0) move_keys<whole>(n + stages);
+      if constexpr (i == Keys::fetches) move_values<whole>(n + stages - 1);
+      return of_k ? next_keys : next_values;
+    }
+  }
+  /// Returns the address for fetch i of tile 0 of K.
+  template <int i>
+  TILEWAVE_DEVICE const char* first_source() {
+    if constexpr (paged) {
+      look_up<i>(-stages);
+      return pages.template address<i>(of_keys, keys.fetch.stride);
+    } else {
+      return move_keys<false>(0);
+    }
+  }
+  template <int i>
+  TILEWAVE_DEVICE void look_up(std::int32_t n) {
+    constexpr int of = i - Keys::fetches;
+    if constexpr (of < 0) {
+      pages.template look_up<i>(token(n + stages) + keys.fetch.first_row(i));
+    } else {
+      pages.template look_up<i>(token(n + stages - 1) + values.first_row(of));
+    }
+  }
+  TILEWAVE_DEVICE void look_up_all(std::int32_t n) {
+    if constexpr (paged) static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { look_up<i>(n); });
+  }
+
+  /// Issues fetch i of step n.
   template <int i, bool whole>
   TILEWAVE_DEVICE void fetch(std::int32_t n, int slot) {
     Chunk* const of_k = shared.k[slot % stages];
     Chunk* const of_v = shared.v[(slot + stages - 1) % stages];
     constexpr int of = i - Keys::fetches;
     if constexpr (direct) {
-      if constexpr (i == 0) move_keys<whole>(n + stages);
-      if constexpr (of == 0) move_values<whole>(n + stages - 1);
+      const char* const from = source<i, whole>(n);
       if constexpr (of < 0) {
-        keys.template copy<i, whole>(of_k, next_keys, whole ? 0 : last_of(n + stages));
+        keys.template copy<i, whole>(of_k, from, whole ? 0 : last_of(n + stages));
       } else {
-        values.template copy<of, whole>(of_v, next_values, whole ? 0 : last_of(n + stages - 1));
+        values.template copy<of, whole>(of_v, from, whole ? 0 : last_of(n + stages - 1));
       }
     } else {  // the loads of the step before are stored
       if constexpr (of < 0) {
@@ -238,12 +282,11 @@ struct FlashLdsMainLoop {
   template <int i, bool whole>
   TILEWAVE_DEVICE void load(std::int32_t n) {
     constexpr int of = i - Keys::fetches;
-    if constexpr (i == 0) move_keys<whole>(n + stages);
-    if constexpr (of == 0) move_values<whole>(n + stages - 1);
+    const char* const from = source<i, whole>(n);
     if constexpr (of < 0) {
-      keys.template load<i, whole>(next_keys, whole ? 0 : last_of(n + stages));
+      keys.template load<i, whole>(from, whole ? 0 : last_of(n + stages));
     } else {
-      values.template load<of, whole>(next_values, whole ? 0 : last_of(n + stages - 1));
+      values.template load<of, whole>(from, whole ? 0 : last_of(n + stages - 1));
     }
   }
 
@@ -310,14 +353,19 @@ struct FlashLdsMainLoop {
     static_for<pairs>([&](auto p) TILEWAVE_INLINE_LAMBDA { join<p>(of); });
   }
 
-  /// If a score is too far above the reference of its row, the largest score so far becomes the reference.
+  /// If a score is too far above the reference of its row, the largest score so far becomes the reference. Other rows
+  /// keep theirs, so that a row's bits do not depend on them.
   TILEWAVE_DEVICE void raise_reference() {
-    if (B::any(fused(largest, scale, s.negative_reference) > slack + probability_log2)) [[unlikely]]
+    if (B::any(is_above(largest))) [[unlikely]]
       rescale();
   }
+  TILEWAVE_DEVICE bool is_above(float score) const {
+    return fused(score, scale, s.negative_reference) > slack + probability_log2;
+  }
   TILEWAVE_DEVICE void rescale() {
-    const float of_row = Max{}(largest, B::shuffle_xor(largest, 32)) * scale - probability_log2;
-    const float raised = Max{}(-s.negative_reference, of_row), factor = B::exp2(-s.negative_reference - raised);
+    const float of_row = Max{}(largest, B::shuffle_xor(largest, 32));
+    const float raised = is_above(of_row) ? of_row * scale - probability_log2 : -s.negative_reference;
+    const float factor = B::exp2(-s.negative_reference - raised);
     s.negative_reference = -raised;
     s.sum *= factor;
     TILEWAVE_UNROLL

@@ -28,9 +28,13 @@ TILEWAVE_HOST_DEVICE constexpr int flash_key_of(int k_slice, int half, int e) {
   return 16 * k_slice + 8 * (e / 4) + 4 * half + e % 4;
 }
 
+/// Keys that lie together in every page. What a wave fetches at once is of one such group.
+inline constexpr int flash_page_keys = 16;
+
 /// Copies a tile of `rows` tokens of one head, each `units` units of 16 bytes, into a slot of LDS. Unit u of a row
-/// becomes its chunk u ^ mask(row). Lanes write chunks in order, and the addresses in memory are what is permuted.
-template <class B, int waves, int rows, int units>
+/// becomes its chunk u ^ mask(row). Lanes write chunks in order, and the addresses in memory are what is permuted. In
+/// pages a copy has the address of its group of tokens, else all copies have that of the tile.
+template <class B, int waves, int rows, int units, bool paged>
 struct FlashRowFetch {
   static constexpr int lanes = B::facts.wave_lanes, copies = rows * units / (waves * lanes);
   static_assert(rows * units % (waves * lanes) == 0, "all lanes copy equally many 16 bytes");
@@ -39,6 +43,7 @@ struct FlashRowFetch {
   /// copies.
   static constexpr int row_step = waves * lanes / units;
   static constexpr bool alike = waves * lanes % units == 0 && row_step % 32 == 0;
+  static_assert(!paged || flash_page_keys * units % lanes == 0, "a copy of a wave has tokens of one group");
 
   std::int32_t stride;  // bytes from a token to the next
   int first;            // this wave's first chunk in a slot
@@ -49,7 +54,13 @@ struct FlashRowFetch {
   TILEWAVE_DEVICE FlashRowFetch(std::int32_t token_stride, int wave, const Mask& mask)
       : stride(token_stride), first(wave * lanes) {
     TILEWAVE_UNROLL
-    for (int i = 0; i < (alike ? 1 : copies); ++i) offset[i] = row_of(i) * stride + 16 * unit_of(i, mask);
+    for (int i = 0; i < (alike ? 1 : copies); ++i)
+      offset[i] = (row_of(i) - first_row(i)) * stride + 16 * unit_of(i, mask);
+  }
+  /// Returns the first token of copy i's group, or of the tile.
+  TILEWAVE_DEVICE int first_row(int i) const {
+    constexpr int group = flash_page_keys * units;
+    return paged ? (i * waves * lanes + first) / group * flash_page_keys : 0;
   }
 
   /// Copies part i of the tile whose first token is at `tile`. Unless the tile is whole, tokens behind its token `last`
@@ -75,27 +86,28 @@ struct FlashRowFetch {
     return chunk_index(i) % units ^ mask(row_of(i));
   }
   TILEWAVE_DEVICE typename B::Source source(const char* tile) const {
-    return {tile, static_cast<std::uint32_t>((rows - 1) * stride + 16 * units)};
+    return {tile, static_cast<std::uint32_t>(((paged ? flash_page_keys : rows) - 1) * stride + 16 * units)};
   }
   template <int i, bool whole, class Mask>
   TILEWAVE_DEVICE std::uint32_t from(std::int32_t last, const Mask& mask) const {
     if constexpr (whole) return offset[alike ? 0 : i];
     // This must not become a multiply-add, which would write an SGPR that a copy may not read so soon. LLVM does not
     // see copies.
-    const auto row = B::opaque(static_cast<std::uint32_t>(min_of(row_of(i), last) * stride));
+    const std::int32_t before = paged ? min_of(first_row(i), align_down(last, flash_page_keys)) : 0;
+    const auto row = B::opaque(static_cast<std::uint32_t>((min_of(row_of(i), last) - before) * stride));
     return row + 16 * unit_of(i, mask);
   }
   template <int i, bool whole>
   TILEWAVE_DEVICE std::int32_t start() const {
-    return whole && alike ? i * row_step * stride : 0;
+    return whole && alike && !paged ? i * row_step * stride : 0;
   }
 };
 
 /// A tile of K has a row of `head_size` elements for each key.
-template <class B, int waves, int keys, int head_size>
+template <class B, int waves, int keys, int head_size, bool paged>
 struct FlashKeyTile : SharedTile<FlashTileKernel<B, waves, head_size>, flash_tile_type, keys, false> {
   using Tile = SharedTile<FlashTileKernel<B, waves, head_size>, flash_tile_type, keys, false>;
-  using Fetch = FlashRowFetch<B, waves, keys, Tile::row_units>;
+  using Fetch = FlashRowFetch<B, waves, keys, Tile::row_units, paged>;
   static constexpr int bytes = keys * Tile::row_bytes, fetches = Fetch::copies;
   struct Mask {
     TILEWAVE_DEVICE int operator()(int row) const { return Tile::permute(row); }
@@ -127,10 +139,10 @@ struct FlashKeyTile : SharedTile<FlashTileKernel<B, waves, head_size>, flash_til
 };
 
 /// A tile of V as it lies in memory has a line of `value_size` elements for each key.
-template <class B, int waves, int keys, int value_size>
+template <class B, int waves, int keys, int value_size, bool paged>
 struct FlashValueLines {
   static constexpr int units = value_size / 8, tiles = value_size / 32, bytes = keys * value_size * 2;
-  using Fetch = FlashRowFetch<B, waves, keys, units>;
+  using Fetch = FlashRowFetch<B, waves, keys, units, paged>;
   static constexpr int fetches = Fetch::copies;
 
   /// Returns the mask that spreads the lines of keys over banks. Sixteen lanes read four lines at once, 32 lanes 64
@@ -167,6 +179,7 @@ struct FlashValueLines {
     fetch.template copy<i, whole>(slot, tile, last, Mask{});
   }
   TILEWAVE_DEVICE std::int32_t stride() const { return fetch.stride; }
+  TILEWAVE_DEVICE int first_row(int i) const { return fetch.first_row(i); }
   /// Returns the keys of k slice `k_slice` that the lane's half has, for dimension 32 `tile` + lane % 32.
   TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int k_slice) const {
     const char* const from =
@@ -178,7 +191,7 @@ struct FlashValueLines {
 };
 
 /// A transposed tile of V has a row of `keys` elements for each dimension, in the order of flash_key_of.
-template <class B, int waves, int keys, int value_size>
+template <class B, int waves, int keys, int value_size, bool paged>
 struct FlashTransposedValues : SharedTile<FlashTileKernel<B, waves, keys>, flash_tile_type, value_size, true> {
   using Tile = SharedTile<FlashTileKernel<B, waves, keys>, flash_tile_type, value_size, true>;
   static constexpr int bytes = keys * value_size * 2, lanes = B::facts.wave_lanes;
@@ -197,7 +210,7 @@ struct FlashTransposedValues : SharedTile<FlashTileKernel<B, waves, keys>, flash
     for (int i = 0; i < Tile::unit_offsets; ++i) Tile::at[i] = B::opaque(std::int32_t{Tile::at[i]});
     TILEWAVE_UNROLL
     for (int i = 0; i < fetches; ++i) {
-      offset[i] = first_key(i) * token_stride + 4 * pair_of(i);
+      offset[i] = (first_key(i) - first_row(i)) * token_stride + 4 * pair_of(i);
       TILEWAVE_UNROLL
       for (int d = 0; d < 2; ++d) {
         const int row = 2 * pair_of(i) + d;
@@ -216,7 +229,8 @@ struct FlashTransposedValues : SharedTile<FlashTileKernel<B, waves, keys>, flash
         held[i][e] =
             B::load(reinterpret_cast<const std::uint32_t*>(tile + std::int64_t{behind} * token_stride + offset[i]));
       } else {
-        const std::uint32_t at = min_of(first_key(i) + behind, last) * token_stride + 4 * pair_of(i);
+        const std::int32_t before = paged ? min_of(first_row(i), align_down(last, flash_page_keys)) : 0;
+        const std::uint32_t at = (min_of(first_key(i) + behind, last) - before) * token_stride + 4 * pair_of(i);
         held[i][e] = B::load(reinterpret_cast<const std::uint32_t*>(tile + at));
       }
     }
@@ -234,6 +248,12 @@ struct FlashTransposedValues : SharedTile<FlashTileKernel<B, waves, keys>, flash
     slot[to[i][1]] = of[1];
   }
   TILEWAVE_DEVICE std::int32_t stride() const { return token_stride; }
+  /// Returns the first key of fetch i's group, which all lanes of a wave share, or of the tile.
+  TILEWAVE_DEVICE static int first_row(int i) {
+    constexpr int units_of_group = flash_page_keys / 8;
+    static_assert(units_of_group * pairs % lanes == 0, "a wave has keys of one group");
+    return paged ? (i * waves + B::wave_id()) * lanes / (units_of_group * pairs) * flash_page_keys : 0;
+  }
   TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int k_slice) const {
     return Tile::read(slot, tile, k_slice, 0);
   }
