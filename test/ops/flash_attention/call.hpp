@@ -203,20 +203,6 @@ class FlashCall {
     p.k = move(k_, host.k_page_strides.page), p.v = move(v_, host.v_page_strides.page);
     p.k_page_strides.page = p.v_page_strides.page = stride;
   }
-  /// Copies new lengths and starts to the device. They must fit the call's capacities.
-  void set_lengths(const std::vector<std::int32_t>& q, const std::vector<std::int32_t>& kv) {
-    for (std::size_t b = 0; b < q.size(); ++b) {
-      if (host.q_starts != nullptr) q_starts_[b + 1] = q_starts_[b] + q[b];
-      if (host.kv_starts != nullptr) kv_starts_[b + 1] = kv_starts_[b] + kv[b];
-    }
-    shape_.q = q, shape_.kv = kv;
-    const auto over = [](const std::int32_t* to, const std::vector<std::int32_t>& from) {
-      if (to == nullptr) return;
-      bench::check_hip(hipMemcpy(const_cast<std::int32_t*>(to), from.data(), from.size() * 4, hipMemcpyHostToDevice),
-                       "copying lengths");
-    };
-    over(p.q_starts, q_starts_), over(p.kv_starts, kv_starts_), over(p.kv_lengths, shape_.kv);
-  }
   /// Waits for the device. Returns an empty text, or the first thing that is wrong.
   std::string wrong() {
     download();
