@@ -253,6 +253,7 @@ concept TensorBackend = GroupBackend<B> &&
   { B::template group_multiply<B::facts.fp8, 256>(plain, operand, wide_acc, true) } -> std::same_as<void>;
   { B::template group_multiply<DType::i8, 256>(operand, operand, wide_ints, false) } -> std::same_as<void>;
   { B::template group_multiply<DType::bf16, 128>(a, operand, sums) } -> std::same_as<void>;
+  { B::template group_multiply<B::facts.fp8, 128>(a, operand, sums, false) } -> std::same_as<void>;
   { B::template group_multiply<DType::f16, 128>(a, transposed, sums) } -> std::same_as<void>;
   { B::template widen_i4_pairs<DType::f16>(two_words, 3) } -> std::same_as<Vec<std::uint32_t, 2>>;
   { B::template widen_i4_biased<DType::bf16>(words[0]) } -> std::same_as<Chunk>;

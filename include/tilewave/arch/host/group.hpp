@@ -296,7 +296,8 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
     detail::touch(b, columns);
   }
   template <DType type, int columns, class A = SwizzledOperand, class B = SwizzledOperand>
-  static void group_multiply(A a, B b, Vec<ProductSum<type>, columns / 2>& acc, bool add, Where where = {}) {
+  requires(!std::is_same_v<A, Chunk>) static void group_multiply(A a, B b, Vec<ProductSum<type>, columns / 2>& acc,
+                                                                 bool add, Where where = {}) {
     constexpr bool a_transposed = std::is_same_v<A, TransposedOperand>,
                    b_transposed = std::is_same_v<B, TransposedOperand>;
     static_assert((!a_transposed && !b_transposed) || (is_16_bits(type) && (!b_transposed || columns % 64 == 0)),
@@ -314,15 +315,21 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
     detail::touch(b, columns);
   }
   template <DType type, int columns, class B>
-  static void group_multiply(const Chunk& a, const B& b, Vec<float, columns / 2>& acc, Where where = {}) {
+  static void group_multiply(const Chunk& a, const B& b, Vec<float, columns / 2>& acc, bool add = true,
+                             Where where = {}) {
     static_assert(detail::group_type<Id, type>, "wave groups multiply bf16, f16 and the chip's fp8 here");
     static_assert(std::is_same_v<B, SwizzledOperand> || (is_16_bits(type) && columns % 64 == 0),
                   "transposed operands have 16-bit elements, and those of b whole boxes of 64 columns");
-    static_assert(detail::narrow_columns<columns> || columns == 128,
+    static_assert(detail::narrow_columns<columns> || columns == 96 || columns == 128,
                   "the sm90 room multiplies an operand in registers by these widths alone");
-    detail::call_mma(
-        {.kind = GroupCall::Kind::mma, .registers = true, .type = type, .columns = columns, .b = b, .where = where}, &a,
-        acc.data);
+    detail::call_mma({.kind = GroupCall::Kind::mma,
+                      .registers = true,
+                      .add = add,
+                      .type = type,
+                      .columns = columns,
+                      .b = b,
+                      .where = where},
+                     &a, acc.data);
     detail::touch(b, columns);
   }
   /// The registers of a are read until the wait.

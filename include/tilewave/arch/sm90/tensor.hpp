@@ -83,6 +83,11 @@ struct Tensor {
     multiply_registers<type, columns>(a, descriptor(b), acc);
   }
   template <DType type, int columns>
+  TILEWAVE_DEVICE static void group_multiply(const Chunk& a, SwizzledOperand b, Vec<float, columns / 2>& acc,
+                                             bool add) {
+    multiply_registers<type, columns>(a, descriptor(b), acc, add);
+  }
+  template <DType type, int columns>
   TILEWAVE_DEVICE static void group_multiply(const Chunk& a, TransposedOperand b, Vec<float, columns / 2>& acc) {
     static_assert(columns % 64 == 0, "a transposed b lies in whole boxes of 64 columns");
     multiply_registers<type, columns, true>(a, descriptor(b), acc);

@@ -81,6 +81,7 @@ struct FlashAttentionTensor {
     typename L::QSlot q{};
     typename L::KvSlot k{}, v{};
     int turn_parity = 0;
+    Chunk q_rows[L::score_slices];  // the operands of scores, where registers hold them
 
     /// Runs one item after the other. Behind the last products of values of one item, the first scores of the next are
     /// begun, so that they run beside the output. Behind the last item these scores are of stale data and unused. A
@@ -90,6 +91,7 @@ struct FlashAttentionTensor {
       if (!work.next_with_keys(item)) return;
       typename L::Scores scores;
       await_item(q);
+      if constexpr (L::q_in_registers) load_q(q);
       begin_scores(q, scores);
       finish_scores<0>(scores);
       while (true) {
@@ -101,12 +103,16 @@ struct FlashAttentionTensor {
         const bool more = work.next_with_keys(next);
         typename L::QSlot ahead = q;
         ahead.advance();
+        if constexpr (L::q_in_registers) {
+          if (more) await_item(ahead);
+          load_q(ahead);
+        }
         begin_values(probabilities, out);
         if constexpr (L::q_stages == 1) {
           finish_values<0>(out);
           write(a, item, softmax, out);
         }
-        if (more) await_item(ahead);
+        if (!L::q_in_registers && more) await_item(ahead);
         begin_scores(ahead, scores);
         if constexpr (L::q_stages > 1) {
           finish_values<1>(out);
@@ -168,13 +174,29 @@ struct FlashAttentionTensor {
       return shared.q[q.slot] + (64 * group + 16 * wave) * L::box_chunks;
     }
 
+    /// Loads the wave's sixteen rows of q as operands, while no product is under way.
+    TILEWAVE_DEVICE void load_q(const typename L::QSlot& q) {
+      const int wave = B::block_lane_id() % L::group_lanes / B::facts.wave_lanes, matrix = B::lane_id() / 8;
+      const int row = 64 * group + 16 * wave + B::lane_id() % 8 + 8 * (matrix % 2);
+      TILEWAVE_UNROLL
+      for (int k_slice = 0; k_slice < L::score_slices; ++k_slice) {
+        const int unit = k_slice % 4 * 2 + matrix / 2;
+        q_rows[k_slice] = B::load_matrices(shared.q[q.slot] + k_slice / 4 * (P.rows * L::box_chunks) +
+                                           row * L::box_chunks + (unit ^ row % 8));
+      }
+    }
     /// Begins scores = q K^T of the tile in K's slot, as one batch.
     TILEWAVE_DEVICE void begin_scores(const typename L::QSlot& q, typename L::Scores& scores) {
       B::group_mma_begin();
       TILEWAVE_UNROLL
       for (int k_slice = 0; k_slice < L::score_slices; ++k_slice) {
-        B::template group_multiply<S.q, P.keys>(L::q_operand(shared, q.slot, group, k_slice),
-                                                L::k_operand(shared, k.slot, k_slice), scores, k_slice > 0);
+        const SwizzledOperand keys = L::k_operand(shared, k.slot, k_slice);
+        if constexpr (L::q_in_registers) {
+          B::template group_multiply<S.q, P.keys>(q_rows[k_slice], keys, scores, k_slice > 0);
+        } else {
+          B::template group_multiply<S.q, P.keys>(L::q_operand(shared, q.slot, group, k_slice), keys, scores,
+                                                  k_slice > 0);
+        }
       }
       B::group_mma_end();
     }
