@@ -51,27 +51,39 @@ struct FlashAttentionTensor {
     if (group == L::groups) {
       if constexpr (shift_registers) B::template give_registers<fetching_registers>();
       const int wave = B::wave_id() - L::groups * L::group_waves;
-      if (wave >= L::fetching_waves + L::transposing_waves) return;
-      FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
-      FlashAttentionItem item;
       if (wave < L::fetching_waves) {
+        FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
         FlashAttentionFetch<B, S, L, P> fetch(args, shared, wave);
+        FlashAttentionItem item;
         while (work.next_with_keys(item)) fetch.run(item);
-      } else if constexpr (L::transposes) {
-        FlashAttentionTranspose<B, S, L, P> transpose(shared, wave - 1);
-        while (work.next_with_keys(item)) transpose.run(item);
+      } else if (L::transposes) {
+        if constexpr (L::transposes) {
+          FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
+          FlashAttentionTranspose<B, S, L, P> transpose(shared, wave - 1);
+          FlashAttentionItem item;
+          while (work.next_with_keys(item)) transpose.run(item);
+        }
       }
+      if (wave == L::group_waves - 1) write_without_keys(args);
     } else {
       if constexpr (shift_registers) B::template take_registers<multiplying_registers>();
       FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
       WaveGroup of{args.sections, shared, group};
       of.run(args.attention, work);
-      of.write_without_keys(args.attention, work);
     }
   }
 
  private:
   using Softmax = FlashAttentionSoftmax<B, S, L, P>;
+
+  /// A wave writes the output of the items whose rows see no keys.
+  TILEWAVE_DEVICE static void write_without_keys(const Args& args) {
+    FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
+    FlashAttentionItem item;
+    while (work.next(item)) {
+      if (!item.any_keys()) FlashAttentionOutput<B, S, L>::write_without_keys(args.attention, args.sections, item);
+    }
+  }
 
   /// A wave group, and its slots in the rings.
   struct WaveGroup {
@@ -124,36 +136,29 @@ struct FlashAttentionTensor {
       }
     }
 
-    /// Writes the output of the rows that see no keys.
-    TILEWAVE_DEVICE void write_without_keys(const FlashAttentionArgs& a, FlashAttentionWork<B, P> work) {
-      FlashAttentionItem item;
-      while (work.next(item)) {
-        if (!item.any_keys()) FlashAttentionOutput<B, S, L>::write_without_keys(a, sections, item, group);
-      }
-    }
-
    private:
     /// Walks from an item's last tile of keys to its first. Scores of the last tile are there at the start. Products of
     /// values of the first tile are left to the caller.
     TILEWAVE_DEVICE void walk(const FlashAttentionItem& item, Softmax& softmax, typename L::Scores& scores,
                               typename Softmax::Operands& probabilities, typename L::Output& out) {
       Vec<float, Softmax::rows> factor;
-      std::int32_t tile = item.end_tile - 1;
-      softmax.run(tile, scores, factor);
-      Softmax::pack(scores, probabilities);
-      if (!L::transposes && (tile + 1) * P.keys > item.sequence.kv_count)
-        clear_values(item.sequence.kv_count - tile * P.keys);
-      while (--tile >= item.first_tile) {
+      const std::int32_t last = item.end_tile - 1;
+      for (std::int32_t tile = last;; --tile) {
+        const bool raised = softmax.run(tile, scores, factor);
+        B::template group_mma_wait<0>();  // for products of values, of which there are none in front of the last tile
+        if (tile != last) release_values();
+        out.fence();
+        Softmax::pack(scores, probabilities);
+        if (raised) out.scale(factor);
+        if (!L::transposes && (tile + 1) * P.keys > item.sequence.kv_count)
+          clear_values(item.sequence.kv_count - tile * P.keys);
+        if (tile == item.first_tile) return;
         shared.k_ring.wait_full(k);
         await_turn();
         begin_scores(q, scores);
         begin_values(probabilities, out);
         pass_turn();
         finish_scores<1>(scores);
-        const bool raised = softmax.run(tile, scores, factor);
-        finish_values<0>(out);
-        Softmax::pack(scores, probabilities);
-        if (raised) out.scale(factor);
       }
     }
 
@@ -224,11 +229,14 @@ struct FlashAttentionTensor {
       k.advance();
       B::group_mma_fence(scores);
     }
+    TILEWAVE_DEVICE void release_values() {
+      L::values_ring(shared).release(v.slot);
+      v.advance();
+    }
     template <int behind>
     TILEWAVE_DEVICE void finish_values(typename L::Output& out) {
       B::template group_mma_wait<behind>();
-      L::values_ring(shared).release(v.slot);
-      v.advance();
+      release_values();
       out.fence();
     }
 
