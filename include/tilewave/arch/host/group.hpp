@@ -301,7 +301,7 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
     constexpr bool a_transposed = std::is_same_v<A, TransposedOperand>,
                    b_transposed = std::is_same_v<B, TransposedOperand>;
     static_assert((!a_transposed && !b_transposed) || (is_16_bits(type) && (!b_transposed || columns % 64 == 0)),
-                  "transposed operands have 16-bit elements, and those of b whole boxes of 64 columns");
+                  "transposed operands have 16 bits, and those of b whole boxes of 64 columns");
     static_assert(is_16_bits(type) || type == facts_of(Id).fp8 || type == DType::i8,
                   "wave groups multiply bf16, f16, i8 and the chip's fp8");
     static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 64 || columns == 80 || columns == 96 ||
@@ -322,14 +322,9 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
                   "transposed operands have 16-bit elements, and those of b whole boxes of 64 columns");
     static_assert(detail::narrow_columns<columns> || columns == 96 || columns == 128,
                   "the sm90 room multiplies an operand in registers by these widths alone");
-    detail::call_mma({.kind = GroupCall::Kind::mma,
-                      .registers = true,
-                      .add = add,
-                      .type = type,
-                      .columns = columns,
-                      .b = b,
-                      .where = where},
-                     &a, acc.data);
+    GroupCall call{.kind = GroupCall::Kind::mma, .registers = true, .add = add, .type = type, .columns = columns};
+    call.b = b, call.where = where;
+    detail::call_mma(call, &a, acc.data);
     detail::touch(b, columns);
   }
   /// The registers of a are read until the wait.

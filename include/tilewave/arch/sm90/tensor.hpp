@@ -67,7 +67,8 @@ struct Tensor {
   }
 
   template <DType type, int columns, class A = SwizzledOperand, class B = SwizzledOperand>
-  TILEWAVE_DEVICE static void group_multiply(A a, B b, Vec<ProductSum<type>, columns / 2>& acc, bool add) {
+  requires(!std::is_same_v<A, Chunk>)
+      TILEWAVE_DEVICE static void group_multiply(A a, B b, Vec<ProductSum<type>, columns / 2>& acc, bool add) {
     constexpr bool a_transposed = std::is_same_v<A, TransposedOperand>,
                    b_transposed = std::is_same_v<B, TransposedOperand>;
     static_assert(!b_transposed || columns % 64 == 0, "a transposed b lies in whole boxes of 64 columns");
