@@ -96,8 +96,9 @@ struct FlashAttentionTensor {
     Chunk q_rows[L::score_slices];  // the operands of scores, where registers hold them
 
     /// Runs one item after the other. Behind the last products of values of one item, the first scores of the next are
-    /// begun, so that they run beside the output. Behind the last item these scores are of stale data and unused. A
-    /// second way out would be a second copy of this code, and code that runs once comes from memory.
+    /// begun, so that they run beside the output; these products have a turn, so that groups do not meet at the ends of
+    /// items. Behind the last item these scores are of stale data and unused. A second way out would be a second copy of
+    /// this code, and code that runs once comes from memory.
     TILEWAVE_DEVICE void run(const FlashAttentionArgs& a, FlashAttentionWork<B, P> work) {
       FlashAttentionItem item;
       if (!work.next_with_keys(item)) return;
@@ -111,22 +112,27 @@ struct FlashAttentionTensor {
         typename L::Output out{};
         typename Softmax::Operands probabilities;
         walk(item, softmax, scores, probabilities, out);
-        FlashAttentionItem next;
-        const bool more = work.next_with_keys(next);
         typename L::QSlot ahead = q;
         ahead.advance();
+        FlashAttentionItem next;
+        bool more = false;
         if constexpr (L::q_in_registers) {
+          more = work.next_with_keys(next);
           if (more) await_item(ahead);
           load_q(ahead);
         }
+        await_turn();
         begin_values(probabilities, out);
         if constexpr (L::q_stages == 1) {
+          pass_turn();
           finish_values<0>(out);
           write(a, item, softmax, out);
         }
+        if constexpr (!L::q_in_registers) more = work.next_with_keys(next);
         if (!L::q_in_registers && more) await_item(ahead);
         begin_scores(ahead, scores);
         if constexpr (L::q_stages > 1) {
+          pass_turn();
           finish_values<1>(out);
           write(a, item, softmax, out);
         }
