@@ -97,8 +97,8 @@ struct FlashAttentionTensor {
 
     /// Runs one item after the other. Behind the last products of values of one item, the first scores of the next are
     /// begun, so that they run beside the output; these products have a turn, so that groups do not meet at the ends of
-    /// items. Behind the last item these scores are of stale data and unused. A second way out would be a second copy of
-    /// this code, and code that runs once comes from memory.
+    /// items. Behind the last item these scores are of stale data and unused. A second way out would be a second copy
+    /// of this code, and code that runs once comes from memory.
     TILEWAVE_DEVICE void run(const FlashAttentionArgs& a, FlashAttentionWork<B, P> work) {
       FlashAttentionItem item;
       if (!work.next_with_keys(item)) return;
@@ -130,6 +130,8 @@ struct FlashAttentionTensor {
         }
         if constexpr (!L::q_in_registers) more = work.next_with_keys(next);
         if (!L::q_in_registers && more) await_item(ahead);
+        // The stale q may be rows of the output, which all waves of the group have to have written.
+        if (L::q_stages == 1 && !more) B::group_barrier();
         begin_scores(ahead, scores);
         if constexpr (L::q_stages > 1) {
           pass_turn();
