@@ -150,23 +150,22 @@ struct FlashAttentionTensor {
     TILEWAVE_DEVICE void walk(const FlashAttentionItem& item, Softmax& softmax, typename L::Scores& scores,
                               typename Softmax::Operands& probabilities, typename L::Output& out) {
       Vec<float, Softmax::rows> factor;
-      const std::int32_t last = item.end_tile - 1;
-      for (std::int32_t tile = last;; --tile) {
-        const bool raised = softmax.run(tile, scores, factor);
-        B::template group_mma_wait<0>();  // for products of values, of which there are none in front of the last tile
-        if (tile != last) release_values();
-        out.fence();
-        Softmax::pack(scores, probabilities);
-        if (raised) out.scale(factor);
-        if (!L::transposes && (tile + 1) * P.keys > item.sequence.kv_count)
-          clear_values(item.sequence.kv_count - tile * P.keys);
-        if (tile == item.first_tile) return;
+      std::int32_t tile = item.end_tile - 1;
+      softmax.run(tile, scores, factor);
+      Softmax::pack(scores, probabilities);
+      if (!L::transposes && (tile + 1) * P.keys > item.sequence.kv_count)
+        clear_values(item.sequence.kv_count - tile * P.keys);
+      while (--tile >= item.first_tile) {
         shared.k_ring.wait_full(k);
         await_turn();
         begin_scores(q, scores);
         begin_values(probabilities, out);
         pass_turn();
         finish_scores<1>(scores);
+        const bool raised = softmax.run(tile, scores, factor);
+        finish_values<0>(out);
+        Softmax::pack(scores, probabilities);
+        if (raised) out.scale(factor);
       }
     }
 
@@ -237,14 +236,11 @@ struct FlashAttentionTensor {
       k.advance();
       B::group_mma_fence(scores);
     }
-    TILEWAVE_DEVICE void release_values() {
-      L::values_ring(shared).release(v.slot);
-      v.advance();
-    }
     template <int behind>
     TILEWAVE_DEVICE void finish_values(typename L::Output& out) {
       B::template group_mma_wait<behind>();
-      release_values();
+      L::values_ring(shared).release(v.slot);
+      v.advance();
       out.fence();
     }
 
