@@ -10,7 +10,7 @@ namespace tilewave::test {
 namespace {
 
 struct WidenedInt4 {
-  Chunk bf16, f16;
+  Chunk bf16, f16, fp4_bf16, fp4_f16;
 };
 
 template <class B>
@@ -25,7 +25,8 @@ struct WidenInt4Kernel {
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
     const int i = B::wave_id() * B::facts.wave_lanes + B::lane_id();
-    args.out[i] = {B::widen_i4(args.in[i]), B::widen_i4_to_f16(args.in[i])};
+    args.out[i] = {B::widen_i4(args.in[i]), B::widen_i4_to_f16(args.in[i]), B::widen_fp4(args.in[i]),
+                   B::widen_fp4_to_f16(args.in[i])};
   }
 };
 
@@ -47,6 +48,8 @@ struct CheckWidenInt4 {
         CAPTURE(room_name<B>(), i, value, code);
         CHECK(bf16_to_f32(of(out[i].bf16)) == unit * static_cast<float>(expected));
         CHECK(f16_to_f32(of(out[i].f16)) == static_cast<float>(expected));
+        CHECK(bf16_to_f32(of(out[i].fp4_bf16)) == fp4_to_f32(static_cast<std::uint8_t>(code)));
+        CHECK(f16_to_f32(of(out[i].fp4_f16)) == fp4_to_f32(static_cast<std::uint8_t>(code)));
       }
     }
   }
@@ -54,8 +57,8 @@ struct CheckWidenInt4 {
 
 /// Two or four of the eight, another pair in each lane; the rooms that multiply them.
 struct SomeInt4 {
-  Vec<std::uint32_t, 2> bf16, f16;  // of a word and of the next
-  std::uint32_t fp8;
+  Vec<std::uint32_t, 2> bf16, f16, fp4_bf16, fp4_f16;  // of a word and of the next
+  std::uint32_t fp8, fp4_fp8;
   Chunk bf16_biased, f16_biased;
 };
 
@@ -73,7 +76,11 @@ struct WidenSomeInt4Kernel {
     const int i = B::wave_id() * B::facts.wave_lanes + B::lane_id();
     const Vec<std::uint32_t, 2> words{{args.in[i], args.in[(i + 1) % 64]}};
     args.out[i] = {B::template widen_i4_pairs<DType::bf16>(words, i % 4),
-                   B::template widen_i4_pairs<DType::f16>(words, i % 4), B::widen_i4_quad(words[0], i % 2),
+                   B::template widen_i4_pairs<DType::f16>(words, i % 4),
+                   B::template widen_fp4_pairs<DType::bf16>(words, i % 4),
+                   B::template widen_fp4_pairs<DType::f16>(words, i % 4),
+                   B::widen_i4_quad(words[0], i % 2),
+                   B::widen_fp4_quad(words[0], i % 2),
                    B::template widen_i4_biased<DType::bf16>(words[0]),
                    B::template widen_i4_biased<DType::f16>(words[0])};
   }
@@ -86,10 +93,16 @@ struct CheckWidenSomeInt4 {
       std::vector<std::uint32_t> words(64);
       for (std::uint32_t i = 0; i < 64; ++i)
         for (std::uint32_t place = 0; place < 8; ++place) words[i] |= ((3 * i + 5 * place + i / 16) & 15u) << 4 * place;
-      const auto value_of = [&](int word, int value) {
+      const auto code_of = [&](int word, int value) {
         const int place = value < 4 ? 2 * value : 2 * (value - 4) + 1;
-        const int code = static_cast<int>(words[word % 64] >> 4 * place & 15u);
+        return static_cast<int>(words[word % 64] >> 4 * place & 15u);
+      };
+      const auto value_of = [&](int word, int value) {
+        const int code = code_of(word, value);
         return static_cast<float>(code < 8 ? code : code - 16);
+      };
+      const auto fp4_of = [&](int word, int value) {
+        return fp4_to_f32(static_cast<std::uint8_t>(code_of(word, value)));
       };
       const auto out = run_kernel<WidenSomeInt4Kernel<B>>(1, words, words.size(), SomeInt4{});
       for (int i = 0; i < 64; ++i) {
@@ -99,6 +112,9 @@ struct CheckWidenSomeInt4 {
             const float expected = value_of(i + word, 2 * (i % 4) + e);
             CHECK(bf16_to_f32(static_cast<std::uint16_t>(out[i].bf16[word] >> 16 * e)) == expected);
             CHECK(f16_to_f32(static_cast<std::uint16_t>(out[i].f16[word] >> 16 * e)) == expected);
+            const float fp4 = fp4_of(i + word, 2 * (i % 4) + e);
+            CHECK(bf16_to_f32(static_cast<std::uint16_t>(out[i].fp4_bf16[word] >> 16 * e)) == fp4);
+            CHECK(f16_to_f32(static_cast<std::uint16_t>(out[i].fp4_f16[word] >> 16 * e)) == fp4);
           }
         }
         const auto half = [](std::uint32_t word, int e) { return static_cast<std::uint16_t>(word >> 16 * e); };
@@ -114,6 +130,8 @@ struct CheckWidenSomeInt4 {
         for (int e = 0; e < 4; ++e) {
           const auto code = static_cast<std::uint8_t>(out[i].fp8 >> 8 * e);
           CHECK(fp8_to_f32(B::facts.fp8, code) == B::i4_fp8_unit * value_of(i, 4 * (i % 2) + e));
+          const auto fp4 = static_cast<std::uint8_t>(out[i].fp4_fp8 >> 8 * e);
+          CHECK(fp8_to_f32(B::facts.fp8, fp4) == B::fp4_fp8_unit * fp4_of(i, 4 * (i % 2) + e));
         }
       }
     }

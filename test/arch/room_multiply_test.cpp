@@ -15,8 +15,8 @@ namespace {
 inline constexpr int a_row = 8, b_row = 16;  // where the operands begin
 
 /// For every width it sums over four slices of k, starting afresh, and then adds the last slice once more. Operand a is
-/// in shared memory or in registers; then `fresh` says whether the first product may ignore the accumulator.
-template <class B, DType element, bool from_registers, bool fresh, int... all_columns>
+/// in shared memory or in registers.
+template <class B, DType element, bool from_registers, int... all_columns>
 struct MultiplyKernel {
   using Room = B;
   static constexpr DType type = element;
@@ -35,7 +35,7 @@ struct MultiplyKernel {
   TILEWAVE_DEVICE static float* run_width(const Place<B>& me, const Chunk* a, const Shared& shared, float* out) {
     Vec<ProductSum<type>, columns / 2> acc;
     TILEWAVE_UNROLL
-    for (int i = 0; i < columns / 2; ++i) acc[i] = static_cast<ProductSum<type>>(fresh ? 1e9f : 0.0f);
+    for (int i = 0; i < columns / 2; ++i) acc[i] = static_cast<ProductSum<type>>(from_registers ? 0.0f : 1e9f);
     Chunk registers[4];
     TILEWAVE_UNROLL
     for (int k_slice = 0; k_slice < 4; ++k_slice) {
@@ -43,9 +43,7 @@ struct MultiplyKernel {
     }
     const auto multiply = [&](int k_slice, bool add) TILEWAVE_INLINE_LAMBDA {
       const SwizzledOperand b{shared.b, b_row, k_slice};
-      if constexpr (from_registers && fresh) {
-        B::template group_multiply<type, columns>(registers[k_slice], b, acc, add);
-      } else if constexpr (from_registers) {
+      if constexpr (from_registers) {
         B::template group_multiply<type, columns>(registers[k_slice], b, acc);
       } else {
         B::template group_multiply<type, columns>(SwizzledOperand{shared.a, a_row, k_slice}, b, acc, add);
@@ -89,14 +87,13 @@ struct CheckProducts {
   template <class B>
   void operator()() const {
     if constexpr (TensorBackend<B>) {
-      check<MultiplyKernel<B, DType::bf16, false, true, 8, 16, 32, 64, 80, 96, 112, 128, 176, 192, 240, 256>>();
-      check<MultiplyKernel<B, DType::f16, false, true, 8, 16, 32, 64, 80, 96, 112, 128, 176, 192, 240, 256>>();
-      check<MultiplyKernel<B, B::facts.fp8, false, true, 8, 16, 32, 64, 80, 96, 112, 128, 176, 192, 240, 256>>();
-      check<MultiplyKernel<B, DType::i8, false, true, 16, 64, 128, 256>>();
-      check<MultiplyKernel<B, DType::bf16, true, false, 8, 16, 32, 64, 128>>();
-      check<MultiplyKernel<B, DType::f16, true, false, 8, 16, 32, 64, 128>>();
-      check<MultiplyKernel<B, B::facts.fp8, true, false, 8, 16, 32, 64, 128>>();
-      check<MultiplyKernel<B, B::facts.fp8, true, true, 64, 96, 128>>();
+      check<MultiplyKernel<B, DType::bf16, false, 8, 16, 32, 64, 80, 96, 112, 128, 176, 192, 240, 256>>();
+      check<MultiplyKernel<B, DType::f16, false, 8, 16, 32, 64, 80, 96, 112, 128, 176, 192, 240, 256>>();
+      check<MultiplyKernel<B, B::facts.fp8, false, 8, 16, 32, 64, 80, 96, 112, 128, 176, 192, 240, 256>>();
+      check<MultiplyKernel<B, DType::i8, false, 16, 64, 128, 256>>();
+      check<MultiplyKernel<B, DType::bf16, true, 8, 16, 32, 64, 128>>();
+      check<MultiplyKernel<B, DType::f16, true, 8, 16, 32, 64, 128>>();
+      check<MultiplyKernel<B, B::facts.fp8, true, 8, 16, 32, 64, 128>>();
     }
   }
   template <class K>
@@ -124,46 +121,6 @@ struct CheckProducts {
     launch_kernel<K>(blocks, 1, {chunks(a_in), chunks(b_in), out.data()});
     CAPTURE(std::string(name_of(K::type)));
     CHECK((out.values() == expected));
-  }
-};
-
-// --- bytes ---------------------------------------------------------------------------------------------------------
-
-/// Bytes by a selector that each lane has for itself, in the rooms that have it.
-template <class B>
-struct PermuteKernel {
-  using Room = B;
-  struct Args {
-    const std::uint32_t* in;  // [3, wave_lanes]: low, high, selector
-    std::uint32_t* out;       // [wave_lanes]
-  };
-  using Shared = NoShared;
-  static constexpr int block_threads = B::facts.wave_lanes, waves_per_simd = 1;
-
-  TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
-    const int i = B::lane_id(), lanes = B::facts.wave_lanes;
-    args.out[i] = B::permute_bytes(args.in[i], args.in[lanes + i], args.in[2 * lanes + i]);
-  }
-};
-
-struct CheckPermute {
-  template <class B>
-  void operator()() const {
-    if constexpr (TensorBackend<B>) {
-      constexpr int lanes = B::facts.wave_lanes;
-      std::vector<std::uint32_t> in(3 * lanes);
-      for (int i = 0; i < 3 * lanes; ++i) in[i] = 0x9e3779b9u * static_cast<std::uint32_t>(i + 1);
-      for (int i = 2 * lanes; i < 3 * lanes; ++i) in[i] &= 0x7777u;
-      const auto out = run_kernel<PermuteKernel<B>>(1, in, lanes, std::uint32_t{});
-      for (int i = 0; i < lanes; ++i) {
-        const std::uint64_t all = std::uint64_t{in[lanes + i]} << 32 | in[i];
-        std::uint32_t expected = 0;
-        for (int b = 0; b < 4; ++b)
-          expected |= static_cast<std::uint32_t>(all >> 8 * (in[2 * lanes + i] >> 4 * b & 7u) & 0xffu) << 8 * b;
-        CAPTURE(room_name<B>(), i);
-        CHECK(out[i] == expected);
-      }
-    }
   }
 };
 
@@ -337,7 +294,6 @@ struct CheckRegisters {
 TEST_CASE("a group multiplies swizzled operands of all widths and types") { AllRooms::each(CheckProducts{}); }
 TEST_CASE("a group multiplies operands whose rows lie side by side") { AllRooms::each(CheckTransposed{}); }
 TEST_CASE("store_matrices_straight stores four matrices row by row") { AllRooms::each(CheckStraight{}); }
-TEST_CASE("each lane permutes the bytes of two words as its selector says") { AllRooms::each(CheckPermute{}); }
 TEST_CASE("groups hand registers on") { AllRooms::each(CheckRegisters{}); }
 
 }  // namespace tilewave::test

@@ -44,7 +44,7 @@ int main() {
   };
   constexpr Types operands[] = {{bf16, bf16, 0},      {f16, f16, 0},         {fp8, fp8, 0},
                                 {i8, i8, 0},          {bf16, DType::i4, 32}, {f16, DType::i4, 128},
-                                {fp8, DType::i4, 64}, {fp8, DType::i4, 128}};
+                                {fp8, DType::i4, 64}, {fp8, DType::i4, 128}, {bf16, DType::fp4_e2m1, 32}};
   GemmSpec s;
   for (const Types& types : operands) {
     s.a = types.a, s.b = types.b, s.scale_k = types.group;

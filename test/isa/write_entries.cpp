@@ -176,8 +176,8 @@ void add_shared_sampling(ordered_json& file) {
   }
 }
 
-/// Rows of fp8 are widened to f16 where weights are of i4.
-constexpr DType product_type(const GemmSpec& s) { return s.int4() && is_fp8(s.a) ? DType::f16 : s.a; }
+/// Rows of fp8 are widened to f16 where weights have four bits.
+constexpr DType product_type(const GemmSpec& s) { return s.four_bit() && is_fp8(s.a) ? DType::f16 : s.a; }
 
 /// The matrix instruction of a GEMM, the full-rate one of its type and shape.
 template <ArchId arch>
@@ -203,12 +203,12 @@ constexpr double gemm_valu() {
     constexpr int places = a * Kernel::RowsA::copies + b * Kernel::RowsB::copies;
     return 2.0 * places / (turns * Kernel::k_slices * W::tiles_m * W::tiles_n);
   }
-  if constexpr (spec.int4()) {
+  if constexpr (spec.four_bit()) {
     // Each step widens words of codes (and fp8 rows), converts scales to f32 and multiplies sums in pairs; a few more
     // are left.
-    constexpr int codes = 4 * W::tiles_n * (spec.a == DType::bf16 ? 15 : 12);
+    constexpr int codes = 4 * W::tiles_n * (spec.a == DType::bf16 ? 15 : spec.mxfp4() ? 13 : 12);
     constexpr int rows = is_fp8(spec.a) ? 4 * W::tiles_m * (W::Backend::facts.id == ArchId::gfx950 ? 4 : 8) : 0;
-    constexpr int sums = Kernel::step_scales * W::tiles_n * (4 + 2 * W::tiles_m);
+    constexpr int sums = Kernel::step_scales * W::tiles_n * ((spec.mxfp4() ? 24 : 4) + 2 * W::tiles_m);
     return (codes + rows + sums + 8.0) / (4 * W::tiles_m * W::tiles_n * (8 / Kernel::k_per_lane));
   } else if constexpr (spec.mx()) {
     // Addresses of scales; in registers codes are brought to the low byte, too.
@@ -256,7 +256,7 @@ void add_gemm(ordered_json& file, const std::string& list, int index, std::size_
                                {"lds_bytes", sizeof(typename Kernel::Shared)},
                                {"mfma", nullptr},
                                {"gemm",
-                                {{"mfma", gemm_mfma<arch>(spec, spec.int4() ? 16 : Kernel::W::side)},
+                                {{"mfma", gemm_mfma<arch>(spec, spec.four_bit() ? 16 : Kernel::W::side)},
                                  {"writes_lds", policy.path == GemmPath::staged},
                                  {"valu_of_products", gemm_valu<Kernel, spec>()}}}});
   });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The entries of flash attention that its tests run as machine code in the simulator: of the default spec, of f16, and of a
-// small head size, with every policy. Compiled with ROOM, gfx942 or gfx950.
+// The entries of flash attention that its tests run as machine code in the simulator: of the default spec, of f16, of a
+// small head size, and of pages, with every policy. Compiled with ROOM, gfx942 or gfx950.
 
 #define STRING_OF(x) #x
 // clang-format off
@@ -16,14 +16,14 @@ namespace {
 
 using Room = ROOM::Backend;
 constexpr FlashAttentionSpec small{.head_size = 64, .value_size = 64},
-    halves{.q = DType::f16, .kv = DType::f16, .out = DType::f16};
+    halves{.q = DType::f16, .kv = DType::f16, .out = DType::f16}, pages{.storage = KvStorage::paged};
 
 }  // namespace
 
 std::span<const FlashAttentionEntry* const> all_flash_attention_entries() {
-  static const auto entries =
-      pointers_to<FlashAttentionEntry>(flash_attention_entries<Room, FlashAttentionSpec{}>,
-                                       flash_attention_entries<Room, halves>, flash_attention_entries<Room, small>);
+  static const auto entries = pointers_to<FlashAttentionEntry>(
+      flash_attention_entries<Room, FlashAttentionSpec{}>, flash_attention_entries<Room, halves>,
+      flash_attention_entries<Room, small>, flash_attention_entries<Room, pages>);
   return entries;
 }
 

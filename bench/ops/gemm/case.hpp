@@ -62,7 +62,7 @@ struct GemmCase {
   std::int64_t rows_of_b() const { return transposed_b(spec.layout) ? k : n; }
   std::int64_t a_stride() const { return operand_stride(spec.a, transposed_a(spec.layout) ? m : k); }
   std::int64_t b_stride() const { return operand_stride(spec.b, transposed_b(spec.layout) ? n : k); }
-  bool row_scales_of_a() const { return has(Scaling::per_row) || (spec.int4() && is_fp8(spec.a)); }
+  bool row_scales_of_a() const { return has(Scaling::per_row) || (spec.four_bit() && is_fp8(spec.a)); }
   /// Returns the elements from a row of so many values to the next. Rows start at multiples of 16 bytes.
   static std::int64_t operand_stride(DType type, std::int32_t columns) {
     const int values = packing_of(type);
@@ -172,9 +172,9 @@ inline std::string GemmCase::fault() const {
   if (spec.out == DType::i8 && spec.out_scale == Scaling::none) return "an out of i8 has no scale";
   if (spec.sums != GemmSums::promoted && !spec.has_sums_to_choose())
     return "fast sums are of fp8 operands with scaling none, per_tensor or per_row";
-  if (spec.b != spec.a && !spec.int4() && !spec.mx()) return "b_dtype differs from a_dtype";
+  if (spec.b != spec.a && !spec.four_bit() && !spec.mx()) return "b_dtype differs from a_dtype";
   if (spec.mx() && k % mx_group != 0) return "config_k with mx scales is no multiple of 32";
-  if (spec.int4() && (spec.scale_k < 1 || k % spec.scale_k != 0)) return "config_k is no multiple of group";
+  if (spec.four_bit() && (spec.scale_k < 1 || k % spec.scale_k != 0)) return "config_k is no multiple of group";
   if (spec.gated && n % 2 != 0) return "config_n of gates and ups is odd";
   if (!grouped() && (groups != 0 || group_rows != 0)) return "groups without a group_kind";
   if (grouped() && (groups < 1 || group_rows < 1)) return "config_groups or config_group_rows is below 1 or missing";

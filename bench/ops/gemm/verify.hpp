@@ -94,7 +94,7 @@ class GemmPart {
         a_.insert(a_.end(), from, from + row_bytes);
       }
       const float* const scale = p.a_scale + wanted.a_layer * p.a_scale_batch_stride;
-      if (s.scale == Scaling::per_row || (s.int4() && is_fp8(s.a))) a_scale_.push_back(scale[row]);
+      if (s.scale == Scaling::per_row || (s.four_bit() && is_fp8(s.a))) a_scale_.push_back(scale[row]);
       for (std::int64_t block = 0; block < k_blocks && s.scale == Scaling::per_block; ++block)
         a_scale_.push_back(scale[row * p.a_scale_stride + block * p.a_scale_k_stride]);
     }

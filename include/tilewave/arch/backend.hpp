@@ -110,6 +110,8 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::i4_unit } -> std::convertible_to<float>;
   { B::widen_i4(word) } -> std::same_as<Chunk>;  // exactly i4_unit times the values
   { B::widen_i4_to_f16(word) } -> std::same_as<Chunk>;
+  { B::widen_fp4(word) } -> std::same_as<Chunk>;
+  { B::widen_fp4_to_f16(word) } -> std::same_as<Chunk>;
   { B::template pick_bytes<0, 1, 4, 5>(word, word) } -> std::same_as<std::uint32_t>;
   { B::pack_i8(x, x, x, x) } -> std::same_as<std::uint32_t>;
   // the chained atom of atom.hpp
@@ -253,11 +255,12 @@ concept TensorBackend = GroupBackend<B> &&
   { B::template group_multiply<B::facts.fp8, 256>(plain, operand, wide_acc, true) } -> std::same_as<void>;
   { B::template group_multiply<DType::i8, 256>(operand, operand, wide_ints, false) } -> std::same_as<void>;
   { B::template group_multiply<DType::bf16, 128>(a, operand, sums) } -> std::same_as<void>;
-  { B::template group_multiply<B::facts.fp8, 128>(a, operand, sums, false) } -> std::same_as<void>;
   { B::template group_multiply<DType::f16, 128>(a, transposed, sums) } -> std::same_as<void>;
   { B::template widen_i4_pairs<DType::f16>(two_words, 3) } -> std::same_as<Vec<std::uint32_t, 2>>;
   { B::template widen_i4_biased<DType::bf16>(words[0]) } -> std::same_as<Chunk>;
   { B::widen_i4_quad(words[0], 1) } -> std::same_as<std::uint32_t>;
+  { B::template widen_fp4_pairs<DType::bf16>(two_words, 3) } -> std::same_as<Vec<std::uint32_t, 2>>;
+  { B::widen_fp4_quad(words[0], 1) } -> std::same_as<std::uint32_t>;
   { B::template store_matrices_straight<4>(row, words) } -> std::same_as<void>;
   // byte i of the result is the one of {high, low} that nibble i of the selector, 0 to 7, names
   { B::permute_bytes(words[0], words[1], words[2]) } -> std::same_as<std::uint32_t>;

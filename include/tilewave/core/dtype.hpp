@@ -12,8 +12,8 @@ namespace tilewave {
 
 /// The two fp8 flavours are different types: e4m3fnuz (gfx942: bias 8, max 240, 0x80 is NaN) and OCP e4m3fn (gfx950,
 /// sm90: bias 7, max 448, 0x7f and 0xff are NaN). fp4_e2m1, fp6_e2m3 and fp6_e3m2 are OCP MX's: they have no NaN and no
-/// infinity. i4 is two's complement.
-enum class DType : int { f32, f16, bf16, fp8_e4m3fn, fp8_e4m3fnuz, i8, fp4_e2m1, fp6_e2m3, fp6_e3m2, i4 };
+/// infinity. i4 is two's complement. e8m0 is a scale of MX: 2^(code - 127), and 0xff is NaN.
+enum class DType : int { f32, f16, bf16, fp8_e4m3fn, fp8_e4m3fnuz, i8, fp4_e2m1, fp6_e2m3, fp6_e3m2, i4, e8m0 };
 
 TILEWAVE_HOST_DEVICE constexpr bool is_fp6(DType t) { return t == DType::fp6_e2m3 || t == DType::fp6_e3m2; }
 /// Returns the number of values in an element in memory. An element of fp4 or i4 is a byte with two values; fp4 has the
@@ -45,6 +45,7 @@ constexpr std::string_view name_of(DType t) {
     case DType::fp6_e2m3: return "fp6_e2m3";
     case DType::fp6_e3m2: return "fp6_e3m2";
     case DType::i4: return "i4";
+    case DType::e8m0: return "e8m0";
   }
   return "unknown";
 }
@@ -183,9 +184,11 @@ TILEWAVE_HOST_DEVICE constexpr std::uint8_t f32_to_fp6(DType type, float value) 
   return static_cast<std::uint8_t>((code > 31 ? 31 : code) | sign);
 }
 
-/// Decodes a scale of OCP MX. Its code is a byte, e8m0: 2^(code - 127), and 0xff is NaN.
+/// Decodes an e8m0 code, a scale of OCP MX.
 TILEWAVE_HOST_DEVICE constexpr float e8m0_to_f32(std::uint8_t code) {
-  const std::uint32_t bits = code == 0xff ? 0x7fc00000u : code == 0 ? 0x00400000u : std::uint32_t{code} << 23;
+  // 2^-127 is subnormal. Of 0xff the second term makes the infinity a NaN.
+  const std::uint32_t power = std::uint32_t{code} << 23, least = 0x00400000u;
+  const std::uint32_t bits = (power > least ? power : least) | ((code + 1u) & 256u) << 14;
   return __builtin_bit_cast(float, bits);
 }
 

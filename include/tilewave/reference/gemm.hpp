@@ -31,7 +31,7 @@ struct GemmUnit {
 inline GemmUnit gemm_unit(ArchId arch, bool emulated, const GemmSpec& s) {
   if (facts_of(arch).f32_sums || s.a == DType::i8 || (emulated && !is_fp8(s.a))) return {};
   const bool promoted = s.scale == Scaling::per_block || (s.has_sums_to_choose() && s.sums == GemmSums::promoted);
-  const int chain = s.int4() ? s.scale_k : promoted ? gemm_scale_block : 0;
+  const int chain = s.four_bit() ? s.scale_k : promoted ? gemm_scale_block : 0;
   return is_fp8(s.a) ? GemmUnit{32, 13, 13, chain} : GemmUnit{16, 25, 23, chain};
 }
 
@@ -86,12 +86,13 @@ inline std::int64_t preshuffled_index(std::int64_t row, std::int64_t k, std::int
   return (row / 16 * (columns / unit) + k / unit) * 16 * unit + row % 16 * unit + k % unit;
 }
 
-/// Returns value (row, k) of preshuffled int4 weights B[N, K].
-inline int int4_value(const void* weights, std::int64_t row, std::int64_t k, std::int64_t columns) {
+/// Returns value (row, k) of preshuffled weights B[N, K] of four bits, i4 or fp4, with scales of groups.
+inline double four_bit_value(DType type, const void* weights, std::int64_t row, std::int64_t k, std::int64_t columns) {
   const std::int64_t at = (row / 16 * (columns / 16) + k / 16) * 256 + row % 16 * 16 + k % 16;
   const std::int64_t word = at / 8, in_word = at % 8;
   const std::uint8_t byte = static_cast<const std::uint8_t*>(weights)[4 * word + in_word % 4];
   const int code = in_word < 4 ? byte & 15 : byte >> 4;
+  if (type == DType::fp4_e2m1) return fp4_to_f32(static_cast<std::uint8_t>(code));
   return code < 8 ? code : code - 16;
 }
 
@@ -111,7 +112,7 @@ class Gemm {
     layers_ = groups ? p.groups : p.batch;
     const std::int32_t a_layers = s.groups == GemmGroups::contiguous ? 1 : layers_;
     for (std::int32_t layer = 0; layer < a_layers; ++layer) {
-      for (std::int32_t row = 0; row < p.m; ++row) {
+      for (std::int32_t row = 0; row < gemm_a_rows(p); ++row) {
         for (std::int32_t k = 0; k < p.k; ++k)
           a_.push_back(transposed_a(s.layout) ? element(s.a, p.a, layer * p.a_batch_stride + k * p.a_stride + row)
                                               : value(s.a, p.a, layer * p.a_batch_stride + row * p.a_stride, k));
@@ -121,9 +122,9 @@ class Gemm {
       for (std::int32_t i = 0; i < columns_ * halves_; ++i) {
         const std::int64_t row = row_of_b(first_column + i / halves_, i % halves_);
         for (std::int32_t k = 0; k < p.k; ++k) {
-          if (s.int4()) {
+          if (s.four_bit()) {
             const auto* const layer_weights = static_cast<const std::uint8_t*>(p.b) + layer * p.b_batch_stride;
-            b_.push_back(int4_value(layer_weights, row, k, p.k));
+            b_.push_back(four_bit_value(s.b, layer_weights, row, k, p.k));
             continue;
           }
           const std::int64_t layer_offset = layer * p.b_batch_stride;
@@ -162,10 +163,25 @@ class Gemm {
       v = sum_of(layer, row, column, 0);
       v.value = activated(s.activation, v.value);
     }
+    if (s.scattered && !s.gathered && p_.row_weights != nullptr) {
+      const double weight = p_.row_weights[row];
+      v = {v.value * weight, v.magnitude * std::abs(weight), v.lost * std::abs(weight)};
+    }
     if (p_.residual == nullptr) return v;
     const double residual =
         element(s.extra(), p_.residual, a_layer(layer) * p_.residual_batch_stride + row * p_.residual_stride + column);
     return {v.value + residual, v.magnitude + std::abs(residual), v.lost};
+  }
+
+  /// Returns the row of A of a row of the groups, and the row of out, or -1 for none.
+  std::int32_t row_of_a(std::int32_t row) const {
+    return p_.spec.gathered ? std::min(p_.row_ids[row] & 0xffffff, p_.tokens - 1) : row;
+  }
+  std::int32_t row_of_out(std::int32_t row) const {
+    if (!p_.spec.scattered) return row;
+    const std::uint32_t id = static_cast<std::uint32_t>(p_.row_ids[row]);
+    const std::int32_t token = id & 0xffffff, slot = id >> 24;
+    return token < p_.tokens && slot < p_.topk ? token * p_.topk + slot : -1;
   }
 
  private:
@@ -181,17 +197,18 @@ class Gemm {
     return p_.interleaved ? 2 * column + half : column + half * (p_.n / 2);
   }
   /// Returns a sum with its scales and bias.
-  GemmValue sum_of(std::int32_t layer, std::int32_t row, std::int32_t out_column, int half) const {
+  GemmValue sum_of(std::int32_t layer, std::int32_t group_row, std::int32_t out_column, int half) const {
     const GemmSpec& s = p_.spec;
+    const std::int32_t row = row_of_a(group_row);
     const std::int32_t column = row_of_b(out_column, half);
-    const double* const a = a_.data() + (std::int64_t{a_layer(layer)} * p_.m + row) * p_.k;
+    const double* const a = a_.data() + (std::int64_t{a_layer(layer)} * gemm_a_rows(p_) + row) * p_.k;
     const double* const b =
         b_.data() + ((std::int64_t{layer} * columns_ + out_column - first_column_) * halves_ + half) * p_.k;
     const float* const a_scale = p_.a_scale + a_layer(layer) * p_.a_scale_batch_stride;
     const float* const b_scale = p_.b_scale + layer * p_.b_scale_batch_stride;
     GemmValue sum;
     GemmLoss loss(unit_);
-    const std::int32_t scale_k = s.int4() ? s.scale_k : s.mx() ? mx_group : gemm_scale_block;
+    const std::int32_t scale_k = s.four_bit() ? s.scale_k : s.mx() ? mx_group : gemm_scale_block;
     for (std::int32_t from = 0; from < p_.k; from += scale_k) {
       const std::int32_t block = from / scale_k, end = std::min(from + scale_k, p_.k);
       double scale = 1;
@@ -227,6 +244,7 @@ class Gemm {
     if (s.scale == Scaling::per_tensor) factor *= double{*p_.a_scale} * *p_.b_scale;
     if (s.scale == Scaling::per_group && is_fp8(s.a)) factor *= a_scale[row];
     if (s.scale == Scaling::per_row) factor *= double{a_scale[row]} * b_scale[column];
+    if (s.gathered && p_.row_weights != nullptr) factor *= p_.row_weights[group_row];
     sum.value *= factor;
     sum.magnitude *= std::abs(factor);
     sum.lost = loss.lost() * std::abs(factor);

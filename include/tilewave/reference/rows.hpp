@@ -21,6 +21,7 @@ inline double element(DType type, const void* data, std::int64_t index) {
     case DType::f16: return f16_to_f32(static_cast<const std::uint16_t*>(data)[index]);
     case DType::bf16: return bf16_to_f32(static_cast<const std::uint16_t*>(data)[index]);
     case DType::i8: return static_cast<const std::int8_t*>(data)[index];
+    case DType::e8m0: return e8m0_to_f32(static_cast<const std::uint8_t*>(data)[index]);
     case DType::fp4_e2m1: {
       const int code = static_cast<const std::uint8_t*>(data)[index / 2] >> index % 2 * 4;
       constexpr double magnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};

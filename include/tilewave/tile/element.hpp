@@ -7,6 +7,7 @@
 
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/core/dtype.hpp"
+#include "tilewave/core/math.hpp"
 #include "tilewave/core/vec.hpp"
 
 namespace tilewave {
@@ -24,12 +25,17 @@ TILEWAVE_HOST_DEVICE constexpr int bytes_of(DType t, int n) { return n * size_of
 template <DType T, int n>
 using Packed = Vec<UnsignedOf<bytes_of(T, n) < 4 ? bytes_of(T, n) : 4>, bytes_of(T, n) < 4 ? 1 : bytes_of(T, n) / 4>;
 
-/// Returns the values of packed f32, f16, bf16, fp8 or i8 elements. Every conversion is exact.
+/// Returns the values of packed f32, f16, bf16, fp8, i8 or e8m0 elements. Every conversion is exact.
 template <class B, DType T, int n>
 TILEWAVE_DEVICE Vec<float, n> widen(const Packed<T, n>& packed) {
   Vec<float, n> values;
   if constexpr (T == DType::f32) {
     values = __builtin_bit_cast(Vec<float, n>, packed);
+  } else if constexpr (T == DType::e8m0) {
+    constexpr int per_word = min_of(n, 4);
+    TILEWAVE_UNROLL
+    for (int i = 0; i < n; ++i)
+      values[i] = e8m0_to_f32(static_cast<std::uint8_t>(std::uint32_t{packed[i / per_word]} >> i % per_word * 8));
   } else if constexpr (n == 1) {
     const auto bits = static_cast<std::uint32_t>(packed[0]);
     if constexpr (T == DType::bf16) {

@@ -58,18 +58,22 @@ float operand(DType type, std::int64_t k, const ValueOf& value) {
   return static_cast<std::int8_t>(codes >> (8 * k - 6 * first));
 }
 /// Return the type of a tensor that is set to such elements, and how many of its elements make one of a type's.
-inline DType stored(DType type) { return packing_of(type) >= 2 ? DType::i8 : type; }
+inline DType stored(DType type) { return packing_of(type) >= 2 || type == DType::e8m0 ? DType::i8 : type; }
 inline int stored_size(DType type) { return is_fp6(type) ? 3 : 1; }
 
-/// Returns the int4 weights of a layer. They are preshuffled in two steps, as for AITER: first values lie as those of
-/// i8 weights do, then of each eight neighbours the last four go beside the first four.
+/// Returns the weights of a layer of four bits, i4 or fp4. They are preshuffled in two steps, as for AITER: first values
+/// lie as those of i8 weights do, then of each eight neighbours the last four go beside the first four.
 template <class ValueOf>
-std::vector<std::uint8_t> int4_weights(std::int32_t n, std::int32_t k, const ValueOf& value) {
+std::vector<std::uint8_t> four_bit_weights(DType type, std::int32_t n, std::int32_t k, const ValueOf& value) {
   std::vector<int> shuffled;
+  const auto code = [&](std::int32_t row, std::int32_t i) {
+    const float v = value(row, i);
+    return type == DType::fp4_e2m1 ? static_cast<int>(f32_to_fp4(v)) : static_cast<int>(operand(type, v));
+  };
   for (std::int32_t sixteen = 0; sixteen < n; sixteen += 16)
     for (std::int32_t from = 0; from < k; from += 16)
       for (std::int32_t row = sixteen; row < sixteen + 16; ++row)
-        for (std::int32_t i = from; i < from + 16; ++i) shuffled.push_back(static_cast<int>(value(row, i)));
+        for (std::int32_t i = from; i < from + 16; ++i) shuffled.push_back(code(row, i));
   std::vector<std::uint8_t> bytes;
   for (std::size_t i = 0; i < shuffled.size(); i += 8)
     for (std::size_t j = i; j < i + 4; ++j)
@@ -107,7 +111,7 @@ class GemmCall {
         b_scale_(DType::f32, layers_, b_scales(), 1, {b_scales(), 0}),
         a_mx_(DType::i8, a_layers_, mx_scales(s.m), 1, {mx_stride(s.m), 0}),
         b_mx_(DType::i8, layers_, mx_scales(s.n), 1, {mx_stride(s.n), 0}),
-        group_scale_(spec.group_scale(), layers_ * k_groups(), s.n, k_groups(), group_strides()),
+        group_scale_(stored(spec.group_scale()), layers_ * k_groups(), s.n, k_groups(), group_strides()),
         out_scale_(DType::f32, per_group() ? a_layers_ * s.m : 1, out_scales(), 1, {out_scales() + s.gap, 0}) {
     if (spec.out_scale == Scaling::per_tensor) out_scale_.set(1, 1, [](int, int) { return given_scale; });
     a_.set(a_layers_ * a_rows_, a_columns_, [&](int r, int c) {
@@ -115,15 +119,18 @@ class GemmCall {
       return operand(spec.a, transposed ? r % s.k : c,
                      [&](std::int64_t k) { return values('a', transposed ? std::int64_t{r} / s.k * s.m + c : r, k); });
     });
-    if (spec.int4()) {
+    if (spec.four_bit()) {
       std::vector<std::vector<std::uint8_t>> bytes;
       for (std::int32_t layer = 0; layer < layers_; ++layer) {
-        bytes.push_back(int4_weights(s.n, s.k, [&](std::int64_t r, std::int64_t c) {
-          return operand(spec.b, values('b', std::int64_t{layer} * s.n + r, c));
+        bytes.push_back(four_bit_weights(spec.b, s.n, s.k, [&](std::int64_t r, std::int64_t c) {
+          return values('b', std::int64_t{layer} * s.n + r, c);
         }));
       }
       b_.set(layers_, b_columns_, [&](int layer, int at) { return static_cast<std::int8_t>(bytes[layer][at]); });
-      group_scale_.set(layers_ * k_groups(), s.n, [&](int r, int c) { return values('t', r, c); });
+      group_scale_.set(layers_ * k_groups(), s.n, [&](int r, int c) {
+        const float scale = values('t', r, c);  // of mxfp4 the power of two below
+        return spec.mxfp4() ? static_cast<float>(static_cast<std::int8_t>(127 + std::ilogb(scale))) : scale;
+      });
     } else if (preshuffled()) {
       const int unit = 16 / size_of(spec.b);
       b_.set(layers_, b_columns_, [&](int layer, int at) {
@@ -213,9 +220,9 @@ class GemmCall {
   bool per_group() const { return spec_.out_scale == Scaling::per_group; }
   std::int32_t out_scales() const { return per_group() ? std::max(1, ceil_div(columns_, scale_group)) : 1; }
   std::int32_t k_blocks() const { return std::max(1, ceil_div(s_.k, gemm_scale_block)); }
-  bool row_scales_of_a() const { return spec_.scale == Scaling::per_row || (spec_.int4() && is_fp8(spec_.a)); }
+  bool row_scales_of_a() const { return spec_.scale == Scaling::per_row || (spec_.four_bit() && is_fp8(spec_.a)); }
   std::int32_t a_scales() const { return block() ? s_.m * k_blocks() : row_scales_of_a() ? std::max(s_.m, 1) : 1; }
-  std::int32_t k_groups() const { return spec_.int4() ? s_.k / spec_.scale_k : 0; }
+  std::int32_t k_groups() const { return spec_.four_bit() ? s_.k / spec_.scale_k : 0; }
   RowStrides group_strides() const {
     const std::int64_t row = align_up(s_.n + s_.gap, 4);
     return {std::max(k_groups(), 1) * row + 4 * (s_.gap > 0), row};
@@ -258,7 +265,7 @@ class GemmCall {
     p.a = data(a_);
     p.b = data(b_);
     p.out = const_cast<void*>(data(out_));
-    if (spec_.int4()) {
+    if (spec_.four_bit()) {
       if (row_scales_of_a()) p.a_scale = static_cast<const float*>(data(a_scale_));
       p.b_group_scale = data(group_scale_);
       p.b_scale_k_stride = group_strides().inner;
@@ -298,7 +305,7 @@ class GemmCall {
     }
     if (row_scales_of_a() || block()) p.a_scale_batch_stride = a_scales();
     if (spec_.scale == Scaling::per_row || block()) p.b_scale_batch_stride = b_scales();
-    if (spec_.int4()) p.b_scale_batch_stride = group_strides().outer;
+    if (spec_.four_bit()) p.b_scale_batch_stride = group_strides().outer;
     p.batch_invariant = s_.batch_invariant;
     return p;
   }

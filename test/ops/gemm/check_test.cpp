@@ -275,7 +275,7 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     const GemmSpec& spec = e->spec;
     const bool groups = spec.groups != GemmGroups::one, block = spec.scale == Scaling::per_block;
     constexpr std::int32_t m = 3, layers = 2, workspace_bytes = 64;
-    const std::int32_t k = spec.int4() ? 256 : 288;
+    const std::int32_t k = spec.four_bit() ? 256 : 288;
     const std::int32_t n = spec.gated && block ? 256 : 160, columns = spec.gated ? n / 2 : n;
     constexpr std::int32_t a_row = 32;  // the length of a row of [K, M]
     Tensor a(spec.a, layers * a_row * k), b(spec.b, layers * n * k), group_scale(DType::bf16, layers * n * 8),
@@ -295,7 +295,7 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     good.out_stride = columns, good.out_batch_stride = m * columns;
     good.residual_stride = columns, good.residual_batch_stride = m * columns;
     good.bias_batch_stride = n;
-    if (spec.int4()) {
+    if (spec.four_bit()) {
       if (is_fp8(spec.a)) good.a_scale = floats(a_scale.device()), good.a_scale_batch_stride = m;
       good.b_group_scale = group_scale.device();
       good.b_scale_k_stride = n, good.b_scale_batch_stride = 8 * n;
@@ -326,8 +326,8 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     refused(of_layers);
     refused(spec.weights == GemmWeights::preshuffled ? std::span<const Wrong<P>>(preshuffled) : row_major);
     if (spec.weights == GemmWeights::preshuffled && e->arch == ArchId::sm90) refused(of_strips);
-    refused(spec.int4() ? std::span<const Wrong<P>>(of_int4) : not_of_int4);
-    if (spec.int4()) {
+    refused(spec.four_bit() ? std::span<const Wrong<P>>(of_int4) : not_of_int4);
+    if (spec.four_bit()) {
       refused(is_fp8(spec.a) ? std::span<const Wrong<P>>(int4_of_fp8) : int4_of_16_bits);
       if (spec.gated) refused(gated_int4);
     } else {

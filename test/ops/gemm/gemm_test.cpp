@@ -28,7 +28,7 @@ GemmShape taken(const GemmEntry& e, GemmShape s) {
   if (e.spec.mx()) s.k = align_up(s.k, mx_group);
   if (!preshuffled(e)) return s;
   s.n = align_up(s.n, e.spec.gated ? 32 : 16);
-  s.k = align_up(s.k, e.spec.int4() ? e.spec.scale_k : 32);
+  s.k = align_up(s.k, e.spec.four_bit() ? e.spec.scale_k : 32);
   return s;
 }
 void check_one(const GemmEntry& e, GemmShape s, GemmValues values) {
@@ -43,7 +43,7 @@ void check_one(const GemmEntry& e, GemmShape s, GemmValues values) {
 /// Runs a shape. Gated entries run it with gates and ups in halves, and interleaved.
 void check(const GemmEntry& e, const GemmShape& s, GemmValues values = gemm_random) {
   check_one(e, s, values);
-  if (!e.spec.gated || e.spec.int4() || e.spec.mx() || (preshuffled(e) && e.arch == ArchId::sm90)) return;
+  if (!e.spec.gated || e.spec.four_bit() || e.spec.mx() || (preshuffled(e) && e.arch == ArchId::sm90)) return;
   GemmShape interleaved = s;
   interleaved.interleaved = true;
   check_one(e, interleaved, values);
@@ -133,7 +133,7 @@ TEST_CASE("a product with the identity is exact") {
 
 TEST_CASE("weights of i4 are their values times the scales of their groups, exactly") {
   each_entry([](const GemmEntry& e) {
-    if (!e.spec.int4() || e.spec.gated) return;
+    if (e.spec.b != DType::i4 || e.spec.gated) return;
     constexpr std::int32_t k = 384, n = 48;  // A has rows of the identity for some k of each scale.
     GemmCall call(e.spec, {.m = 36, .n = n, .k = k}, [](char tensor, std::int64_t r, std::int64_t c) {
       if (tensor == 'a') return float(c == 11 * r % k);
@@ -146,6 +146,31 @@ TEST_CASE("weights of i4 are their values times the scales of their groups, exac
         const int at = 11 * r % k;
         const double right = std::ldexp((3 * c + 5 * at) % 16 - 8, (at / e.spec.scale_k + c) % 7 - 3);
         if (call.out().at(r, c) != right) FAIL("row " << r << " column " << c << ": " << call.out().at(r, c));
+      }
+    }
+  });
+}
+
+TEST_CASE("all codes of mxfp4 under all scales are exact") {
+  each_entry([](const GemmEntry& e) {
+    if (!e.spec.mxfp4() || e.spec.gated || e.spec.out != DType::bf16) return;
+    // A has rows of the identity, for each k of two groups. The 254 scales are dealt out to columns, 127 in a group.
+    // Those that only a fraction of fp4 would bring back into f32 come with none of it: 2^127 times 6 is infinite.
+    constexpr std::int32_t k = 64, n = 128, m = 64;
+    GemmCall call(e.spec, {.m = m, .n = n, .k = k}, [](char tensor, std::int64_t r, std::int64_t c) {
+      if (tensor == 'a') return float(r == c);
+      if (tensor == 'b') return fp4_to_f32(static_cast<std::uint8_t>((r + c) % 16));
+      return tensor == 's' ? 1.0f
+                           : e8m0_to_f32(static_cast<std::uint8_t>(r % 2 * 127 + std::min<std::int64_t>(c, 127)));
+    });
+    call.run(e);
+    for (int r = 0; r < m; ++r) {
+      for (int c = 0; c < n; ++c) {
+        const double right = fp4_to_f32(static_cast<std::uint8_t>((r + c) % 16)) *
+                             double{e8m0_to_f32(static_cast<std::uint8_t>(r / 32 * 127 + std::min(c, 127)))};
+        const double rounded = bf16_to_f32(f32_to_bf16(static_cast<float>(right)));
+        if (!(call.out().at(r, c) == rounded))
+          FAIL("row " << r << " column " << c << ": " << call.out().at(r, c) << ", not " << rounded);
       }
     }
   });
@@ -216,7 +241,7 @@ TEST_CASE("strides of what counts one may be anything") {
       if (!transposed_a(p.spec.layout)) p.a_stride = any;
       p.out_stride = any;
       p.a_batch_stride = p.b_batch_stride = p.out_batch_stride = any;
-      if (p.spec.int4()) p.b_scale_k_stride = any;
+      if (p.spec.four_bit()) p.b_scale_k_stride = any;
       if (p.spec.scale == Scaling::per_block)
         p.a_scale_stride = p.a_scale_k_stride = p.b_scale_stride = p.b_scale_k_stride = any;
       if (p.a_scale_batch_stride != 0) p.a_scale_batch_stride = any;

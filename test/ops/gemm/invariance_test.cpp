@@ -37,7 +37,7 @@ TEST_CASE("the choice for batch-invariant calls follows from N and K alone") {
       p.b_stride = spec.weights == GemmWeights::preshuffled ? 0 : transposed_b(spec.layout) ? n : k;
       p.b_batch_stride = std::int64_t{n} * k / packing_of(spec.b);
       p.out_stride = n, p.out_batch_stride = std::int64_t{n} * m;
-      if (spec.int4()) {
+      if (spec.four_bit()) {
         if (is_fp8(spec.a)) p.a_scale = floats(at(4)), p.a_scale_batch_stride = m;
         p.b_group_scale = at(5), p.b_scale_k_stride = n, p.b_scale_batch_stride = std::int64_t{n} * k / spec.scale_k;
       } else if (spec.scale != Scaling::none) {

@@ -185,5 +185,30 @@ TEST_CASE("what is no product with mx scales is refused by name, and by other ar
   }
 }
 
+TEST_CASE("specs of mxfp4 weights under rows of other types are refused by name") {
+  constexpr GemmSpec good{
+      .b = DType::fp4_e2m1, .scale = Scaling::per_group, .weights = GemmWeights::preshuffled, .scale_k = 32};
+  for (const ArchId arch : {ArchId::gfx942, ArchId::gfx950, ArchId::sm90}) {
+    const ArchFacts& facts = facts_of(arch);
+    const auto code_of = [&](void (*change)(GemmSpec&)) {
+      GemmSpec spec = good;
+      change(spec);
+      return gemm_check_spec(spec, facts).code;
+    };
+    CHECK(gemm_check_spec(good, facts).ok());
+    CHECK(code_of([](GemmSpec& s) { s.a = DType::f16; }) == StatusCode::ok);
+    CHECK(code_of([](GemmSpec& s) { s.a = DType::i8; }) == StatusCode::unsupported_dtype);
+    CHECK(code_of([](GemmSpec& s) { s.a = DType::fp4_e2m1; }) == StatusCode::unsupported_dtype);
+    CHECK(code_of([](GemmSpec& s) { s.scale = Scaling::per_row; }) == StatusCode::unsupported_scaling);
+    CHECK(code_of([](GemmSpec& s) { s.scale_k = 64; }) == StatusCode::bad_value);
+    CHECK(code_of([](GemmSpec& s) { s.scale_k = 0; }) == StatusCode::bad_value);
+    CHECK(code_of([](GemmSpec& s) { s.weights = GemmWeights::row_major; }) == StatusCode::unsupported_layout);
+    CHECK(code_of([](GemmSpec& s) {
+            s.out_scale = Scaling::per_group;
+            s.out = DType::i8;
+          }) == StatusCode::unsupported_scaling);
+  }
+}
+
 }  // namespace
 }  // namespace tilewave::test

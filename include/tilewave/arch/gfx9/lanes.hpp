@@ -207,6 +207,33 @@ struct Lanes {
              less(pick_bytes<0, 4, 1, 4>(second, high)), less(pick_bytes<2, 4, 3, 4>(second, high))}};
   }
 
+  /// The low three bits of a code, its magnitude, choose a byte of a table: the high bytes of bf16 and f16, and the low
+  /// bytes of bf16. The low bytes of f16 are 0.
+  TILEWAVE_DEVICE static Chunk widen_fp4(std::uint32_t word) {
+    Chunk wide;
+    TILEWAVE_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const std::uint32_t codes = half == 0 ? word : word >> 4, chosen = codes & 0x07070707u;
+      const std::uint32_t high = __builtin_amdgcn_perm(0x40404040u, 0x3f3f3f00u, chosen) | (codes << 4 & 0x80808080u);
+      const std::uint32_t low = __builtin_amdgcn_perm(0xc0804000u, 0xc0800000u, chosen);
+      wide[2 * half] = pick_bytes<0, 4, 1, 5>(low, high);
+      wide[2 * half + 1] = pick_bytes<2, 6, 3, 7>(low, high);
+    }
+    return wide;
+  }
+  TILEWAVE_DEVICE static Chunk widen_fp4_to_f16(std::uint32_t word) {
+    Chunk wide;
+    TILEWAVE_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const std::uint32_t codes = half == 0 ? word : word >> 4;
+      const std::uint32_t high =
+          __builtin_amdgcn_perm(0x46444240u, 0x3e3c3800u, codes & 0x07070707u) | (codes << 4 & 0x80808080u);
+      wide[2 * half] = pick_bytes<0, 4, 1, 5>(0, high);
+      wide[2 * half + 1] = pick_bytes<2, 6, 3, 7>(0, high);
+    }
+    return wide;
+  }
+
  protected:
   using Floats = float __attribute__((ext_vector_type(2)));
   using Halves = _Float16 __attribute__((ext_vector_type(2)));

@@ -296,12 +296,11 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
     detail::touch(b, columns);
   }
   template <DType type, int columns, class A = SwizzledOperand, class B = SwizzledOperand>
-  requires(!std::is_same_v<A, Chunk>) static void group_multiply(A a, B b, Vec<ProductSum<type>, columns / 2>& acc,
-                                                                 bool add, Where where = {}) {
+  static void group_multiply(A a, B b, Vec<ProductSum<type>, columns / 2>& acc, bool add, Where where = {}) {
     constexpr bool a_transposed = std::is_same_v<A, TransposedOperand>,
                    b_transposed = std::is_same_v<B, TransposedOperand>;
     static_assert((!a_transposed && !b_transposed) || (is_16_bits(type) && (!b_transposed || columns % 64 == 0)),
-                  "transposed operands have 16 bits, and those of b whole boxes of 64 columns");
+                  "transposed operands have 16-bit elements, and those of b whole boxes of 64 columns");
     static_assert(is_16_bits(type) || type == facts_of(Id).fp8 || type == DType::i8,
                   "wave groups multiply bf16, f16, i8 and the chip's fp8");
     static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 64 || columns == 80 || columns == 96 ||
@@ -314,21 +313,25 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
     detail::touch(a, group_rows);
     detail::touch(b, columns);
   }
-  template <DType type, int columns, class B>
-  static void group_multiply(const Chunk& a, const B& b, Vec<float, columns / 2>& acc, bool add = true,
-                             Where where = {}) {
+  template <DType type, int columns, bool add = true, class B>
+  static void group_multiply(const Chunk& a, const B& b, Vec<float, columns / 2>& acc, Where where = {}) {
     static_assert(detail::group_type<Id, type>, "wave groups multiply bf16, f16 and the chip's fp8 here");
     static_assert(std::is_same_v<B, SwizzledOperand> || (is_16_bits(type) && columns % 64 == 0),
                   "transposed operands have 16-bit elements, and those of b whole boxes of 64 columns");
-    static_assert(detail::narrow_columns<columns> || columns == 96 || columns == 128,
+    static_assert(detail::narrow_columns<columns> || columns == 128,
                   "the sm90 room multiplies an operand in registers by these widths alone");
-    GroupCall call{.kind = GroupCall::Kind::mma, .registers = true, .add = add, .type = type, .columns = columns};
-    call.b = b, call.where = where;
-    detail::call_mma(call, &a, acc.data);
+    detail::call_mma({.kind = GroupCall::Kind::mma,
+                      .registers = true,
+                      .add = add,
+                      .type = type,
+                      .columns = columns,
+                      .b = b,
+                      .where = where},
+                     &a, acc.data);
     detail::touch(b, columns);
   }
   /// The registers of a are read until the wait.
-  template <DType type, int columns, class B>
+  template <DType type, int columns, bool add = true, class B>
   static void group_multiply(Chunk&& a, const B& b, Vec<float, columns / 2>& acc) = delete;
   template <DType type, int columns>
   static void group_mma(Chunk&& a, const GroupOperand& b, Vec<float, columns / 2>& acc) = delete;

@@ -99,6 +99,25 @@ struct Numbers {
     return codes;
   }
 
+  /// Widens eight fp4 in the same order, exactly.
+  static Chunk widen_fp4(std::uint32_t word) { return widened_fp4(word, f32_to_bf16); }
+  static Chunk widen_fp4_to_f16(std::uint32_t word) { return widened_fp4(word, f32_to_f16); }
+  template <DType type>
+  static Vec<std::uint32_t, 2> widen_fp4_pairs(const Vec<std::uint32_t, 2>& words, int pair) {
+    static_assert(type == DType::bf16 || type == DType::f16, "pairs are of bf16 or f16");
+    const auto widened = type == DType::bf16 ? widen_fp4 : widen_fp4_to_f16;
+    return {{widened(words[0])[pair], widened(words[1])[pair]}};
+  }
+  static constexpr float fp4_fp8_unit = 0x1p-6f;
+  static std::uint32_t widen_fp4_quad(std::uint32_t word, int quad) {
+    std::uint32_t codes = 0;
+    for (int i = 0; i < 4; ++i) {
+      const auto code = static_cast<std::uint8_t>(word >> (8 * i + 4 * quad));
+      codes |= std::uint32_t{f32_to_fp8(Fp8, fp4_fp8_unit * fp4_to_f32(code & 15))} << 8 * i;
+    }
+    return codes;
+  }
+
   /// Returns four of the 8 bytes low, high as a word; low's bytes come first.
   template <int a, int b, int c, int d>
   static std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high) {
@@ -127,6 +146,14 @@ struct Numbers {
     return {{at(0) | at(1) << 16, at(2) | at(3) << 16}};
   }
 
+  static Chunk widened_fp4(std::uint32_t word, std::uint16_t (*narrow)(float)) {
+    Chunk pairs{};
+    for (int i = 0; i < 8; ++i) {
+      const auto code = static_cast<std::uint8_t>(word >> (i < 4 ? 8 * i : 8 * (i - 4) + 4) & 15u);
+      pairs[i / 2] |= std::uint32_t{narrow(fp4_to_f32(code))} << 16 * (i % 2);
+    }
+    return pairs;
+  }
   static Chunk widened_i4(std::uint32_t word, std::uint16_t (*narrow)(float)) {
     Chunk pairs{};
     for (int i = 0; i < 8; ++i) {

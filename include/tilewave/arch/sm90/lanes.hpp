@@ -293,6 +293,25 @@ struct Lanes {
     return (codes ^ negative * 0x8fu) + negative;
   }
 
+  /// The magnitude of a code, its low three bits, lies where the exponent of bf16 or f16 ends and the mantissa begins.
+  /// That is the value times a power of two, also of the two smallest, which are subnormal then.
+  TILEWAVE_DEVICE static Chunk widen_fp4(std::uint32_t word) { return widened_fp4<DType::bf16>(word); }
+  TILEWAVE_DEVICE static Chunk widen_fp4_to_f16(std::uint32_t word) { return widened_fp4<DType::f16>(word); }
+  template <DType type>
+  TILEWAVE_DEVICE static Vec<std::uint32_t, 2> widen_fp4_pairs(const Vec<std::uint32_t, 2>& words, int pair) {
+    std::uint32_t codes;
+    asm("prmt.b32 %0, %1, %2, %3;"
+        : "=r"(codes)
+        : "r"(words[0]), "r"(words[1]), "r"(pair % 2 == 0 ? 0x5410u : 0x7632u));
+    codes <<= 4 - pair / 2 * 4;
+    return {{fp4_pair<type>(pick_bytes<4, 0, 4, 1>(codes, 0)), fp4_pair<type>(pick_bytes<4, 2, 4, 3>(codes, 0))}};
+  }
+  static constexpr float fp4_fp8_unit = 0x1p-6f;
+  TILEWAVE_DEVICE static std::uint32_t widen_fp4_quad(std::uint32_t word, int quad) {
+    const std::uint32_t codes = word >> quad * 4;
+    return (codes << 4 & 0x80808080u) | (codes << 2 & 0x1c1c1c1cu);
+  }
+
   template <int a, int b, int c, int d>
   TILEWAVE_DEVICE static std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high) {
     std::uint32_t word;
@@ -306,6 +325,25 @@ struct Lanes {
   }
 
  private:
+  /// Two fp4 codes, the high four bits of each half of a word, as bf16 or f16.
+  template <DType type>
+  TILEWAVE_DEVICE static std::uint32_t fp4_pair(std::uint32_t codes) {
+    std::uint32_t pair;
+    if constexpr (type == DType::bf16) {
+      pair = (codes >> 6 & 0x01c001c0u) | (codes & 0x80008000u);
+      asm("mul.rn.bf16x2 %0, %0, %1;" : "+r"(pair) : "r"(0x7e807e80u));  // 2^126
+    } else {
+      pair = (codes >> 3 & 0x0e000e00u) | (codes & 0x80008000u);
+      asm("mul.rn.f16x2 %0, %0, %1;" : "+r"(pair) : "r"(0x74007400u));  // 2^14
+    }
+    return pair;
+  }
+  template <DType type>
+  TILEWAVE_DEVICE static Chunk widened_fp4(std::uint32_t word) {
+    const std::uint32_t first = word << 4;
+    return {{fp4_pair<type>(pick_bytes<4, 0, 4, 1>(first, 0)), fp4_pair<type>(pick_bytes<4, 2, 4, 3>(first, 0)),
+             fp4_pair<type>(pick_bytes<4, 0, 4, 1>(word, 0)), fp4_pair<type>(pick_bytes<4, 2, 4, 3>(word, 0))}};
+  }
   TILEWAVE_DEVICE static bool below(std::uint64_t a, std::uint64_t b) {
     return __builtin_bit_cast(double, a) < __builtin_bit_cast(double, b);
   }

@@ -67,8 +67,7 @@ struct Tensor {
   }
 
   template <DType type, int columns, class A = SwizzledOperand, class B = SwizzledOperand>
-  requires(!std::is_same_v<A, Chunk>)
-      TILEWAVE_DEVICE static void group_multiply(A a, B b, Vec<ProductSum<type>, columns / 2>& acc, bool add) {
+  TILEWAVE_DEVICE static void group_multiply(A a, B b, Vec<ProductSum<type>, columns / 2>& acc, bool add) {
     constexpr bool a_transposed = std::is_same_v<A, TransposedOperand>,
                    b_transposed = std::is_same_v<B, TransposedOperand>;
     static_assert(!b_transposed || columns % 64 == 0, "a transposed b lies in whole boxes of 64 columns");
@@ -79,19 +78,14 @@ struct Tensor {
     }
   }
 
-  template <DType type, int columns>
+  template <DType type, int columns, bool add = true>
   TILEWAVE_DEVICE static void group_multiply(const Chunk& a, SwizzledOperand b, Vec<float, columns / 2>& acc) {
-    multiply_registers<type, columns>(a, descriptor(b), acc);
+    multiply_registers<type, columns, false, add>(a, descriptor(b), acc);
   }
-  template <DType type, int columns>
-  TILEWAVE_DEVICE static void group_multiply(const Chunk& a, SwizzledOperand b, Vec<float, columns / 2>& acc,
-                                             bool add) {
-    multiply_registers<type, columns>(a, descriptor(b), acc, add);
-  }
-  template <DType type, int columns>
+  template <DType type, int columns, bool add = true>
   TILEWAVE_DEVICE static void group_multiply(const Chunk& a, TransposedOperand b, Vec<float, columns / 2>& acc) {
     static_assert(columns % 64 == 0, "a transposed b lies in whole boxes of 64 columns");
-    multiply_registers<type, columns, true>(a, descriptor(b), acc);
+    multiply_registers<type, columns, true, add>(a, descriptor(b), acc);
   }
 
   template <int count>

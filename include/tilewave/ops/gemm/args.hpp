@@ -35,6 +35,9 @@ struct GemmArgs {
   std::int64_t out_stride, residual_stride;
   std::int64_t out_layer_stride, residual_layer_stride, bias_layer_stride;
   std::int64_t out_scale_stride, out_scale_layer_stride;
+  const std::int32_t* row_ids;
+  const float* row_weights;
+  std::int32_t tokens, topk;
 };
 
 /// Returns how many rows of tiles a band has: 2048 rows of C.
@@ -90,7 +93,11 @@ inline GemmArgs gemm_args(const GemmProblem& p, const GemmPolicy& policy, std::i
           .residual_layer_stride = p.residual_batch_stride,
           .bias_layer_stride = p.bias_batch_stride,
           .out_scale_stride = p.out_scale_stride,
-          .out_scale_layer_stride = p.out_scale_batch_stride};
+          .out_scale_layer_stride = p.out_scale_batch_stride,
+          .row_ids = p.row_ids,
+          .row_weights = p.row_weights,
+          .tokens = p.tokens,
+          .topk = p.topk};
 }
 
 /// Returns the columns of C of a tile. A policy's columns count rows of B.
@@ -119,6 +126,21 @@ template <GemmSpec S>
 TILEWAVE_HOST_DEVICE constexpr std::int32_t gemm_row_of_b(const GemmArgs& a, std::int32_t column, int half) {
   if constexpr (!S.gated) return column;
   return column * a.gate_stride + half * a.up_row;
+}
+
+/// Returns the row of A of a row of the groups, which is one of A's whatever its id is.
+template <class B, GemmSpec S>
+TILEWAVE_DEVICE std::int32_t gemm_row_of_a(const GemmArgs& a, std::int32_t row) {
+  if constexpr (!S.gathered) return row;
+  return min_of(B::load(a.row_ids + row) & ((1 << gemm_token_bits) - 1), a.tokens - 1);
+}
+/// Returns the row of out of a row of the groups, or -1 if it has none.
+template <class B, GemmSpec S>
+TILEWAVE_DEVICE std::int32_t gemm_row_of_out(const GemmArgs& a, std::int32_t row) {
+  if constexpr (!S.scattered) return row;
+  const std::int32_t id = B::load(a.row_ids + row), token = id & ((1 << gemm_token_bits) - 1);
+  const std::int32_t slot = static_cast<std::int32_t>(static_cast<std::uint32_t>(id) >> gemm_token_bits);
+  return token < a.tokens && slot < a.topk ? token * a.topk + slot : -1;
 }
 
 /// A tile of one product. Its row r is row first_row + r of the layer's matrices. Rows from row_end on do not belong to

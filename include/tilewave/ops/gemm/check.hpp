@@ -15,6 +15,24 @@ namespace tilewave {
 
 namespace detail {
 
+/// Checks what a spec whose rows have ids takes.
+inline Status check_gemm_id_extents(const GemmProblem& p) {
+  const GemmSpec& s = p.spec;
+  if (p.tokens < 0 || p.topk < 0) return {StatusCode::bad_extent, "tokens or topk is negative"};
+  if (!s.has_ids() && (p.tokens != 0 || p.topk != 0 || p.row_ids != nullptr || p.row_weights != nullptr))
+    return {StatusCode::bad_value, "row_ids, row_weights, tokens and topk are for gathered and scattered specs"};
+  if (s.has_ids() && p.tokens == 0 && p.m > 0)
+    return {StatusCode::bad_extent, "rows have ids, but there are no tokens"};
+  if (p.tokens > 1 << gemm_token_bits) return {StatusCode::bad_extent, "an id holds tokens up to 2^24"};
+  if (s.scattered ? (p.topk < 1 && p.m > 0) || p.topk > 255 : p.topk != 0)
+    return {StatusCode::bad_extent, "topk is 1 to 255 for scattered specs, else 0"};
+  if (s.scattered && std::int64_t{p.tokens} * p.topk > std::numeric_limits<std::int32_t>::max() - 65536)
+    return {StatusCode::bad_extent, "tokens times topk must stay below 2^31 - 65536"};
+  if (s.gathered && std::int64_t{p.k} * size_of(s.a) % 16 != 0)
+    return {StatusCode::bad_extent, "k of gathered rows is whole 16 bytes"};
+  return {};
+}
+
 /// Checks extents, batch and groups.
 inline Status check_gemm_extents(const GemmProblem& p) {
   constexpr std::int32_t most = std::numeric_limits<std::int32_t>::max() - 65536;  // tiles run past the end
@@ -30,6 +48,7 @@ inline Status check_gemm_extents(const GemmProblem& p) {
     if (p.groups < 0) return {StatusCode::bad_extent, "groups is negative"};
     if (p.batch != 1) return {StatusCode::bad_value, "batch is for specs without groups"};
   }
+  if (const Status status = check_gemm_id_extents(p); !status.ok()) return status;
   if (p.expected_group_rows < 0 || (p.expected_group_rows > 0 && p.spec.groups != GemmGroups::masked))
     return {StatusCode::bad_value, "expected_group_rows is for masked groups, and not negative"};
   if (p.spec.gated && p.n % 2 != 0) return {StatusCode::bad_extent, "n of a gated product must be even"};
@@ -40,7 +59,7 @@ inline Status check_gemm_extents(const GemmProblem& p) {
   if (p.spec.mx() && p.k % mx_group != 0) return {StatusCode::bad_extent, "k with mx scales is a multiple of 32"};
   if (p.spec.mx() && p.spec.gated && p.n % 64 != 0)
     return {StatusCode::bad_extent, "gates with mx scales are whole 32 rows"};
-  if (p.spec.int4() && p.k % p.spec.scale_k != 0)
+  if (p.spec.four_bit() && p.k % p.spec.scale_k != 0)
     return {StatusCode::bad_extent, "k must be a multiple of the group of a scale"};
   return {};
 }
@@ -48,18 +67,20 @@ inline Status check_gemm_extents(const GemmProblem& p) {
 /// The memory regions of the tensors of a call. A tensor that the spec does not have has an empty region.
 struct GemmRegions {
   Region a, b, out, residual, bias, a_scale, b_scale, out_scale, table, workspace;  // table: of groups
+  Region ids, row_weights;
 
   explicit GemmRegions(const GemmProblem& p) {
     const GemmSpec& s = p.spec;
     const std::int64_t layers = gemm_layers(p), a_layers = gemm_a_layers(p), columns = gemm_out_columns(p);
     const Dimension a_batches{a_layers, p.a_batch_stride, "a_batch_stride is 0"};
     const Dimension b_batches{layers, p.b_batch_stride, "b_batch_stride is 0"};
-    a = operand(p, p.a, s.a, transposed_a(s.layout), {p.m, p.a_stride, "a_stride is 0"}, a_batches);
+    a = operand(p, p.a, s.a, transposed_a(s.layout), {gemm_a_rows(p), p.a_stride, "a_stride is 0"}, a_batches);
     b = s.weights == GemmWeights::preshuffled
             ? Region(p.b, size_of(s.b), std::int64_t{p.n} * p.k / packing_of(s.b), {b_batches})
             : operand(p, p.b, s.b, transposed_b(s.layout), {p.n, p.b_stride, "b_stride is 0"}, b_batches);
-    out = Region(p.out, size_of(s.out), columns,
-                 {{p.m, p.out_stride, "out_stride is 0"}, {a_layers, p.out_batch_stride, "out_batch_stride is 0"}});
+    out = Region(
+        p.out, size_of(s.out), columns,
+        {{gemm_out_rows(p), p.out_stride, "out_stride is 0"}, {a_layers, p.out_batch_stride, "out_batch_stride is 0"}});
     const int extra = size_of(s.extra());
     residual = Region(p.residual, extra, columns,
                       {{p.m, p.residual_stride, "residual_stride is 0"},
@@ -76,6 +97,8 @@ struct GemmRegions {
     }
     table = Region(s.groups == GemmGroups::masked ? p.group_rows : p.group_offsets, sizeof(std::int32_t),
                    std::int64_t{p.groups} + (s.groups == GemmGroups::contiguous), {});
+    ids = Region(p.row_ids, sizeof(std::int32_t), p.m, {});
+    row_weights = Region(p.row_weights, sizeof(float), p.m, {});
     workspace = Region(p.workspace, 1, static_cast<std::int64_t>(p.workspace_bytes), {});
   }
 
@@ -106,12 +129,12 @@ struct GemmRegions {
         b_scale = vector_region(p.b_scale, DType::f32, 1);
         return;
       case Scaling::per_row:
-        a_scale = Region(p.a_scale, sizeof(float), p.m, {a_layers});
+        a_scale = Region(p.a_scale, sizeof(float), gemm_a_rows(p), {a_layers});
         b_scale = Region(p.b_scale, sizeof(float), p.n, {b_layers});
         return;
       case Scaling::per_block:
         a_scale = Region(p.a_scale, sizeof(float), 1,
-                         {{p.m, p.a_scale_stride, "a_scale_stride is 0"},
+                         {{gemm_a_rows(p), p.a_scale_stride, "a_scale_stride is 0"},
                           {k_blocks, p.a_scale_k_stride, "a_scale_k_stride is 0"},
                           a_layers});
         b_scale = Region(p.b_scale, sizeof(float), 1,
@@ -120,7 +143,7 @@ struct GemmRegions {
                           b_layers});
         return;
       case Scaling::per_group:
-        if (is_fp8(s.a)) a_scale = Region(p.a_scale, sizeof(float), p.m, {a_layers});
+        if (is_fp8(s.a)) a_scale = Region(p.a_scale, sizeof(float), gemm_a_rows(p), {a_layers});
         b_scale = Region(p.b_group_scale, size_of(s.group_scale()), p.n,
                          {{p.k / s.scale_k, p.b_scale_k_stride, "b_scale_k_stride is 0"}, b_layers});
         return;
@@ -141,6 +164,9 @@ inline Status check_gemm_tables(const GemmProblem& p) {
     return {StatusCode::null_pointer, "group_offsets or group_rows is null"};
   if (!is_aligned(p.group_offsets, 4) || !is_aligned(p.group_rows, 4))
     return {StatusCode::misaligned, "tables of groups need 4-byte alignment"};
+  if (p.spec.has_ids() && p.row_ids == nullptr) return {StatusCode::null_pointer, "row_ids is null"};
+  if (!is_aligned(p.row_ids, 4) || !is_aligned(p.row_weights, 4))
+    return {StatusCode::misaligned, "row_ids and row_weights need 4-byte alignment"};
   return {};
 }
 
@@ -190,7 +216,7 @@ inline Status check_gemm_operand_scales(const GemmProblem& p) {
     return {StatusCode::null_pointer, "a_scale or b_scale is null"};
   }
   if (p.b_group_scale != nullptr && s.scale != Scaling::per_group)
-    return {StatusCode::bad_value, "b_group_scale is for weights of i4"};
+    return {StatusCode::bad_value, "b_group_scale is for weights of four bits"};
   if (!is_aligned(p.a_scale, 4) || !is_aligned(p.b_scale, 4))
     return {StatusCode::misaligned, "scales need 4-byte alignment"};
   if (!is_aligned(p.b_group_scale, 8)) return {StatusCode::misaligned, "scales of groups need 8-byte alignment"};
@@ -246,7 +272,7 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
   };
   const int unit = elements_of_unit(s.a), unit_b = elements_of_unit(s.b);
   if (p.k > 0 &&
-      (bad(transposed_a(s.layout) ? p.k : p.m, p.a_stride, unit) || bad(a_layers, p.a_batch_stride, unit) ||
+      (bad(transposed_a(s.layout) ? p.k : gemm_a_rows(p), p.a_stride, unit) || bad(a_layers, p.a_batch_stride, unit) ||
        bad(transposed_b(s.layout) ? p.k : p.n, p.b_stride, unit_b) || bad(layers, p.b_batch_stride, unit_b))) {
     return {StatusCode::bad_stride, "strides of a and b are multiples of 16 bytes, not negative"};
   }
@@ -255,7 +281,7 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
     return {StatusCode::bad_stride, "strides of scales of groups are multiples of 4, not negative"};
   if (s.mx() && (bad(a_layers, p.a_scale_batch_stride, 16) || bad(layers, p.b_scale_batch_stride, 16)))
     return {StatusCode::bad_stride, "strides of mx scales are multiples of 16, not negative"};
-  if (bad(p.m, p.out_stride, 1) || bad(a_layers, p.out_batch_stride, 1))
+  if (bad(gemm_out_rows(p), p.out_stride, 1) || bad(a_layers, p.out_batch_stride, 1))
     return {StatusCode::bad_stride, "a stride of out is negative"};
   for (const Status& status :
        {check_written<"a">(r.a, "rows or batches of a overlap"),
@@ -271,14 +297,14 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
   return {};
 }
 
-/// Checks preshuffled weights that are read as whole strips of sixteen rows: int4 weights, and all of them where a
-/// tensor copy reads them.
+/// Checks preshuffled weights that are read as whole strips of sixteen rows: those of four bits, and all of them where
+/// a tensor copy reads them.
 inline Status check_gemm_strips(const GemmProblem& p, const ArchFacts& facts) {
   const GemmSpec& s = p.spec;
-  if (s.weights != GemmWeights::preshuffled || (!s.int4() && !facts.tensor_copies)) return {};
+  if (s.weights != GemmWeights::preshuffled || (!s.four_bit() && !facts.tensor_copies)) return {};
   if (p.interleaved)
     return {StatusCode::unsupported_layout,
-            "gates and ups of i4 weights, and on sm90 of preshuffled ones, lie in halves"};
+            "gates and ups of weights of four bits, and on sm90 of preshuffled ones, lie in halves"};
   if (s.gated && p.n % 32 != 0)
     return {StatusCode::bad_extent, "gates of preshuffled weights are whole strips of 16 rows"};
   if (p.k > 0 && gemm_layers(p) > 1 && p.b_batch_stride % gemm_strip_elements(p) != 0)
@@ -288,15 +314,17 @@ inline Status check_gemm_strips(const GemmProblem& p, const ArchFacts& facts) {
 
 /// Checks that no written tensor shares a byte with another tensor. Only residual may be out itself.
 inline Status check_gemm_overlap(const GemmProblem& p, const GemmRegions& r) {
-  if (!clear_of(r.out, {r.a, r.b, r.bias, r.a_scale, r.b_scale, r.out_scale, r.table}))
+  if (p.spec.scattered && p.residual != nullptr) return {StatusCode::bad_value, "scattered rows take no residual"};
+  if (!clear_of(r.out, {r.a, r.b, r.bias, r.a_scale, r.b_scale, r.out_scale, r.table, r.ids, r.row_weights}))
     return {StatusCode::bad_value, "out overlaps an input or out_scale"};
   if (p.spec.out_scale == Scaling::per_group &&
-      !clear_of(r.out_scale, {r.a, r.b, r.residual, r.bias, r.a_scale, r.b_scale, r.table})) {
+      !clear_of(r.out_scale, {r.a, r.b, r.residual, r.bias, r.a_scale, r.b_scale, r.table, r.ids, r.row_weights})) {
     return {StatusCode::bad_value, "out_scale overlaps an input"};
   }
   if (!in_place_or_clear(r.out, r.residual))
     return {StatusCode::bad_value, "out overlaps residual, but is not the same tensor"};
-  if (!clear_of(r.workspace, {r.a, r.b, r.out, r.residual, r.bias, r.a_scale, r.b_scale, r.out_scale, r.table}))
+  if (!clear_of(r.workspace, {r.a, r.b, r.out, r.residual, r.bias, r.a_scale, r.b_scale, r.out_scale, r.table, r.ids,
+                              r.row_weights}))
     return {StatusCode::bad_value, "workspace overlaps another tensor"};
   return {};
 }

@@ -43,21 +43,36 @@ constexpr Status check_gemm_operands(const GemmSpec& s, const ArchFacts& facts) 
   if (s.scale == Scaling::per_token || s.scale == Scaling::per_head)
     return {StatusCode::unsupported_scaling, "operands take no scales per_token or per_head: per_row is a scale a row"};
   if (s.mx()) return check_mx_spec(s, facts);
-  if (s.a != s.b && !s.int4()) return {StatusCode::unsupported_dtype, "a and b must be of one type, or b of i4"};
+  if (s.b == DType::fp4_e2m1 && !s.four_bit())
+    return {StatusCode::unsupported_scaling, "weights of fp4 have scales of groups or mx scales"};
+  if (s.a != s.b && !s.four_bit())
+    return {StatusCode::unsupported_dtype, "a and b must be of one type, or b of i4 or fp4"};
   const bool fp8 = is_fp8(s.a);
   if (fp8 && s.a != facts.fp8) return {StatusCode::unsupported_dtype, "fp8 flavour is not this architecture's"};
-  if (!fp8 && s.a != DType::bf16 && s.a != DType::f16 && (s.a != DType::i8 || s.int4()))
-    return {StatusCode::unsupported_dtype, "a and b must be bf16, f16, fp8 or i8, and a of i4 weights not i8"};
-  if (s.int4() != (s.scale == Scaling::per_group))
-    return {StatusCode::unsupported_scaling, "weights of i4 have scales of groups, and no others have"};
-  if (s.int4() ? s.scale_k != 32 && s.scale_k != 64 && s.scale_k != 128 : s.scale_k != 0)
-    return {StatusCode::bad_value, "scale_k must be 32, 64 or 128 with weights of i4, else 0"};
-  if (s.int4() && s.weights != GemmWeights::preshuffled)
-    return {StatusCode::unsupported_layout, "weights of i4 must be preshuffled"};
-  if (s.int4() && s.out_scale == Scaling::per_group)
-    return {StatusCode::unsupported_scaling, "with weights of i4 out has no scales of groups"};
+  if (!fp8 && s.a != DType::bf16 && s.a != DType::f16 && (s.a != DType::i8 || s.four_bit()))
+    return {StatusCode::unsupported_dtype, "a must be bf16, f16, fp8 or i8, and not i8 with weights of four bits"};
+  if (s.four_bit() != (s.scale == Scaling::per_group))
+    return {StatusCode::unsupported_scaling, "weights of four bits have scales of groups, and no others have"};
+  if (s.mxfp4() && s.scale_k != 32) return {StatusCode::bad_value, "scale_k of fp4 weights must be 32"};
+  if (s.four_bit() ? s.scale_k != 32 && s.scale_k != 64 && s.scale_k != 128 : s.scale_k != 0)
+    return {StatusCode::bad_value, "scale_k must be 32, 64 or 128 with weights of i4, 32 of fp4, else 0"};
+  if (s.four_bit() && s.weights != GemmWeights::preshuffled)
+    return {StatusCode::unsupported_layout, "weights of four bits with scales of groups must be preshuffled"};
+  if (s.four_bit() && s.out_scale == Scaling::per_group)
+    return {StatusCode::unsupported_scaling, "with weights of four bits out has no scales of groups"};
   if (s.scale == Scaling::per_block && !fp8)
     return {StatusCode::unsupported_scaling, "block scales are for fp8 operands"};
+  return {};
+}
+
+/// Checks specs whose rows have ids.
+constexpr Status check_gemm_ids(const GemmSpec& s) {
+  if (!s.has_ids()) return {};
+  if (s.groups != GemmGroups::contiguous)
+    return {StatusCode::unsupported_layout, "rows are gathered and scattered in contiguous groups"};
+  if (s.layout != GemmLayout::nt) return {StatusCode::unsupported_layout, "gathered and scattered products are nt"};
+  if (s.scattered && s.out_scale == Scaling::per_group)
+    return {StatusCode::unsupported_scaling, "scattered rows have no scales of groups"};
   return {};
 }
 
@@ -94,7 +109,8 @@ constexpr Status check_gemm_form(const GemmSpec& s, const ArchFacts& facts) {
 /// Errors: unsupported_dtype, unsupported_scaling, unsupported_layout or bad_value, with a reason.
 constexpr Status gemm_check_spec(const GemmSpec& s, const ArchFacts& facts) {
   if (const Status status = detail::check_gemm_operands(s, facts); !status.ok()) return status;
-  return detail::check_gemm_form(s, facts);
+  if (const Status status = detail::check_gemm_form(s, facts); !status.ok()) return status;
+  return detail::check_gemm_ids(s);
 }
 
 }  // namespace tilewave

@@ -56,6 +56,12 @@ struct GemmEpilogue {
     for (int half = 0; half < halves; ++half) {
       TILEWAVE_UNROLL
       for (int i = 0; i < n; ++i) half_sums[half][i] *= scale_of(i, half);
+      if constexpr (S.gathered) {
+        if (extras && a.row_weights != nullptr) {
+          TILEWAVE_UNROLL
+          for (int i = 0; i < n; ++i) half_sums[half][i] *= B::load(a.row_weights + element(i).row);
+        }
+      }
       if (extras && a.bias != nullptr) {
         TILEWAVE_UNROLL
         for (int i = 0; i < n; ++i) {
@@ -70,6 +76,10 @@ struct GemmEpilogue {
     } else if constexpr (S.activation != ActivationKind::none) {
       for_each([&](float v, GemmElement)
                    TILEWAVE_INLINE_LAMBDA { return ActivationOf<B>::template apply<S.activation>(v); });
+    }
+    if constexpr (S.scattered && !S.gathered) {
+      if (extras && a.row_weights != nullptr)
+        for_each([&](float v, GemmElement e) TILEWAVE_INLINE_LAMBDA { return v * B::load(a.row_weights + e.row); });
     }
     if (extras && a.residual != nullptr) {
       for_each([&](float v, GemmElement e) TILEWAVE_INLINE_LAMBDA {
@@ -95,16 +105,17 @@ struct GemmEpilogue {
   /// Returns the factor of all elements: alpha and scales of tensors.
   TILEWAVE_DEVICE static float tensor_scale(const GemmArgs& a) {
     if constexpr (S.scale == Scaling::per_tensor) return a.alpha * B::load(a.a_scale) * B::load(a.b_scale);
-    if constexpr (S.int4() && S.a == DType::bf16) return a.alpha * (1.0f / B::i4_unit);
+    if constexpr (S.b == DType::i4 && S.a == DType::bf16) return a.alpha * (1.0f / B::i4_unit);
     return a.alpha;
   }
   /// Returns the scale of a row or column of the tile. Scaling::per_row has both, Scaling::per_group with fp8 rows of A
   /// only.
   TILEWAVE_DEVICE static float row_scale(const GemmArgs& a, const GemmTile& tile, std::int32_t row) {
-    return B::load(a.a_scale + tile.a_layer * a.a_scale_layer_stride + min_of(tile.first_row + row, tile.row_end - 1));
+    const std::int32_t of_a = gemm_row_of_a<B, S>(a, min_of(tile.first_row + row, tile.row_end - 1));
+    return B::load(a.a_scale + tile.a_layer * a.a_scale_layer_stride + of_a);
   }
   TILEWAVE_DEVICE static float column_scale(const GemmArgs& a, const GemmTile& tile, std::int32_t column, int half) {
-    if constexpr (S.int4()) return 1.0f;  // Scales of weights are in the sums already.
+    if constexpr (S.four_bit()) return 1.0f;  // Scales of weights are in the sums already.
     const std::int32_t row = gemm_row_of_b<S>(a, min_of(tile.first_column + column, a.n - 1), half);
     return B::load(a.b_scale + tile.layer * a.b_scale_layer_stride + row);
   }
@@ -135,7 +146,9 @@ struct GemmEpilogue {
   template <int n>
   TILEWAVE_DEVICE static void store(const GemmArgs& a, const GemmTile& tile, std::int32_t row, std::int32_t column,
                                     const Vec<float, n>& values) {
-    const std::int64_t at = tile.a_layer * a.out_layer_stride + row * a.out_stride + column;
+    const std::int32_t of_out = gemm_row_of_out<B, S>(a, row);
+    if (S.scattered && of_out < 0) return;
+    const std::int64_t at = tile.a_layer * a.out_layer_stride + of_out * a.out_stride + column;
     B::store(reinterpret_cast<Packed<S.out, n>*>(static_cast<Storage<S.out>*>(a.out) + at),
              narrow<B, S.out, n>(values));
   }

@@ -27,7 +27,7 @@ struct GemmKernelOf<GemmPath::weights_in_registers> {
   template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
   using Kernel = std::conditional_t<
       B::facts.matrix == Matrix::mma, GemmFewRowsKernel<B, S, P, Epilogue>,
-      std::conditional_t<S.int4(), GemmInt4Kernel<B, S, P, Epilogue>, GemmRegisterKernel<B, S, P, Epilogue>>>;
+      std::conditional_t<S.four_bit(), GemmInt4Kernel<B, S, P, Epilogue>, GemmRegisterKernel<B, S, P, Epilogue>>>;
 };
 
 }  // namespace detail

@@ -46,11 +46,13 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
                        row = rows > 1 ? stride * size : align_up<std::int64_t>(columns * size, 16);
     return TensorShape{data, type, columns, rows, of_layers, row, of_layers > 1 ? layer_stride * size : row, box_rows};
   };
-  if (p.k > 0) {
+  if (p.k > 0 && !L::gathered) {
     const TensorShape a = transposed_a(S.layout)
                               ? shape(p.a, S.a, p.m, p.k, a_layers, p.a_stride, p.a_batch_stride, L::depth_k)
                               : shape(p.a, S.a, p.k, p.m, a_layers, p.a_stride, p.a_batch_stride, P.rows);
     if (Status s = B::make_tensor_map(a, args.a); !s.ok()) return s;
+  }
+  if (p.k > 0) {
     if constexpr (L::packed) {
       const std::int64_t strips = (layers - 1) * args.gemm.b_layer_strips + p.n / 16;
       if (Status s = B::make_tensor_map(L::Codes::shape(p.b, p.k, strips), args.b[0]); !s.ok()) return s;
@@ -71,9 +73,10 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
     }
   }
   const std::int64_t unit = 16 / size_of(S.out);
-  args.wide_stores = reinterpret_cast<std::uintptr_t>(p.out) % 16 == 0 && (p.m == 1 || p.out_stride % unit == 0) &&
+  args.wide_stores = reinterpret_cast<std::uintptr_t>(p.out) % 16 == 0 &&
+                     (gemm_out_rows(p) == 1 || p.out_stride % unit == 0) &&
                      (a_layers == 1 || p.out_batch_stride % unit == 0);
-  if (args.wide_stores && L::out_in_boxes) {
+  if (args.wide_stores && L::out_in_boxes && !S.scattered) {
     const TensorShape out =
         shape(p.out, S.out, args.gemm.n, p.m, a_layers, p.out_stride, p.out_batch_stride, L::out_rows);
     if (Status s = B::make_tensor_map(out, args.out); !s.ok()) return s;

@@ -17,14 +17,17 @@ inline Status check_gemm_reach(const GemmProblem& p, const GemmPolicy& policy) {
   const std::int64_t b_stride = p.spec.weights == GemmWeights::preshuffled ? p.k : p.b_stride;
   constexpr std::int64_t most = (std::int64_t{1} << 31) - 4096;
   const int step_k = policy.depth_bytes / size_of(p.spec.a);  // rows of a transposed operand at a time
-  const std::int32_t a_rows = transposed_a(p.spec.layout) ? min_of(step_k, p.k) : min_of(policy.rows, p.m);
+  const std::int32_t a_rows = transposed_a(p.spec.layout) ? min_of(step_k, p.k)
+                              : p.spec.gathered           ? p.tokens
+                                                          : min_of(policy.rows, p.m);
   const std::int32_t columns = min_of(gemm_tile_columns(p.spec, policy), gemm_out_columns(p));
   const std::int32_t b_rows = transposed_b(p.spec.layout)      ? min_of(step_k, p.k)
                               : p.spec.gated && !p.interleaved ? p.n / 2 + columns
                                                                : min_of(policy.columns, p.n);
   if ((a_rows > 1 && reach(p.a_stride, a_rows, p.spec.a) > most) ||
       (b_rows > 1 && reach(b_stride, b_rows, p.spec.b) > most)) {
-    return {StatusCode::bad_stride, "the rows of one tile of a or b span 2 GiB or more"};
+    return {StatusCode::bad_stride,
+            "the rows of one tile of a or b, or all that are gathered from, span 2 GiB or more"};
   }
   return {};
 }
@@ -55,7 +58,8 @@ Status gemm_launch_lds(const GemmProblem& p, typename GemmKernel<B, S, P, Epilog
   args.k_steps = ceil_div(bytes_of(S.a, p.k), P.depth_bytes);
   const auto in_fours = [](std::int64_t elements) { return elements % 4 == 0; };
   args.wide_rows = reinterpret_cast<std::uintptr_t>(p.out) % (4 * size_of(S.out)) == 0 &&
-                   (p.m == 1 || in_fours(p.out_stride)) && (gemm_a_layers(p) == 1 || in_fours(p.out_batch_stride));
+                   (gemm_out_rows(p) == 1 || in_fours(p.out_stride)) &&
+                   (gemm_a_layers(p) == 1 || in_fours(p.out_batch_stride));
   const std::size_t needed = gemm_partial_bytes(P, args.tiles, splits);
   if (Status s = check_gemm_workspace(p, needed); !s.ok()) return s;
   args.partial = static_cast<float*>(p.workspace);

@@ -38,7 +38,7 @@ constexpr int gemm_pingpong_boxes(const GemmSpec& s, const GemmPolicy& p) {
 
 /// Returns the bytes of shared memory that GemmTensorLayout takes. A test compares it with those of all entries.
 constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
-  const bool int4 = s.int4(), block = s.scale == Scaling::per_block;
+  const bool int4 = s.four_bit(), block = s.scale == Scaling::per_block;
   const int tall = p.swapped ? p.columns : p.rows, wide = p.swapped ? p.rows : p.columns;
   const int group_wide = wide / p.waves_columns, wave_groups = p.wave_groups(), halves = s.gated ? 2 : 1;
   const bool row_scales = s.scale == Scaling::per_row || (int4 && is_fp8(s.a)),
@@ -73,7 +73,7 @@ constexpr Status gemm_tensor_tile(const GemmSpec& s, const GemmPolicy& p) {
   const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
   if (p.pingpong && (s.scale == Scaling::per_block || promoted))
     return illegal_policy("pingpong: sums stay in the matrix unit, since only one wave group multiplies at a time");
-  if (p.pingpong && (p.waves() != 1 || p.waves_per_simd != 1 || p.swapped || p.splits > 1 || p.stream || s.int4()))
+  if (p.pingpong && (p.waves() != 1 || p.waves_per_simd != 1 || p.swapped || p.splits > 1 || p.stream || s.four_bit()))
     return illegal_policy(
         "pingpong: a wave group has a whole tile, not swapped, and K is not shared; weights are not int4");
   if (p.waves() > 4) return illegal_policy("the registers of an SM suffice for at most four wave groups of a block");
@@ -86,9 +86,10 @@ constexpr Status gemm_tensor_tile(const GemmSpec& s, const GemmPolicy& p) {
                                                                                    : 112;
   if (tiles * group_wide / 2 >= registers)
     return illegal_policy("a lane's sums of its wave group's part of the tile must fit its registers");
-  if (s.int4() ? p.depth_bytes != 128 * size_of(s.a) : p.depth_bytes != 128)
-    return illegal_policy(s.int4() ? "a stage of int4 weights is 128 values of k: depth_bytes is 128 times A's element"
-                                   : "a stage is one box of the tensor copy engine: depth_bytes is 128");
+  if (s.four_bit() ? p.depth_bytes != 128 * size_of(s.a) : p.depth_bytes != 128)
+    return illegal_policy(s.four_bit()
+                              ? "a stage of int4 weights is 128 values of k: depth_bytes is 128 times A's element"
+                              : "a stage is one box of the tensor copy engine: depth_bytes is 128");
   return {};
 }
 
@@ -99,7 +100,7 @@ constexpr Status gemm_tensor_product(const GemmSpec& s, const GemmPolicy& p) {
   const bool sums_by_stage = s.scale == Scaling::per_block || promoted;  // are scaled or promoted after each stage
   const int n = sums_by_stage && group_wide > 128 ? group_wide / 2 : group_wide;
   const bool narrow = n == 8 || n == 16 || n == 32 || n == 64 || n == 128;
-  if (s.int4() && !narrow)
+  if (s.four_bit() && !narrow)
     return illegal_policy("products of int4 weights have 8, 16, 32, 64 or 128 rows of A for a wave group");
   if (s.a == DType::i8 && n != 16 && n != 64 && n != 128 && n != 256)
     return illegal_policy("products of i8 are 16, 64, 128 or 256 wide for a wave group");
@@ -115,17 +116,17 @@ constexpr Status gemm_tensor_product(const GemmSpec& s, const GemmPolicy& p) {
 constexpr Status gemm_tensor_boxes(const GemmSpec& s, const GemmPolicy& p) {
   const int group_tall = (p.swapped ? p.columns : p.rows) / p.waves_rows;
   const int group_wide = (p.swapped ? p.rows : p.columns) / p.waves_columns;
-  const bool shuffled = s.weights == GemmWeights::preshuffled && !s.int4(), transposed = s.layout != GemmLayout::nt;
-  if (p.cluster > 1 && (s.gated || shuffled || transposed || s.int4()))
+  const bool shuffled = s.weights == GemmWeights::preshuffled && !s.four_bit(), transposed = s.layout != GemmLayout::nt;
+  if (p.cluster > 1 && (s.gated || shuffled || transposed || s.four_bit()))
     return illegal_policy("clusters share boxes of B of plain nt products only: cluster is 1 for others");
   if (p.columns % (8 * p.cluster) != 0)
     return illegal_policy("each block of a cluster fetches a multiple of 8 columns of the tile");
-  if (s.int4() && !p.swapped) return illegal_policy("int4 weights are the products' 64-row side: swapped");
+  if (s.four_bit() && !p.swapped) return illegal_policy("int4 weights are the products' 64-row side: swapped");
   const int run = s.gated ? (p.swapped ? group_tall : group_wide) / 2 : p.columns;
   if (s.gated && run % (p.swapped || s.scale == Scaling::per_block ? 64 : 16) != 0)
     return illegal_policy(
         "a wave group's gates, and as many ups, are a multiple of 16 columns (swapped or block scales: 64)");
-  if (s.int4() && run % 16 != 0) return illegal_policy("int4 weights come in strips of 16 rows");
+  if (s.four_bit() && run % 16 != 0) return illegal_policy("int4 weights come in strips of 16 rows");
   if (shuffled && run % (p.swapped ? 64 : 16) != 0)
     return illegal_policy("preshuffled weights come in strips of 16 rows; swapped, in 64 rows");
   if (shuffled && s.gated && !p.swapped)
@@ -160,7 +161,7 @@ constexpr Status gemm_tensor_output(const GemmSpec& s, const GemmPolicy& p) {
   if (p.cluster > sm90_facts.max_cluster_blocks || p.splits > sm90_facts.max_cluster_blocks)
     return illegal_policy("a cluster has at most 16 blocks: cluster and splits");
   const int wide_bytes = p.stages * p.depth_bytes * (p.swapped ? p.rows : p.columns);
-  const int tall_bytes = p.stages * (s.int4() ? 64 : p.depth_bytes) * (p.swapped ? p.columns : p.rows);
+  const int tall_bytes = p.stages * (s.four_bit() ? 64 : p.depth_bytes) * (p.swapped ? p.columns : p.rows);
   if (p.splits > 1 && p.rows * (p.columns + 4) * static_cast<int>(sizeof(float)) > wide_bytes + tall_bytes)
     return illegal_policy("blocks that share K merge their sums in the ring, which must hold a tile of them in f32");
   return {};
@@ -169,6 +170,7 @@ constexpr Status gemm_tensor_output(const GemmSpec& s, const GemmPolicy& p) {
 /// The laws of GemmTensorKernel on sm90.
 constexpr Status gemm_tensor_policy(const GemmSpec& s, const GemmPolicy& p) {
   if (p.waves_k != 1) return illegal_policy("waves_k is for int4 weights that come straight to registers");
+  if (s.gathered && p.cluster != 1) return illegal_policy("gathered rows: each block fetches its own, so cluster is 1");
   for (const auto law : {gemm_tensor_tile, gemm_tensor_boxes, gemm_tensor_product, gemm_tensor_output}) {
     if (const Status status = law(s, p); !status.ok()) return status;
   }
@@ -180,7 +182,7 @@ constexpr Status gemm_tensor_policy(const GemmSpec& s, const GemmPolicy& p) {
 
 /// The laws of GemmFewRowsKernel: few rows of A by int4 weights on sm90.
 constexpr Status gemm_few_rows_policy(const GemmSpec& s, const GemmPolicy& p) {
-  if (!s.int4()) return illegal_policy("only int4 weights come straight to registers on this architecture");
+  if (!s.four_bit()) return illegal_policy("only int4 weights come straight to registers on this architecture");
   if (s.scale_k != 128 || s.groups != GemmGroups::one || s.gated)
     return illegal_policy("few rows of int4 weights: scale_k is 128, without groups or gates");
   if (p.swapped || p.stream || p.cluster != 1 || p.splits != 1 || p.waves_per_simd != 1)
@@ -205,11 +207,11 @@ constexpr Status gemm_wave_tile_policy(const ArchFacts& facts, const GemmSpec& s
     return illegal_policy("this architecture has no clusters, no swapped products and no stream-K");
   if (p.splits > 16) return illegal_policy("at most 16 blocks share the K of a tile");
   if (p.waves() * p.waves_k > 16) return illegal_policy("a block has at most 16 waves");
-  if (p.waves_k > 1 && !s.int4()) return illegal_policy("waves_k is for int4 weights");
+  if (p.waves_k > 1 && !s.four_bit()) return illegal_policy("waves_k is for int4 weights");
   if (p.rows % (16 * p.waves_rows) != 0 || p.columns % (16 * p.waves_columns) != 0)
     return illegal_policy("each wave has a multiple of 16 rows and of 16 columns of the tile");
   const int wave_rows = p.rows / p.waves_rows, wave_columns = p.columns / p.waves_columns;
-  const int side = !s.int4() && wave_rows % 32 == 0 && wave_columns % 32 == 0 ? 32 : 16, halves = s.gated ? 2 : 1;
+  const int side = !s.four_bit() && wave_rows % 32 == 0 && wave_columns % 32 == 0 ? 32 : 16, halves = s.gated ? 2 : 1;
   if (wave_columns / side % halves != 0)
     return illegal_policy(
         "gated: a wave has as many products of gates as of ups: its columns are an even number of them");
@@ -218,7 +220,7 @@ constexpr Status gemm_wave_tile_policy(const ArchFacts& facts, const GemmSpec& s
   if (p.waves_per_simd * ceil_div(p.waves() * p.waves_k, facts.simds_per_cu) > facts.max_waves_per_simd)
     return illegal_policy("a SIMD holds at most 8 waves, of waves_per_simd blocks together");
   if (p.stages > 8) return illegal_policy("the main loop is unrolled over stages, of which there are at most 8");
-  const int depth = s.int4() ? 128 * size_of(s.a) : s.mx() ? bytes_of(s.a, 128) : 128;
+  const int depth = s.four_bit() ? 128 * size_of(s.a) : s.mx() ? bytes_of(s.a, 128) : 128;
   if (p.depth_bytes != depth)
     return illegal_policy("a step is 128 bytes of A's k; with mx scales or int4 weights it is 128 values of k");
   if (s.scale == Scaling::per_block && (gemm_scale_block % wave_columns != 0 || p.columns % gemm_scale_block != 0))
@@ -256,7 +258,7 @@ constexpr Status gemm_transposed_policy(const GemmPolicy& p, int rows, int side)
 /// The laws of GemmLdsKernel: operands through LDS on CDNA.
 constexpr Status gemm_lds_policy(const ArchFacts& facts, const GemmSpec& s, const GemmPolicy& p) {
   const bool direct = p.path == GemmPath::direct;
-  if (s.int4()) return illegal_policy("int4 weights come straight to registers");
+  if (s.four_bit()) return illegal_policy("int4 weights come straight to registers");
   if (direct && !facts.direct_copies)
     return illegal_policy("path direct needs copies of 16 bytes a lane into LDS, which gfx950 has");
   if (direct ? p.stages < 2 : p.stages > 2)

@@ -42,6 +42,17 @@ struct GemmProblem {
   const std::int32_t* group_offsets = nullptr;  // contiguous: [groups + 1], ascending from 0 to at most M
   const std::int32_t* group_rows = nullptr;     // masked: [groups], each in [0, M]
 
+  /// Specs that gather or scatter: [M], slot << 24 | token of each row of the groups, as moe_sort's sorted_ids.
+  /// Gathered: row r of the groups is row `token` of A, which has `tokens` rows; a token beyond them counts as the
+  /// last. Scattered: it becomes row token * topk + slot of out, which has tokens * topk rows. A row whose token or
+  /// slot is beyond them is not written, and of two rows with one id either may stay.
+  const std::int32_t* row_ids = nullptr;
+  /// Optional with row_ids: [M]. Gathered: multiplies the row of A, that is its sums before the bias. Otherwise it
+  /// multiplies what is written.
+  const float* row_weights = nullptr;
+  std::int32_t tokens = 0;  // with row_ids
+  std::int32_t topk = 0;    // scattered: slots of a token, 1 to 255
+
   float alpha = 1.0f;
   /// Gated specs alone. Rows of B, with their scales and bias, are gate, up, gate, up. Otherwise all gates come first.
   bool interleaved = false;
@@ -144,6 +155,9 @@ constexpr GemmProblem GemmProblem::with_residual(const void* values) const {
   return p;
 }
 
+/// Returns the rows of A, and of out, in each of their layers.
+constexpr std::int32_t gemm_a_rows(const GemmProblem& p) { return p.spec.gathered ? p.tokens : p.m; }
+constexpr std::int32_t gemm_out_rows(const GemmProblem& p) { return p.spec.scattered ? p.tokens * p.topk : p.m; }
 /// Returns the products of a call, each with a B of its own: batches or groups.
 constexpr std::int32_t gemm_layers(const GemmProblem& p) {
   return p.spec.groups == GemmGroups::one ? p.batch : p.groups;

@@ -43,7 +43,7 @@ constexpr std::array<GemmSpec, 6> gemm_specs(ArchId arch) {
 constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   const ArchFacts& facts = facts_of(arch);
   if (facts.matrix != Matrix::mfma) return s.mx() ? GemmPolicies{} : gemm_sm90_policies(s);
-  if (s.int4()) return gemm_int4_cdna_policies(s);
+  if (s.four_bit()) return gemm_int4_cdna_policies(s);
   if (s.mx()) return facts.mx ? gemm_scaled_policies(facts, s) : GemmPolicies{};
   return gemm_cdna_policies(arch, s);
 }
@@ -89,11 +89,11 @@ struct GemmRegistry {
   /// Returns the modelled time in microseconds, by which entries are ranked. It is an order, not a promise.
   static double cost_us(const GemmProblem& p, const GemmEntry& e, int splits) {
     const ArchFacts& facts = facts_of(e.arch);
-    if (e.policy.path == GemmPath::tensor || (p.spec.int4() && facts.matrix == Matrix::mma)) {
+    if (e.policy.path == GemmPath::tensor || (p.spec.four_bit() && facts.matrix == Matrix::mma)) {
       return gemm_cost_sm90(p, p.m, e.policy, splits);
     }
-    return p.spec.int4() ? gemm_cost_int4(p, p.m, e.policy, splits, facts)
-                         : gemm_cost_cdna(p, p.m, e.policy, splits, facts);
+    return p.spec.four_bit() ? gemm_cost_int4(p, p.m, e.policy, splits, facts)
+                             : gemm_cost_cdna(p, p.m, e.policy, splits, facts);
   }
 };
 

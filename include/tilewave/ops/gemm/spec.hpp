@@ -20,8 +20,9 @@ TILEWAVE_HOST_DEVICE constexpr bool transposed_a(GemmLayout l) { return l == Gem
 TILEWAVE_HOST_DEVICE constexpr bool transposed_b(GemmLayout l) { return l == GemmLayout::nn || l == GemmLayout::tn; }
 
 /// How B lies in memory. Preshuffled weights have u values in 16 bytes. Value k of row n of B[N, K] is value
-/// (n / 16 * (K / u) + k / u) * 16 u + n % 16 * u + k % u. N is a multiple of 16, and K of 32. For int4 u is 16, and
-/// values 8 w to 8 w + 7 of that order are four bytes: the first four are the low halves, the others the high ones.
+/// (n / 16 * (K / u) + k / u) * 16 u + n % 16 * u + k % u. N is a multiple of 16, and K of 32. For weights of four bits
+/// with scales of groups u is 16, and values 8 w to 8 w + 7 of that order are four bytes: the first four are the low
+/// halves, the others the high ones.
 enum class GemmWeights : int { row_major, preshuffled };
 
 /// One product (or a batch), or a group for each expert, all with the same N and K in one launch. Tables are on the
@@ -54,6 +55,7 @@ constexpr const char* name_of(GemmGroups g) {
 
 constexpr const char* name_of(GemmSums s) { return s == GemmSums::promoted ? "promoted" : "fast"; }
 
+inline constexpr int gemm_token_bits = 24;    // low bits of a row's id; the slot is above them
 inline constexpr int gemm_scale_block = 128;  // k, and for B also n, of a scale of Scaling::per_block
 
 /// out[m, n] = activation(alpha * sum over k of a[m, k] b[n, k] * scales + bias[n]) + residual[m, n], with sums in f32.
@@ -66,14 +68,15 @@ inline constexpr int gemm_scale_block = 128;  // k, and for B also n, of a scale
 /// Quantised outputs are scaled as `out_scale` says: per_tensor by a given number, or per_group by one found for each
 /// 128 columns of a row. per_token is not possible, since no block has a whole row.
 struct GemmSpec {
-  // Without MX scales, a and b are both bf16, both f16, both the chip's fp8 or both i8, or b is i4 and a any of these
-  // but i8. With MX scales, both are the chip's fp8, fp6_e2m3, fp6_e3m2 or fp4, or b is fp4 and a any of these.
+  // Without MX scales, a and b are both bf16, both f16, both the chip's fp8 or both i8, or b is i4 or fp4 and a any of
+  // these but i8. With MX scales, both are the chip's fp8, fp6_e2m3, fp6_e3m2 or fp4, or b is fp4 and a any of these.
   DType a = DType::bf16, b = DType::bf16;
   DType out = DType::bf16;  // bf16, f16 or f32; quantised: the chip's fp8 or i8
   // Scales multiply sums of products, which are f32, or exact integers with i8. Operands take none, per_tensor or
-  // per_row, and fp8 also per_block, whose scales multiply that block's part of the sum. int4 weights always have
-  // per_group: one scale for every scale_k values of K in a row of B. If A is fp8, each row of A then has a scale as
-  // well. MX types have mx, whose scales multiply the products.
+  // per_row, and fp8 also per_block, whose scales multiply that block's part of the sum. Weights of four bits under
+  // rows of 16 bits or fp8 always have per_group: one scale for every scale_k values of K in a row of B. If A is fp8,
+  // each row of A then has a scale as well. int4 weights have scales of A's type, bf16 under fp8. fp4 weights are those
+  // of MXFP4, with an e8m0 scale for 32 k. MX types have mx, whose scales multiply the products.
   Scaling scale = Scaling::none;
   GemmLayout layout = GemmLayout::nt;
   GemmWeights weights = GemmWeights::row_major;
@@ -81,15 +84,25 @@ struct GemmSpec {
   ActivationKind activation = ActivationKind::none;
   bool gated = false;
   Scaling out_scale = Scaling::none;
-  int scale_k = 0;  // values of K that share one scale of int4 weights: 32, 64 or 128; 0 for other weights
+  int scale_k = 0;  // values of K that share a scale of per_group: 32, 64 or 128, of fp4 32; 0 for other scalings
   GemmSums sums = GemmSums::promoted;
+  // Contiguous groups alone, as a layer of experts has them. Row r of the groups has the id row_ids[r] of the Problem,
+  // which names a token and one of its slots.
+  bool gathered = false;   // row r takes the token's row of A, and its scales
+  bool scattered = false;  // row r goes to the row of out that the slot has
 
   friend constexpr bool operator==(const GemmSpec&, const GemmSpec&) = default;
 
+  /// Says whether rows of the groups have ids.
+  TILEWAVE_HOST_DEVICE constexpr bool has_ids() const { return gathered || scattered; }
   constexpr bool mx() const { return scale == Scaling::mx; }
-  /// int4() says whether B is int4 weights, and group_scale() is the type of their scales.
-  TILEWAVE_HOST_DEVICE constexpr bool int4() const { return b == DType::i4; }
-  TILEWAVE_HOST_DEVICE constexpr DType group_scale() const { return a == DType::f16 ? DType::f16 : DType::bf16; }
+  /// four_bit() says whether B is weights of four bits with scales of groups, mxfp4() whether they are fp4, and
+  /// group_scale() is the type of their scales.
+  TILEWAVE_HOST_DEVICE constexpr bool four_bit() const { return b == DType::i4 || mxfp4(); }
+  TILEWAVE_HOST_DEVICE constexpr bool mxfp4() const { return b == DType::fp4_e2m1 && scale == Scaling::per_group; }
+  TILEWAVE_HOST_DEVICE constexpr DType group_scale() const {
+    return mxfp4() ? DType::e8m0 : a == DType::f16 ? DType::f16 : DType::bf16;
+  }
   /// Says whether `sums` may be chosen: for fp8 sums that are scaled only as a whole.
   TILEWAVE_HOST_DEVICE constexpr bool has_sums_to_choose() const {
     return is_fp8(a) && (scale == Scaling::none || scale == Scaling::per_tensor || scale == Scaling::per_row);
@@ -99,7 +112,7 @@ struct GemmSpec {
 };
 
 /// Returns a name such as `fp8_e4m3fn.fp4_e2m1.bf16.mx.nt` or `bf16.i4.bf16.group128.nt`. What is not the default
-/// follows: `.preshuffled`, `.masked`, `.silu`, `.gated`, `.per_group` (of out), `.fast`.
+/// follows: `.preshuffled`, `.masked`, `.silu`, `.gated`, `.per_group` (of out), `.fast`, `.gathered`, `.scattered`.
 inline std::string name_of(const GemmSpec& s) {
   const std::string scale_k = s.scale_k > 0 ? std::to_string(s.scale_k) : "";
   std::string name = std::string(name_of(s.a)) + "." + std::string(name_of(s.b)) + "." + std::string(name_of(s.out)) +
@@ -110,6 +123,8 @@ inline std::string name_of(const GemmSpec& s) {
   if (s.gated) name += ".gated";
   if (s.out_scale != Scaling::none) name += std::string(".") + name_of(s.out_scale);
   if (s.sums != GemmSums::promoted) name += std::string(".") + name_of(s.sums);
+  if (s.gathered) name += ".gathered";
+  if (s.scattered) name += ".scattered";
   return name;
 }
 

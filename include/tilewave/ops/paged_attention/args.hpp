@@ -130,7 +130,8 @@ constexpr int paged_attention_fixed_splits(const PagedAttentionProblem& p, const
 }
 
 /// Blocks that the chip holds at a time, which is the most that a balanced launch has.
-constexpr std::int32_t paged_attention_chip_blocks(const PagedAttentionPolicy& policy, const ArchFacts& facts) {
+template <class Policy>
+constexpr std::int32_t paged_attention_chip_blocks(const Policy& policy, const ArchFacts& facts) {
   return facts.compute_units * policy.blocks_per_cu(facts);
 }
 

@@ -28,13 +28,16 @@ template <class L>
 class PagedAttentionWorkQueue {
   using B = typename L::Room;
   using Reach = AttentionReach;
-  static constexpr PagedAttentionPolicy policy = L::policy;
+  static constexpr auto policy = L::policy;
   static constexpr std::int32_t stage_tokens = policy.block_tokens(L::spec);
 
  public:
   /// With the even schedule the row block is known at once, and the length is on its way. start() waits for the length.
-  TILEWAVE_DEVICE explicit PagedAttentionWorkQueue(const PagedAttentionArgs& args) : a(args) {
-    sequence_row_blocks = a.kv_heads.divisor * a.row_blocks.divisor;
+  TILEWAVE_DEVICE explicit PagedAttentionWorkQueue(const PagedAttentionArgs& args)
+      : PagedAttentionWorkQueue(args, B::block_id(), args.kv_heads.divisor * args.row_blocks.divisor) {}
+  /// `block` is the number of the block among those that share the work, in which a sequence has so many row blocks.
+  TILEWAVE_DEVICE PagedAttentionWorkQueue(const PagedAttentionArgs& args, std::int32_t block, std::int32_t row_blocks)
+      : a(args), block(block), sequence_row_blocks(row_blocks) {
     if constexpr (!policy.balanced()) locate_even();
   }
   TILEWAVE_DEVICE void start() {
@@ -106,6 +109,8 @@ class PagedAttentionWorkQueue {
 
   TILEWAVE_DEVICE std::int32_t stages() const { return count; }
   TILEWAVE_DEVICE std::int32_t token(std::int32_t stage) const { return reach.base + (from + stage) * stage_tokens; }
+  /// The split of an even launch that the block has.
+  TILEWAVE_DEVICE std::int32_t even_split() const { return split; }
   TILEWAVE_DEVICE std::int32_t first() const { return reach.first; }
   TILEWAVE_DEVICE std::int32_t end() const { return reach.end; }
   TILEWAVE_DEVICE std::int32_t kv_head() const { return a.row_blocks.quotient(row_block); }
@@ -140,7 +145,7 @@ class PagedAttentionWorkQueue {
   }
 
   TILEWAVE_DEVICE void locate_even() {
-    const std::int32_t block = B::block_id(), batch_row_block = a.splits.quotient(block);
+    const std::int32_t batch_row_block = a.splits.quotient(block);
     split = block - batch_row_block * a.splits.divisor;
     sequence = a.kv_heads.quotient(a.row_blocks.quotient(batch_row_block));
     length = B::load(a.context_lengths + sequence);
@@ -149,7 +154,8 @@ class PagedAttentionWorkQueue {
 
   TILEWAVE_DEVICE void start_even() {
     reach = Reach::of(a, length, stage_tokens);
-    const std::int32_t per_split = a.splits.quotient(reach.stages + a.splits.divisor - 1);
+    const std::int32_t equal_parts = a.splits.quotient(reach.stages + a.splits.divisor - 1);
+    const std::int32_t per_split = max_of(equal_parts, a.split_tiles);
     from = min_of(split * per_split, reach.stages);
     count = min_of((split + 1) * per_split, reach.stages) - from;
     left = count;
@@ -163,7 +169,7 @@ class PagedAttentionWorkQueue {
     const std::int32_t first = listed ? probe_list(0, a.batch) : lengths_from(0);
     const std::int32_t stages = listed ? B::uniform(B::load(a.stage_starts + a.batch)) : count_stages(first);
     const std::int64_t total = std::int64_t{stages} * sequence_row_blocks;
-    const std::int32_t blocks = static_cast<std::int32_t>(working_blocks(a, total)), block = B::block_id();
+    const std::int32_t blocks = static_cast<std::int32_t>(working_blocks(a, total));
     if (block >= blocks) {
       left = -1;
       return;
@@ -257,12 +263,14 @@ class PagedAttentionWorkQueue {
   }
 
   const PagedAttentionArgs& a;
+  std::int32_t block;
+  std::int32_t sequence_row_blocks;
   Reach reach;
-  std::int32_t sequence_row_blocks, sequence, row_block;  // row_block: of the sequence, KV heads outermost
-  std::int32_t from, count;                               // stages of this item
-  std::int32_t left;                                      // stages of the block from here on; -1 when it is done
-  std::int32_t split, length;                             // of even work
-  bool is_first_item;                                     // of the block
+  std::int32_t sequence, row_block;  // row_block: of the sequence, KV heads outermost
+  std::int32_t from, count;          // stages of this item
+  std::int32_t left;                 // stages of the block from here on; -1 when it is done
+  std::int32_t split, length;        // of even work
+  bool is_first_item;                // of the block
 };
 
 }  // namespace tilewave

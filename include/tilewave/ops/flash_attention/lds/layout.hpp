@@ -30,9 +30,12 @@ struct FlashLdsLayout {
   using Room = RoomOf;
   using B = Room;
   static constexpr bool paged = S.storage == KvStorage::paged;
-  using Keys = FlashKeyTile<B, P.waves, P.keys, S.head_size, paged>;
-  using Values = std::conditional_t<B::facts.lds_transposed, FlashValueLines<B, P.waves, P.keys, S.value_size, paged>,
-                                    FlashTransposedValues<B, P.waves, P.keys, S.value_size, paged>>;
+  static constexpr FlashTile tile{P.waves, P.keys, paged};
+  using Keys = FlashKeyTile<B, tile, S.head_size>;
+  using Values = std::conditional_t<B::facts.lds_transposed, FlashValueLines<B, tile, S.value_size>,
+                                    FlashTransposedValues<B, tile, S.value_size>>;
+  /// K and V of a tile are fetched alike: what a wave's copy has of both are the same keys.
+  static constexpr bool alike = B::facts.direct_copies && S.head_size == S.value_size;
   struct Tiles {
     alignas(16) Chunk k[P.stages][Keys::bytes / sizeof(Chunk)];
     alignas(16) Chunk v[P.stages][Values::bytes / sizeof(Chunk)];

@@ -20,7 +20,7 @@
 #pragma once
 
 #include "tilewave/core/static_for.hpp"
-#include "tilewave/ops/flash_attention/lds/pages.hpp"
+#include "tilewave/ops/flash_attention/lds/places.hpp"
 
 namespace tilewave {
 
@@ -35,7 +35,7 @@ struct FlashLdsMainLoop {
   static constexpr int score_products = L::score_products, products = L::products;
   static constexpr int elements = L::elements, pairs = L::pairs, tile_keys = L::tile_keys;
   static constexpr float slack = L::slack, probability_log2 = L::probability_log2;
-  static constexpr bool truncates = L::truncates, paged = L::paged;
+  static constexpr bool truncates = L::truncates;
   using Map = typename L::Map;
   using Keys = typename L::Keys;
   using Values = typename L::Values;
@@ -44,11 +44,9 @@ struct FlashLdsMainLoop {
   const FlashLdsWorkItem& item;
   typename L::Shared& shared;
   typename L::State& s;
+  FlashLdsPlaces<L> places;
   Keys keys;
   Values values;
-  const char *of_keys, *of_values;      // at the sequence's first token, or this head in the first page
-  const char *next_keys, *next_values;  // at the tiles that were fetched last
-  FlashLdsPages<L> pages;
   float scale;                // multiplies scores to log2 units
   Sums scores[2][key_tiles];  // of tiles n and n + 1, in turn
   Chunk probabilities[key_slices];
@@ -64,13 +62,9 @@ struct FlashLdsMainLoop {
       : item(work_item),
         shared(lds),
         s(state),
-        keys(static_cast<std::int32_t>(2 * (paged ? a.k_page_strides.token : a.k_strides.token)), B::wave_id()),
-        values(static_cast<std::int32_t>(2 * (paged ? a.v_page_strides.token : a.v_strides.token)), B::wave_id()),
-        of_keys(static_cast<const char*>(a.k) + 2 * (paged ? item.kv_head * a.k_page_strides.head
-                                                           : item.sequence.key_at(a, a.k_strides, 0, item.kv_head))),
-        of_values(static_cast<const char*>(a.v) + 2 * (paged ? item.kv_head * a.v_page_strides.head
-                                                             : item.sequence.key_at(a, a.v_strides, 0, item.kv_head))),
-        pages(a, item, lds),
+        places(a, work_item, lds),
+        keys(places.key_stride, places.fetch_rows(a), B::wave_id()),
+        values(places.value_stride, places.fetch_rows(a), B::wave_id()),
         scale(__builtin_bit_cast(float, B::opaque(__builtin_bit_cast(std::uint32_t, a.scale_log2)))) {}
 
   TILEWAVE_DEVICE void run() {
@@ -96,17 +90,18 @@ struct FlashLdsMainLoop {
   TILEWAVE_DEVICE void prepare(int slot) {
     if constexpr (direct) {
       static_for<Keys::fetches>([&](auto i) TILEWAVE_INLINE_LAMBDA {
-        keys.template copy<i, false>(shared.k[slot], first_source<i>(), last_of(0));
+        keys.template copy<i, false>(shared.k[slot], places.template first<i>(keys), last_of(0));
       });
-      look_up_all(1 - stages);
+      places.begin(1 - stages, keys, values);
       static_for<stages - 1>([&](auto m) TILEWAVE_INLINE_LAMBDA {
         static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { fetch<i, false>(m + 1 - stages, slot + m + 1); });
       });
       B::template copies_wait<(stages - 1) * copies>();
     } else {
-      static_for<Keys::fetches>(
-          [&](auto i) TILEWAVE_INLINE_LAMBDA { keys.template load<i, false>(first_source<i>(), last_of(0)); });
-      look_up_all(-1);
+      static_for<Keys::fetches>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+        keys.template load<i, false>(places.template first<i>(keys), last_of(0));
+      });
+      places.begin(-1, keys, values);
       static_for<Keys::fetches>([&](auto i) TILEWAVE_INLINE_LAMBDA { keys.template put<i>(shared.k[slot]); });
       static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { load<i, false>(-1); });
       static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { fetch<i, false>(-1, slot + 1); });
@@ -197,73 +192,14 @@ struct FlashLdsMainLoop {
   }
   /// Returns the sequence's last token, counted from the first token of tile n.
   TILEWAVE_DEVICE std::int32_t last_of(std::int32_t n) const { return item.sequence.kv_count - 1 - token(n); }
-  /// Moves to K, or V, of tile n and returns its address. Steady steps ask for one tile after the other, up to the
-  /// last.
-  template <bool whole>
-  TILEWAVE_DEVICE const char* move_keys(std::int32_t n) {
-    if constexpr (whole) {
-      next_keys += n < item.tiles ? std::int64_t{tile_keys} * keys.fetch.stride : 0;
-    } else {
-      next_keys = of_keys + std::int64_t{token(n)} * keys.fetch.stride;
-    }
-    return next_keys;
-  }
-  template <bool whole>
-  TILEWAVE_DEVICE const char* move_values(std::int32_t n) {
-    if constexpr (whole) {
-      next_values += n < item.tiles ? std::int64_t{tile_keys} * values.stride() : 0;
-    } else {
-      next_values = of_values + std::int64_t{token(n)} * values.stride();
-    }
-    return next_values;
-  }
-  /// Returns the address for fetch i of step n. Fetches of K, tile n + stages, come before those of V, tile n + stages -
-  /// 1. Those of the next step are looked up if they are in pages.
-  template <int i, bool whole>
-  TILEWAVE_DEVICE const char* source(std::int32_t n) {
-    constexpr bool of_k = i < Keys::fetches;
-    if constexpr (paged) {
-      const char* const at = of_k ? pages.template address<i>(of_keys, keys.fetch.stride)
-                                  : pages.template address<i>(of_values, values.stride());
-      look_up<i>(n + 1);
-      return at;
-    } else {
-      if constexpr (i == 0) move_keys<whole>(n + stages);
-      if constexpr (i == Keys::fetches) move_values<whole>(n + stages - 1);
-      return of_k ? next_keys : next_values;
-    }
-  }
-  /// Returns the address for fetch i of tile 0 of K.
-  template <int i>
-  TILEWAVE_DEVICE const char* first_source() {
-    if constexpr (paged) {
-      look_up<i>(-stages);
-      return pages.template address<i>(of_keys, keys.fetch.stride);
-    } else {
-      return move_keys<false>(0);
-    }
-  }
-  template <int i>
-  TILEWAVE_DEVICE void look_up(std::int32_t n) {
-    constexpr int of = i - Keys::fetches;
-    if constexpr (of < 0) {
-      pages.template look_up<i>(token(n + stages) + keys.fetch.first_row(i));
-    } else {
-      pages.template look_up<i>(token(n + stages - 1) + values.first_row(of));
-    }
-  }
-  TILEWAVE_DEVICE void look_up_all(std::int32_t n) {
-    if constexpr (paged) static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { look_up<i>(n); });
-  }
-
-  /// Issues fetch i of step n.
+  /// Issues fetch i of step n. Fetches of K, tile n + stages, come before those of V, tile n + stages - 1.
   template <int i, bool whole>
   TILEWAVE_DEVICE void fetch(std::int32_t n, int slot) {
     Chunk* const of_k = shared.k[slot % stages];
     Chunk* const of_v = shared.v[(slot + stages - 1) % stages];
     constexpr int of = i - Keys::fetches;
     if constexpr (direct) {
-      const char* const from = source<i, whole>(n);
+      const FlashLdsPlace from = places.template next<i, whole>(n, keys, values);
       if constexpr (of < 0) {
         keys.template copy<i, whole>(of_k, from, whole ? 0 : last_of(n + stages));
       } else {
@@ -282,7 +218,7 @@ struct FlashLdsMainLoop {
   template <int i, bool whole>
   TILEWAVE_DEVICE void load(std::int32_t n) {
     constexpr int of = i - Keys::fetches;
-    const char* const from = source<i, whole>(n);
+    const FlashLdsPlace from = places.template next<i, whole>(n, keys, values);
     if constexpr (of < 0) {
       keys.template load<i, whole>(from, whole ? 0 : last_of(n + stages));
     } else {

@@ -28,14 +28,28 @@ TILEWAVE_HOST_DEVICE constexpr int flash_key_of(int k_slice, int half, int e) {
   return 16 * k_slice + 8 * (e / 4) + 4 * half + e % 4;
 }
 
+/// What tiles of K and of V have in common: the waves that fetch and read them, their keys, and if keys are in pages.
+struct FlashTile {
+  int waves, keys;
+  bool paged;
+};
+
+/// Where a fetch begins: an address, and an offset in bytes that is the same in all lanes.
+struct FlashLdsPlace {
+  const char* base;
+  std::int32_t offset;
+};
+
 /// Keys that lie together in every page. What a wave fetches at once is of one such group.
 inline constexpr int flash_page_keys = 16;
 
 /// Copies a tile of `rows` tokens of one head, each `units` units of 16 bytes, into a slot of LDS. Unit u of a row
 /// becomes its chunk u ^ mask(row). Lanes write chunks in order, and the addresses in memory are what is permuted. In
 /// pages a copy has the address of its group of tokens, else all copies have that of the tile.
-template <class B, int waves, int rows, int units, bool paged>
+template <class B, FlashTile T, int units>
 struct FlashRowFetch {
+  static constexpr int waves = T.waves, rows = T.keys;
+  static constexpr bool paged = T.paged;
   static constexpr int lanes = B::facts.wave_lanes, copies = rows * units / (waves * lanes);
   static_assert(rows * units % (waves * lanes) == 0, "all lanes copy equally many 16 bytes");
   static constexpr bool held_in_registers = !B::facts.direct_copies;
@@ -45,14 +59,15 @@ struct FlashRowFetch {
   static constexpr bool alike = waves * lanes % units == 0 && row_step % 32 == 0;
   static_assert(!paged || flash_page_keys * units % lanes == 0, "a copy of a wave has tokens of one group");
 
-  std::int32_t stride;  // bytes from a token to the next
-  int first;            // this wave's first chunk in a slot
+  std::int32_t stride;       // bytes from a token to the next
+  std::uint32_t span_bytes;  // from the first of the tokens that lie together to the end of the last
+  int first;                 // this wave's first chunk in a slot
   std::uint32_t offset[alike ? 1 : copies];
   Chunk held[held_in_registers ? copies : 1];
 
   template <class Mask>
-  TILEWAVE_DEVICE FlashRowFetch(std::int32_t token_stride, int wave, const Mask& mask)
-      : stride(token_stride), first(wave * lanes) {
+  TILEWAVE_DEVICE FlashRowFetch(std::int32_t token_stride, int together, int wave, const Mask& mask)
+      : stride(token_stride), span_bytes((together - 1) * token_stride + 16 * units), first(wave * lanes) {
     TILEWAVE_UNROLL
     for (int i = 0; i < (alike ? 1 : copies); ++i)
       offset[i] = (row_of(i) - first_row(i)) * stride + 16 * unit_of(i, mask);
@@ -66,12 +81,12 @@ struct FlashRowFetch {
   /// Copies part i of the tile whose first token is at `tile`. Unless the tile is whole, tokens behind its token `last`
   /// are that one again; their probabilities are 0.
   template <int i, bool whole, class Mask>
-  TILEWAVE_DEVICE void copy(Chunk* slot, const char* tile, std::int32_t last, const Mask& mask) const {
-    source(tile).copy(slot + i * waves * lanes + first, from<i, whole>(last, mask), start<i, whole>());
+  TILEWAVE_DEVICE void copy(Chunk* slot, const FlashLdsPlace& at, std::int32_t last, const Mask& mask) const {
+    source(at).copy(slot + i * waves * lanes + first, from<i, whole>(last, mask), start<i, whole>() + at.offset);
   }
   template <int i, bool whole, class Mask>
-  TILEWAVE_DEVICE void load(const char* tile, std::int32_t last, const Mask& mask) {
-    held[i] = source(tile).load(from<i, whole>(last, mask), start<i, whole>());
+  TILEWAVE_DEVICE void load(const FlashLdsPlace& at, std::int32_t last, const Mask& mask) {
+    held[i] = source(at).load(from<i, whole>(last, mask), start<i, whole>() + at.offset);
   }
   template <int i>
   TILEWAVE_DEVICE void put(Chunk* slot) const {
@@ -85,9 +100,7 @@ struct FlashRowFetch {
   TILEWAVE_DEVICE static int unit_of(int i, const Mask& mask) {
     return chunk_index(i) % units ^ mask(row_of(i));
   }
-  TILEWAVE_DEVICE typename B::Source source(const char* tile) const {
-    return {tile, static_cast<std::uint32_t>(((paged ? flash_page_keys : rows) - 1) * stride + 16 * units)};
-  }
+  TILEWAVE_DEVICE typename B::Source source(const FlashLdsPlace& at) const { return {at.base, span_bytes}; }
   template <int i, bool whole, class Mask>
   TILEWAVE_DEVICE std::uint32_t from(std::int32_t last, const Mask& mask) const {
     if constexpr (whole) return offset[alike ? 0 : i];
@@ -104,34 +117,36 @@ struct FlashRowFetch {
 };
 
 /// A tile of K has a row of `head_size` elements for each key.
-template <class B, int waves, int keys, int head_size, bool paged>
-struct FlashKeyTile : SharedTile<FlashTileKernel<B, waves, head_size>, flash_tile_type, keys, false> {
-  using Tile = SharedTile<FlashTileKernel<B, waves, head_size>, flash_tile_type, keys, false>;
-  using Fetch = FlashRowFetch<B, waves, keys, Tile::row_units, paged>;
-  static constexpr int bytes = keys * Tile::row_bytes, fetches = Fetch::copies;
+template <class B, FlashTile T, int head_size>
+struct FlashKeyTile : SharedTile<FlashTileKernel<B, T.waves, head_size>, flash_tile_type, T.keys, false> {
+  using Tile = SharedTile<FlashTileKernel<B, T.waves, head_size>, flash_tile_type, T.keys, false>;
+  using Fetch = FlashRowFetch<B, T, Tile::row_units>;
+  static constexpr int bytes = T.keys * Tile::row_bytes, fetches = Fetch::copies;
   struct Mask {
     TILEWAVE_DEVICE int operator()(int row) const { return Tile::permute(row); }
   };
 
   Fetch fetch;
 
-  TILEWAVE_DEVICE FlashKeyTile(std::int32_t stride, int wave) : Tile(head_size, 0), fetch(stride, wave, Mask{}) {
+  TILEWAVE_DEVICE FlashKeyTile(std::int32_t stride, int together, int wave)
+      : Tile(head_size, 0), fetch(stride, together, wave, Mask{}) {
     TILEWAVE_UNROLL
     for (int i = 0; i < Tile::unit_offsets; ++i) Tile::at[i] = B::opaque(std::int32_t{Tile::at[i]});
   }
 
   template <int i, bool whole>
-  TILEWAVE_DEVICE void copy(Chunk* slot, const char* tile, std::int32_t last) const {
-    fetch.template copy<i, whole>(slot, tile, last, Mask{});
+  TILEWAVE_DEVICE void copy(Chunk* slot, const FlashLdsPlace& at, std::int32_t last) const {
+    fetch.template copy<i, whole>(slot, at, last, Mask{});
   }
   template <int i, bool whole>
-  TILEWAVE_DEVICE void load(const char* tile, std::int32_t last) {
-    fetch.template load<i, whole>(tile, last, Mask{});
+  TILEWAVE_DEVICE void load(const FlashLdsPlace& at, std::int32_t last) {
+    fetch.template load<i, whole>(at, last, Mask{});
   }
   template <int i>
   TILEWAVE_DEVICE void put(Chunk* slot) const {
     fetch.template put<i>(slot);
   }
+  TILEWAVE_DEVICE int first_row(int i) const { return fetch.first_row(i); }
   /// Returns the lane's eight elements of k slice `k_slice`, 16 dimensions, for its key of the 32 keys `tile`.
   TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int k_slice) const {
     return Tile::read(slot, tile, k_slice, 0);
@@ -139,10 +154,10 @@ struct FlashKeyTile : SharedTile<FlashTileKernel<B, waves, head_size>, flash_til
 };
 
 /// A tile of V as it lies in memory has a line of `value_size` elements for each key.
-template <class B, int waves, int keys, int value_size, bool paged>
+template <class B, FlashTile T, int value_size>
 struct FlashValueLines {
-  static constexpr int units = value_size / 8, tiles = value_size / 32, bytes = keys * value_size * 2;
-  using Fetch = FlashRowFetch<B, waves, keys, units, paged>;
+  static constexpr int units = value_size / 8, tiles = value_size / 32, bytes = T.keys * value_size * 2;
+  using Fetch = FlashRowFetch<B, T, units>;
   static constexpr int fetches = Fetch::copies;
 
   /// Returns the mask that spreads the lines of keys over banks. Sixteen lanes read four lines at once, 32 lanes 64
@@ -169,16 +184,15 @@ struct FlashValueLines {
   Fetch fetch;
   int at[tiles];
 
-  TILEWAVE_DEVICE FlashValueLines(std::int32_t stride, int wave) : fetch(stride, wave, Mask{}) {
+  TILEWAVE_DEVICE FlashValueLines(std::int32_t stride, int together, int wave) : fetch(stride, together, wave, Mask{}) {
     TILEWAVE_UNROLL
     for (int t = 0; t < tiles; ++t) at[t] = B::opaque(std::int32_t{8 * read_offset(B::lane_id(), t, shift)});
   }
 
   template <int i, bool whole>
-  TILEWAVE_DEVICE void copy(Chunk* slot, const char* tile, std::int32_t last) const {
-    fetch.template copy<i, whole>(slot, tile, last, Mask{});
+  TILEWAVE_DEVICE void copy(Chunk* slot, const FlashLdsPlace& at, std::int32_t last) const {
+    fetch.template copy<i, whole>(slot, at, last, Mask{});
   }
-  TILEWAVE_DEVICE std::int32_t stride() const { return fetch.stride; }
   TILEWAVE_DEVICE int first_row(int i) const { return fetch.first_row(i); }
   /// Returns the keys of k slice `k_slice` that the lane's half has, for dimension 32 `tile` + lane % 32.
   TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int k_slice) const {
@@ -191,9 +205,11 @@ struct FlashValueLines {
 };
 
 /// A transposed tile of V has a row of `keys` elements for each dimension, in the order of flash_key_of.
-template <class B, int waves, int keys, int value_size, bool paged>
-struct FlashTransposedValues : SharedTile<FlashTileKernel<B, waves, keys>, flash_tile_type, value_size, true> {
-  using Tile = SharedTile<FlashTileKernel<B, waves, keys>, flash_tile_type, value_size, true>;
+template <class B, FlashTile T, int value_size>
+struct FlashTransposedValues : SharedTile<FlashTileKernel<B, T.waves, T.keys>, flash_tile_type, value_size, true> {
+  using Tile = SharedTile<FlashTileKernel<B, T.waves, T.keys>, flash_tile_type, value_size, true>;
+  static constexpr int waves = T.waves, keys = T.keys;
+  static constexpr bool paged = T.paged;
   static constexpr int bytes = keys * value_size * 2, lanes = B::facts.wave_lanes;
   /// A lane transposes a square at a time: two dimensions of a unit of eight keys.
   static constexpr int pairs = value_size / 2, squares = keys / 8 * pairs, fetches = ceil_div(squares, waves*lanes);
@@ -205,7 +221,7 @@ struct FlashTransposedValues : SharedTile<FlashTileKernel<B, waves, keys>, flash
   int to[fetches][2];             // chunks in a slot for the two dimensions
   std::uint32_t held[fetches][8];
 
-  TILEWAVE_DEVICE FlashTransposedValues(std::int32_t of_tokens, int) : Tile(keys, 0), token_stride(of_tokens) {
+  TILEWAVE_DEVICE FlashTransposedValues(std::int32_t of_tokens, int, int) : Tile(keys, 0), token_stride(of_tokens) {
     TILEWAVE_UNROLL
     for (int i = 0; i < Tile::unit_offsets; ++i) Tile::at[i] = B::opaque(std::int32_t{Tile::at[i]});
     TILEWAVE_UNROLL
@@ -220,7 +236,8 @@ struct FlashTransposedValues : SharedTile<FlashTileKernel<B, waves, keys>, flash
   }
 
   template <int i, bool whole>
-  TILEWAVE_DEVICE void load(const char* tile, std::int32_t last) {
+  TILEWAVE_DEVICE void load(const FlashLdsPlace& place, std::int32_t last) {
+    const char* const tile = place.base + place.offset;
     if (!all_lanes && i * waves + B::wave_id() >= squares / lanes) return;
     TILEWAVE_UNROLL
     for (int e = 0; e < 8; ++e) {
@@ -247,7 +264,6 @@ struct FlashTransposedValues : SharedTile<FlashTileKernel<B, waves, keys>, flash
     slot[to[i][0]] = of[0];
     slot[to[i][1]] = of[1];
   }
-  TILEWAVE_DEVICE std::int32_t stride() const { return token_stride; }
   /// Returns the first key of fetch i's group, which all lanes of a wave share, or of the tile.
   TILEWAVE_DEVICE static int first_row(int i) {
     constexpr int units_of_group = flash_page_keys / 8;

@@ -93,18 +93,15 @@ struct FlashAttentionTensor {
     typename L::QSlot q{};
     typename L::KvSlot k{}, v{};
     int turn_parity = 0;
-    Chunk q_rows[L::score_slices];  // the operands of scores, where registers hold them
 
     /// Runs one item after the other. Behind the last products of values of one item, the first scores of the next are
-    /// begun, so that they run beside the output; these products have a turn, so that groups do not meet at the ends of
-    /// items. Behind the last item these scores are of stale data and unused. A second way out would be a second copy
-    /// of this code, and code that runs once comes from memory.
+    /// begun, so that they run beside the output. Behind the last item these scores are of stale data and unused. A
+    /// second way out would be a second copy of this code, and code that runs once comes from memory.
     TILEWAVE_DEVICE void run(const FlashAttentionArgs& a, FlashAttentionWork<B, P> work) {
       FlashAttentionItem item;
       if (!work.next_with_keys(item)) return;
       typename L::Scores scores;
       await_item(q);
-      if constexpr (L::q_in_registers) load_q(q);
       begin_scores(q, scores);
       finish_scores<0>(scores);
       while (true) {
@@ -115,26 +112,17 @@ struct FlashAttentionTensor {
         typename L::QSlot ahead = q;
         ahead.advance();
         FlashAttentionItem next;
-        bool more = false;
-        if constexpr (L::q_in_registers) {
-          more = work.next_with_keys(next);
-          if (more) await_item(ahead);
-          load_q(ahead);
-        }
-        await_turn();
+        const bool more = work.next_with_keys(next);
         begin_values(probabilities, out);
         if constexpr (L::q_stages == 1) {
-          pass_turn();
           finish_values<0>(out);
           write(a, item, softmax, out);
         }
-        if constexpr (!L::q_in_registers) more = work.next_with_keys(next);
-        if (!L::q_in_registers && more) await_item(ahead);
+        if (more) await_item(ahead);
         // The stale q may be rows of the output, which all waves of the group have to have written.
         if (L::q_stages == 1 && !more) B::group_barrier();
         begin_scores(ahead, scores);
         if constexpr (L::q_stages > 1) {
-          pass_turn();
           finish_values<1>(out);
           write(a, item, softmax, out);
         }
@@ -186,29 +174,13 @@ struct FlashAttentionTensor {
       return shared.q[q.slot] + (64 * group + 16 * wave) * L::box_chunks;
     }
 
-    /// Loads the wave's sixteen rows of q as operands, while no product is under way.
-    TILEWAVE_DEVICE void load_q(const typename L::QSlot& q) {
-      const int wave = B::block_lane_id() % L::group_lanes / B::facts.wave_lanes, matrix = B::lane_id() / 8;
-      const int row = 64 * group + 16 * wave + B::lane_id() % 8 + 8 * (matrix % 2);
-      TILEWAVE_UNROLL
-      for (int k_slice = 0; k_slice < L::score_slices; ++k_slice) {
-        const int unit = k_slice % 4 * 2 + matrix / 2;
-        q_rows[k_slice] = B::load_matrices(shared.q[q.slot] + k_slice / 4 * (P.rows * L::box_chunks) +
-                                           row * L::box_chunks + (unit ^ row % 8));
-      }
-    }
     /// Begins scores = q K^T of the tile in K's slot, as one batch.
     TILEWAVE_DEVICE void begin_scores(const typename L::QSlot& q, typename L::Scores& scores) {
       B::group_mma_begin();
       TILEWAVE_UNROLL
       for (int k_slice = 0; k_slice < L::score_slices; ++k_slice) {
-        const SwizzledOperand keys = L::k_operand(shared, k.slot, k_slice);
-        if constexpr (L::q_in_registers) {
-          B::template group_multiply<S.q, P.keys>(q_rows[k_slice], keys, scores, k_slice > 0);
-        } else {
-          B::template group_multiply<S.q, P.keys>(L::q_operand(shared, q.slot, group, k_slice), keys, scores,
-                                                  k_slice > 0);
-        }
+        B::template group_multiply<S.q, P.keys>(L::q_operand(shared, q.slot, group, k_slice),
+                                                L::k_operand(shared, k.slot, k_slice), scores, k_slice > 0);
       }
       B::group_mma_end();
     }

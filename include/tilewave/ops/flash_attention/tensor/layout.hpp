@@ -89,9 +89,6 @@ struct FlashAttentionTensorLayout {
       2 * q_bytes + P.stages * (k_bytes + v_bytes + transposed_bytes) + 1024 <= B::facts.lds_bytes / P.waves_per_simd
           ? 2
           : 1;
-  // Products of fp8 read q from registers, where these have room: shared memory has enough to do with K and V.
-  static constexpr bool q_in_registers = transposes && groups == 2 && q_stages == 2 && S.head_size <= 128 &&
-                                         (P.keys == 64 || P.keys == 96 || P.keys == 128);
   using QSlot = RingSlot<q_stages>;
   using KvSlot = RingSlot<P.stages>;
   using Barriers = RingBarriers<B, P.stages>;

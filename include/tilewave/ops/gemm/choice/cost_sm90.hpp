@@ -48,7 +48,8 @@ inline double gemm_cost_few_rows(const GemmProblem& problem, std::int32_t m, con
 inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits) {
   const GemmSpec& spec = problem.spec;
   const int element = size_of(spec.a);
-  const double b_bytes = spec.int4() ? 0.5 + 2.0 / spec.scale_k : element;  // bytes of an element
+  // bytes of an element
+  const double b_bytes = spec.four_bit() ? 0.5 + double(size_of(spec.group_scale())) / spec.scale_k : element;
   const double sms = sm90_facts.compute_units;
   const GemmTileCount count = gemm_tile_count(problem, m, p);
   if (p.path == GemmPath::weights_in_registers) return gemm_cost_few_rows(problem, m, p);
@@ -74,7 +75,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
     if (block) cycles = max_of(1.4 * cycles, (270 + 2.8 * wide) * (p.waves_rows > 1 ? 1.5 : 1.0));
     if (spec.has_sums_to_choose() && spec.sums == GemmSums::promoted) cycles *= 1.035;
   }
-  if (spec.int4()) {  // a stage of 128 k: a chain of waits, and the groups of an SM widen in turn
+  if (spec.four_bit()) {  // a stage of 128 k: a chain of waits, and the groups of an SM widen in turn
     const double groups = tall / 64 * (count.tiles * splits > sms ? p.waves_per_simd : 1);
     cycles = 250 + 3.25 * wide * element + 320 * groups;
   }
@@ -84,17 +85,17 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double few_columns =
       problem.n <= 256 && p.waves() == 1 && element == 2 ? 0.85 : 1.0;  // all blocks read the same rows of B
   const double rate =
-      spec.int4() ? 50.0 : max_of(p.swapped || m <= 128 ? 50.0 : 60.0, min_of(70.0, 6700 / active)) * few_columns;
-  const double begin = spec.int4() ? 0.0 : 262.0;
-  const double blocks_in_turn = !spec.int4() && p.waves_per_simd > 1 && count.tiles > sms ? 2.0 : 1.0;
+      spec.four_bit() ? 50.0 : max_of(p.swapped || m <= 128 ? 50.0 : 60.0, min_of(70.0, 6700 / active)) * few_columns;
+  const double begin = spec.four_bit() ? 0.0 : 262.0;
+  const double blocks_in_turn = !spec.four_bit() && p.waves_per_simd > 1 && count.tiles > sms ? 2.0 : 1.0;
   const double copy_cycles =
       blocks_in_turn * max_of(begin, (p.rows + p.columns * b_bytes / element) * p.depth_bytes / rate);
   const double area = p.rows * p.columns / 32768.0;  // in tiles of 128 x 256
-  const double own_epilogue = spec.int4()    ? 0.6 + 1.2 * area
-                              : scaled_large ? (area == 0.5 ? 0.4 : 0.5)
-                                             : 0.3 + 0.8 * area;
-  const double merge = spec.int4() ? 2.0 + 0.3 * splits + 10.0 * area
-                                   : 1.2 + 0.2 * splits + 2.0 * area + (area >= 0.5 && m > 128 ? 4.0 : 0.0);
+  const double own_epilogue = spec.four_bit() ? 0.6 + 1.2 * area
+                              : scaled_large  ? (area == 0.5 ? 0.4 : 0.5)
+                                              : 0.3 + 0.8 * area;
+  const double merge = spec.four_bit() ? 2.0 + 0.3 * splits + 10.0 * area
+                                       : 1.2 + 0.2 * splits + 2.0 * area + (area >= 0.5 && m > 128 ? 4.0 : 0.0);
   const double epilogue = own_epilogue + (splits > 1 ? merge : 0.0);
   // Under pingpong a wave group's epilogue lies beside the products of the other, and is longer: it has fewer boxes.
   const double tile_us = steps * max_of(cycles, copy_cycles) / 1750, long_epilogue = 4.9 * area;
@@ -118,7 +119,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double row_bands = at_once ? 1.0 : double(ceil_div(min_of(m, 1024), p.rows * p.cluster));
   const double reread_bytes = 0.4 * (row_bands - 1) * problem.n * problem.k * b_bytes * layers;
   const double used =
-      max_of(0.6, min_of(1.0, (spec.int4() || (p.swapped && p.rows <= 32) ? 0.6 : 0.5) + 0.5 * bandwidth_share));
+      max_of(0.6, min_of(1.0, (spec.four_bit() || (p.swapped && p.rows <= 32) ? 0.6 : 0.5) + 0.5 * bandwidth_share));
   const double memory = (bytes + reread_bytes) / (4.4e6 * used) + (p.pingpong ? long_epilogue : epilogue) +
                         (splits > 1 ? 4 * (rounds - 1) : 0.4 * (rounds_started - 1));
   const double us = 3.5 + passes + max_of(products, memory);

@@ -18,10 +18,10 @@ constexpr int gemm_stages(const GemmSpec& s, const GemmPolicy& p) {
                   : p.pingpong ? 2 * 2 * 64 * 128
                                : p.rows * align_up(gemm_tile_columns(s, p) * min_of(size_of(s.out), 2), 128);
   const bool block = s.scale == Scaling::per_block;
-  const int b_bytes = s.int4() ? 64 + 4 * (128 / s.scale_k) : p.depth_bytes;  // of a row of B
+  const int b_bytes = s.four_bit() ? 64 + 4 * (128 / s.scale_k) : p.depth_bytes;  // of a row of B
   const int stage = p.rows * p.depth_bytes + p.columns * b_bytes + (block ? 4 * p.rows + p.columns / 16 : 0) + 24;
-  const int most = p.swapped && p.waves() == 1 && !s.int4() ? 10 : 16;
-  return min_of(most, (sm90_facts.lds_bytes - out - (s.scale == Scaling::per_row || s.int4() ? 2048 : 0)) / stage);
+  const int most = p.swapped && p.waves() == 1 && !s.four_bit() ? 10 : 16;
+  return min_of(most, (sm90_facts.lds_bytes - out - (s.scale == Scaling::per_row || s.four_bit() ? 2048 : 0)) / stage);
 }
 
 /// The list of one spec as it grows.
@@ -169,7 +169,7 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
 }  // namespace detail
 
 constexpr GemmPolicies gemm_sm90_policies(const GemmSpec& s) {
-  if (s.int4()) return detail::gemm_sm90_int4(s);
+  if (s.four_bit()) return detail::gemm_sm90_int4(s);
   if (s.layout != GemmLayout::nt) return detail::gemm_sm90_transposed(s);
   if (s.out_scale == Scaling::per_group) return detail::gemm_sm90_group_scaled_out(s);
   if (s.gated) return detail::gemm_sm90_gated(s);

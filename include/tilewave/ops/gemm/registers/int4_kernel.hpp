@@ -278,7 +278,11 @@ struct GemmInt4Kernel {
             TILEWAVE_UNROLL
             for (int atom = 0; atom < atoms; ++atom) {
               const std::uint32_t codes = stage.codes[j][atom][u][p];
-              kv[atom] = bf16_products ? B::widen_i4(codes) : B::widen_i4_to_f16(codes);
+              if constexpr (S.mxfp4()) {
+                kv[atom] = bf16_products ? B::widen_fp4(codes) : B::widen_fp4_to_f16(codes);
+              } else {
+                kv[atom] = bf16_products ? B::widen_i4(codes) : B::widen_i4_to_f16(codes);
+              }
             }
             TILEWAVE_UNROLL
             for (int i = 0; i < W::tiles_m; i += rows_per_lane) multiply_atoms(kv, rows, j, i, scale_sums);

@@ -28,7 +28,6 @@ struct GemmInt4Loop {
         Widened codes;
         widen(wave_group, shared, ring.slot, scale, codes);
         Sums part[L::tiles];
-        L::clear(part);
         begin_products(wave_group, shared, ring.slot, scale, codes, part);
         const Vec<float, 2 * L::tiles> scales = scales_of_rows(wave_group, shared, ring.slot, scale);
         B::template group_mma_wait<0>();
@@ -49,22 +48,19 @@ struct GemmInt4Loop {
       Codes::widen(rows, L::wave_in_wave_group(), scale, codes[t]);
     }
   }
-  /// Begins their products as one batch.
+  /// Begins their products as one batch, of which the first overwrite `part`.
   TILEWAVE_DEVICE static void begin_products(int wave_group, const Shared& shared, int slot, int scale, Widened& codes,
                                              Sums (&part)[L::tiles]) {
-    TILEWAVE_UNROLL
-    for (int t = 0; t < L::tiles; ++t) B::group_mma_fence(part[t]);
     B::group_mma_begin();
-    TILEWAVE_UNROLL
-    for (int i = 0; i < Codes::k_slices; ++i) {
+    static_for<Codes::k_slices>([&](auto i) TILEWAVE_INLINE_LAMBDA {
       constexpr int slices_per_box = 128 / 32;
       const int k_slice = scale * Codes::k_slices + i;
       const Chunk* const box = shared.wide[slot] + k_slice / slices_per_box * (L::wide_rows * L::row_chunks);
       const SwizzledOperand wide{box, L::wide_row(wave_group), k_slice % slices_per_box};
       TILEWAVE_UNROLL
       for (int t = 0; t < L::tiles; ++t)
-        B::template group_multiply<S.a, L::wave_group_wide>(codes[t][i], wide, part[t]);
-    }
+        B::template group_multiply<S.a, L::wave_group_wide, (i > 0)>(codes[t][i], wide, part[t]);
+    });
     B::group_mma_end();
   }
   /// The scales of a lane's two rows of each tile.

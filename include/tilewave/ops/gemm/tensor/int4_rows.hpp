@@ -15,9 +15,12 @@ template <class B, GemmSpec S, GemmPolicy P, class TileRows>
 struct GemmInt4Rows {
   static constexpr int step = 128, strip_chunks = step * 8 / 16, strips = P.columns / 16;
   static constexpr int slice_k = 32 / size_of(S.a);  // values of k in a product
-  static constexpr int scale_k = S.int4() ? S.scale_k : step;
+  static constexpr int scale_k = S.four_bit() ? S.scale_k : step;
   static constexpr int scales_per_stage = step / scale_k, k_slices = scale_k / slice_k;  // k slices under one scale
   static constexpr int box_strips = S.gated ? TileRows::run / 16 : strips;
+  /// What makes sums of the values that `widen` makes those of the weights. It multiplies whole sums, since a scale of
+  /// 2^127 leaves no room for it.
+  static constexpr float factor = !is_fp8(S.a) ? 1.0f : 1.0f / (S.mxfp4() ? B::fp4_fp8_unit : B::i4_fp8_unit);
 
   /// B as the tensor map sees it: the strips of all layers, each of K / 16 rows of 128 bytes.
   static TensorShape shape(const void* b, std::int32_t k, std::int64_t strips_of_all) {
@@ -55,14 +58,16 @@ struct GemmInt4Rows {
           return of_line[line % 4][line * 16 + 8 * (h ^ line / 4)];
         };
         if constexpr (size_of(S.a) == 2) {
-          const Words pairs = B::template widen_i4_pairs<S.a>(words_of(0), own);
+          const Words pairs = S.mxfp4() ? B::template widen_fp4_pairs<S.a>(words_of(0), own)
+                                        : B::template widen_i4_pairs<S.a>(words_of(0), own);
           codes[p][h] = pairs[0];
           codes[p][2 + h] = pairs[1];
         } else {
           TILEWAVE_UNROLL
           for (int half = 0; half < 2; ++half) {
             const Words words = words_of(half);
-            codes[p][2 * half + h] = B::widen_i4_quad(own < 2 ? words[0] : words[1], own % 2);
+            const std::uint32_t word = own < 2 ? words[0] : words[1];
+            codes[p][2 * half + h] = S.mxfp4() ? B::widen_fp4_quad(word, own % 2) : B::widen_i4_quad(word, own % 2);
           }
         }
       }
@@ -72,13 +77,12 @@ struct GemmInt4Rows {
   /// A wave's registers for the scales of a stage, [scales_per_stage][P.columns], between device and shared memory.
   struct FetchedScales {
     static constexpr int lanes = B::facts.wave_lanes, per_load = 4, count = scales_per_stage * P.columns / per_load;
-    static constexpr float unit = is_fp8(S.a) ? B::i4_fp8_unit : 1.0f;  // the unit of the values that `widen` makes
     using Scales = Packed<S.group_scale(), per_load>;
     Scales scales[ceil_div(count, lanes)];
 
     TILEWAVE_DEVICE void load(const GemmArgs& a, const GemmTile& tile, std::int32_t stage) {
       const auto* const first =
-          static_cast<const std::uint16_t*>(a.b_group_scale) + tile.layer * a.b_scale_layer_stride;
+          static_cast<const Storage<S.group_scale()>*>(a.b_group_scale) + tile.layer * a.b_scale_layer_stride;
       for_each_load([&](Scales& some, int at) TILEWAVE_INLINE_LAMBDA {
         const int r = at % P.columns, scale = at / P.columns;
         const std::int32_t column = min_of(tile.first_column + TileRows::column(r), a.n - per_load);
@@ -90,10 +94,8 @@ struct GemmInt4Rows {
     template <class Shared>
     TILEWAVE_DEVICE void store(Shared& shared, int slot) {
       for_each_load([&](const Scales& some, int at) TILEWAVE_INLINE_LAMBDA {
-        Vec<float, per_load> wide = tilewave::widen<B, S.group_scale(), per_load>(some);
-        TILEWAVE_UNROLL
-        for (float& scale : wide.data) scale *= 1.0f / unit;
-        *reinterpret_cast<Vec<float, per_load>*>(shared.b_scale[slot] + at) = wide;
+        *reinterpret_cast<Vec<float, per_load>*>(shared.b_scale[slot] + at) =
+            tilewave::widen<B, S.group_scale(), per_load>(some);
       });
     }
 

@@ -63,7 +63,7 @@ struct GemmTensorKernel {
       shared.ring.begin();
     }
     if (wave_group == L::wave_groups && B::lane_id() == 0) {
-      B::prefetch_map(a.a);
+      if (!L::gathered) B::prefetch_map(a.a);
       for (const auto& map : a.b) B::prefetch_map(map);
     }
     if (a.clustered()) {
@@ -83,8 +83,8 @@ struct GemmTensorKernel {
         } else {
           fetch(a, queue, rank, shared);
         }
-      } else if constexpr (L::shared_scales) {
-        fetch_scales(a, queue, wave - 1, shared);
+      } else if constexpr (L::lanes_fetch) {
+        fetch_by_lanes(a, queue, wave - 1, shared);
       }
       if (P.splits > 1 && a.gemm.splits > 1) L::Output::join_merge();
     } else {
@@ -145,24 +145,42 @@ struct GemmTensorKernel {
     }
   }
 
-  /// Fetches the scales of stages through registers, whatever their strides are. Each of the three waves takes every
-  /// third stage, and loads its next stage before it stores the current one.
-  TILEWAVE_DEVICE static void fetch_scales(const Args& a, TileQueue& queue, int wave, Shared& shared) {
+  /// Fetches the scales of stages through registers, whatever their strides are, and gathered rows of A. Each of the
+  /// three waves takes every third stage, and loads the scales of its next stage before it stores the current one's. It
+  /// waits for its copies of rows: three stages are under way at a time.
+  TILEWAVE_DEVICE static void fetch_by_lanes(const Args& a, TileQueue& queue, int wave, Shared& shared) {
     Ring ring;
     GemmTile tile;
     typename Args::Steps steps;
     typename L::FetchedScales next;
+    typename L::RowsOfA rows;
+    const auto load = [&](std::int32_t step) TILEWAVE_INLINE_LAMBDA {
+      if constexpr (L::packed) {
+        next.load(a.gemm, tile, step);
+      } else if constexpr (L::shared_scales) {
+        next.load(a.gemm, tile, step, rows);
+      }
+    };
     int turn = 0;
     while (queue.next(tile, steps)) {
       bool loaded = false;
+      if constexpr (L::gathered) rows.load(a.gemm, tile);
       for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
         if (turn == wave) {
-          if (!loaded) next.load(a.gemm, tile, step);
+          if (!loaded) load(step);
           typename L::FetchedScales now = next;
           loaded = step + L::scale_waves < steps.end;
-          if (loaded) next.load(a.gemm, tile, step + L::scale_waves);
+          if (loaded) load(step + L::scale_waves);
           B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
-          now.store(shared, ring.slot);
+          if constexpr (L::gathered) {
+            rows.copy(a.gemm, tile, step, P.swapped ? shared.wide[ring.slot] : shared.tall[ring.slot]);
+            B::lane_copies_end();
+          }
+          if constexpr (L::shared_scales) now.store(shared, ring.slot);
+          if constexpr (L::gathered) {
+            B::template lane_copies_wait<0>();
+            B::shared_written();
+          }
           B::mbarrier_arrive(&shared.ring.full[ring.slot]);
         }
         turn = turn + 1 == L::scale_waves ? 0 : turn + 1;

@@ -6,6 +6,7 @@
 #include "tilewave/ops/gemm/epilogue.hpp"
 #include "tilewave/ops/gemm/policy_status.hpp"
 #include "tilewave/ops/gemm/stream.hpp"
+#include "tilewave/ops/gemm/tensor/gathered_rows.hpp"
 #include "tilewave/ops/gemm/tensor/int4_rows.hpp"
 #include "tilewave/tile/ring.hpp"
 
@@ -28,11 +29,15 @@ struct GemmTensorLayout {
   static constexpr int halves = TileRows::halves;
   static constexpr int b_box = halves == 1 ? P.columns / P.cluster : TileRows::run;  // rows of B that one copy brings
   static constexpr int depth_k = P.depth_bytes / size_of(S.a);                       // elements of K in a stage
-  static constexpr bool packed = S.int4();                                           // the tall side is int4 codes
+  static constexpr bool packed = S.four_bit();                                       // the tall side is int4 codes
   static constexpr bool shuffled = S.weights == GemmWeights::preshuffled && !packed;
   static constexpr bool row_scales = S.scale == Scaling::per_row || (packed && is_fp8(S.a));
   using Codes = GemmInt4Rows<B, S, P, TileRows>;
-  static constexpr int stage_bytes = (tall_rows * !packed + wide_rows) * P.depth_bytes;  // int4 codes come besides
+  using RowsOfA = GemmGatheredRows<B, S, P>;
+  /// Rows of A that are gathered come by copies of lanes, and all others by the copy engine.
+  static constexpr bool gathered = S.gathered;
+  /// What the copy engine brings for a stage; int4 codes come besides.
+  static constexpr int stage_bytes = (P.columns * !packed + P.rows * !gathered) * P.depth_bytes;
   static constexpr int boxes = P.depth_bytes / 128, row_chunks = 8;  // boxes of 128 bytes of K in a stage
   static constexpr int box_chunks = 8 * depth_k;  // chunks of a transposed box: 64 contiguous rows by a stage's k
   /// A box of preshuffled B is [16 bytes of k][rows]. Its units are sixteen rows by 16 bytes of k, which products read
@@ -48,7 +53,9 @@ struct GemmTensorLayout {
   /// Scales come through shared memory where a lane needs many: block scales of swapped tiles, and scales of int4
   /// weights. Where A's rows are the tall side, a lane needs two scales a tile and loads them itself.
   static constexpr bool shared_scales = (block_scales && P.swapped) || packed;
-  static constexpr int scale_waves = 3;  // waves of the fetching wave group that fetch scales; the fourth copies boxes
+  /// Waves of the fetching wave group that fetch scales and gathered rows; the fourth copies boxes.
+  static constexpr int scale_waves = 3;
+  static constexpr bool lanes_fetch = shared_scales || gathered;
   /// Rows of the wide side whose sums of one stage fit the registers beside the sums of all stages.
   static constexpr int part_wide = wave_group_wide > 128 ? wave_group_wide / 2 : wave_group_wide;
   /// Whether registers hold the sums of all stages and those of two single stages.
@@ -117,7 +124,7 @@ struct GemmTensorLayout {
   struct Barriers : RingBarriers<B, P.stages, P.cluster> {
     /// One wave calls this.
     TILEWAVE_DEVICE void begin() {
-      RingBarriers<B, P.stages, P.cluster>::begin(shared_scales ? 2 : 1,
+      RingBarriers<B, P.stages, P.cluster>::begin(lanes_fetch ? 2 : 1,
                                                   (P.pingpong ? 1 : wave_groups) * wave_group_waves);
     }
   };
@@ -163,7 +170,7 @@ struct GemmTensorLayout {
     if constexpr (packed) {
       B::mbarrier_expect(full, stage_bytes + Codes::strips * Codes::strip_chunks * 16);
       Codes::copy(a.gemm, a.b[0], tile, step, shared.tall[slot], full);
-      if (B::lane_id() < boxes) {
+      if (!gathered && B::lane_id() < boxes) {
         Chunk* const box = shared.wide[slot] + B::lane_id() * (wide_rows * row_chunks);
         B::copy_tensor(box, a.a, step * depth_k + B::lane_id() * (depth_k / boxes), tile.first_row, tile.a_layer, full);
       }
@@ -187,7 +194,7 @@ struct GemmTensorLayout {
     Chunk* const of_b = P.swapped ? shared.tall[slot] : shared.wide[slot];
     if constexpr (transposed_a(S.layout)) {
       copy_transposed<P.rows>(of_a, a.a, k, tile.first_row, tile.a_layer, full);
-    } else {
+    } else if constexpr (!gathered) {
       B::copy_tensor(of_a, a.a, k, tile.first_row, tile.a_layer, full);
     }
     if constexpr (shuffled) {
@@ -256,12 +263,13 @@ struct GemmTensorLayout {
     Vec<float, rows> of_a;
     float of_b;
 
-    TILEWAVE_DEVICE void load(const GemmArgs& a, const GemmTile& tile, std::int32_t step) {
+    TILEWAVE_DEVICE void load(const GemmArgs& a, const GemmTile& tile, std::int32_t step,
+                              [[maybe_unused]] const RowsOfA& rows_of_a) {
       const float* const from = a.a_scale + tile.a_layer * a.a_scale_layer_stride + step * a.a_scale_k_stride;
       TILEWAVE_UNROLL
       for (int i = 0; i < rows; ++i) {
-        const std::int32_t row =
-            min_of(tile.first_row + min_of(i * lanes + B::lane_id(), P.rows - 1), tile.row_end - 1);
+        std::int32_t row = min_of(tile.first_row + min_of(i * lanes + B::lane_id(), P.rows - 1), tile.row_end - 1);
+        if constexpr (gathered) row = rows_of_a.row[i];
         of_a[i] = B::load(from + max_of(row, 0) * a.a_scale_stride);
       }
       const int row = 64 * min_of(B::lane_id(), P.columns / 64 - 1);
@@ -331,7 +339,7 @@ struct GemmTensorLayout {
       for (int i = 0; i < 2 * tiles; ++i) {
         const std::int32_t row = tile.first_row + tall_row(wave_group) + 64 * (i / 2) + 16 * wave_in_wave_group() +
                                  B::lane_id() / 4 + 8 * (i % 2);
-        of_a[i] = first_a + min_of(row, tile.row_end - 1) * a.a_scale_stride;
+        of_a[i] = first_a + gemm_row_of_a<B, S>(a, min_of(row, tile.row_end - 1)) * a.a_scale_stride;
       }
       TILEWAVE_UNROLL
       for (int i = 0; i < BlockScales::of_b; ++i) {

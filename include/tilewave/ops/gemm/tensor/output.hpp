@@ -49,6 +49,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   TILEWAVE_DEVICE void write(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
                              Sums (&sums)[L::tiles]) {
     factor_ = Epilogue::tensor_scale(a.gemm);
+    if constexpr (L::packed) factor_ *= L::Codes::factor;
     out_factor_ = Epilogue::out_factor(a.gemm);
     if constexpr (row_scales) {
       TILEWAVE_UNROLL
@@ -62,7 +63,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
       if (!barriers_of_boxes) B::group_barrier();
     }
     // The common case has code of its own, because code is fetched anew for every tile and jumps cost fetches, too.
-    if (a.gemm.bias == nullptr && a.gemm.residual == nullptr) {
+    if (a.gemm.bias == nullptr && a.gemm.residual == nullptr && (!S.has_ids() || a.gemm.row_weights == nullptr)) {
       write_tile<false>(a, tile, wave_group, shared, sums);
     } else {
       write_tile<true>(a, tile, wave_group, shared, sums);
@@ -162,7 +163,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
     const bool whole_rows =
         S.groups == GemmGroups::one || first_row + (P.swapped ? 0 : 64 * (tiles_c - 1)) + L::out_rows <= tile.row_end;
     const bool whole_units = a.gemm.n % unit == 0 || first_column + (P.swapped ? 64 * tiles_c : wide_c) <= a.gemm.n;
-    const bool by_engine = wide_here == L::box_columns && a.wide_stores && whole_rows && whole_units;
+    const bool by_engine = !S.scattered && wide_here == L::box_columns && a.wide_stores && whole_rows && whole_units;
     const auto send = [&](int i) TILEWAVE_INLINE_LAMBDA {
       const int t = (first + i) / boxes_per_tile, from = box_from((first + i) % boxes_per_tile);
       const std::int32_t row = first_row + (P.swapped ? 0 : 64 * t),
@@ -318,10 +319,12 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
       const std::int32_t in_box = i / units, of_row = i % units;
       const std::int32_t row = first_row + in_box, column = first_column + unit * of_row;
       if (row >= tile.row_end || column >= a.gemm.n) continue;
+      const std::int32_t out_row = gemm_row_of_out<B, S>(a.gemm, row);
+      if (S.scattered && out_row < 0) continue;
       const Chunk values = box[in_box * 8 + (of_row ^ in_box % 8)];
       using Element = Storage<S.out>;
-      auto* const to =
-          static_cast<Element*>(a.gemm.out) + tile.a_layer * a.gemm.out_layer_stride + row * a.gemm.out_stride + column;
+      auto* const to = static_cast<Element*>(a.gemm.out) + tile.a_layer * a.gemm.out_layer_stride +
+                       out_row * a.gemm.out_stride + column;
       if (a.wide_stores && column + unit <= a.gemm.n) {
         B::store(reinterpret_cast<Chunk*>(to), values);
       } else {

@@ -178,7 +178,12 @@ class GemmSumMap {
     const InTile first{i / (columns / vector_size), i % (columns / vector_size) * vector_size};
     Vec<float, vector_size> values[L::halves];
     TILEWAVE_UNROLL
-    for (int half = 0; half < L::halves; ++half) values[half] = as_floats(sums_of(first, half));
+    for (int half = 0; half < L::halves; ++half) {
+      values[half] = as_floats(sums_of(first, half));
+      if constexpr (L::packed) {
+        for (float& value : values[half].data) value *= L::Codes::factor;
+      }
+    }
     const auto at = [&](int e) TILEWAVE_INLINE_LAMBDA { return InTile{first.row, first.column + e}; };
     Epilogue::apply(a.gemm, a.epilogue, tile, values, at);
     if constexpr (per_group) {

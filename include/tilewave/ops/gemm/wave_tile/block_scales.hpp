@@ -79,7 +79,7 @@ requires(W::spec.scale == Scaling::per_block) struct GemmStepScales<W, through_l
     TILEWAVE_UNROLL
     for (int i = 0; i < rows; ++i) {
       const int row = through_lds ? B::lane_id() : i * W::side + W::Map::row(B::lane_id());
-      a_offset_[i] = min_of(first + row, last) * g.a_scale_stride;
+      a_offset_[i] = gemm_row_of_a<B, W::spec>(g, min_of(first + row, last)) * g.a_scale_stride;
     }
     if constexpr (W::halves > 1) {
       up_offset_ = static_cast<std::uint32_t>(B::uniform(static_cast<std::int32_t>((b_[1] - b_[0]) * sizeof(float))));

@@ -45,7 +45,7 @@ struct GemmWaveTile {
   static constexpr int block_threads = waves * B::facts.wave_lanes;  // of these waves
   static constexpr int wave_rows = P.rows / P.waves_rows, wave_columns = P.columns / P.waves_columns;
   static constexpr int side = wave_rows % 32 == 0 && wave_columns % 32 == 0 ? 32 : 16;
-  using Map = std::conditional_t<S.int4(), GemmAtomMap<B>, GemmSquareMap<B, S, side>>;
+  using Map = std::conditional_t<S.four_bit(), GemmAtomMap<B>, GemmSquareMap<B, S, side>>;
   static constexpr int tiles_m = wave_rows / Map::rows, tiles_n = wave_columns / Map::columns;
   using Sum = ProductSum<S.a>;
   using Sums = Vec<Sum, Map::sums>;         // a lane's sums of one product
@@ -122,18 +122,26 @@ struct GemmWaveTile {
     return typename B::Source{at, static_cast<std::uint32_t>(strips * 16 * row_bytes)};
   }
 
-  /// The rows of A's matrix that a tile has. They are neighbours.
+  /// The rows of A's matrix that a tile has. They are neighbours, or gathered from all of it.
   struct TileRowsA {
-    std::int32_t first, left;  // left: rows of the matrix from the first on
+    const GemmArgs& args;
+    std::int32_t first, left;  // left: rows of the group from the tile's first on
+    std::int32_t first_of_tile;
 
-    TILEWAVE_DEVICE TileRowsA(const GemmArgs&, const GemmTile& tile)
-        : first(tile.first_row), left(tile.row_end - tile.first_row) {}
+    TILEWAVE_DEVICE TileRowsA(const GemmArgs& a, const GemmTile& tile)
+        : args(a),
+          first(S.gathered ? 0 : tile.first_row),
+          left(tile.row_end - tile.first_row),
+          first_of_tile(tile.first_row) {}
     /// Rows of the matrix from the tile's first to its last.
-    TILEWAVE_DEVICE std::int32_t span() const { return min_of(left, P.rows); }
-    /// Says whether the matrix has row r of the tile.
+    TILEWAVE_DEVICE std::int32_t span() const { return S.gathered ? args.tokens : min_of(left, P.rows); }
+    /// Says whether the group has row r of the tile.
     TILEWAVE_DEVICE bool has(int r) const { return r < left; }
     /// Returns how many rows of the matrix row r of the tile lies behind the first.
-    TILEWAVE_DEVICE static std::int32_t row(int r) { return r; }
+    TILEWAVE_DEVICE std::int32_t row(int r) const {
+      if constexpr (!S.gathered) return r;
+      return gemm_row_of_a<B, S>(args, first_of_tile + min_of(r, left - 1));
+    }
   };
   /// The rows of B's matrix that a tile has. They are neighbours, or runs of gates and of ups.
   struct TileRowsB {

@@ -13,27 +13,32 @@ namespace tilewave {
 
 /// Every `step`-th partial of a row from `offset` on, as PartialSum wants them. A block that begins inside a row block
 /// leaves its partial in slot 2 * block. A block that ends inside one, where the first partial always is, leaves it in
-/// slot 2 * block + 1. A slot has `rows` rows. All blocks of a launch may have a part of one row.
+/// slot 2 * block + 1. A slot has `rows` rows. All blocks of a launch may have a part of one row. Blocks that share the
+/// stages of a sequence are `block_step` apart.
 template <int most_blocks>
 struct BalancedPartials {
   const void* x;
   const float* lse;
   std::int64_t head_size, first_block;
-  std::int32_t rows, row, offset, step, count;
+  std::int32_t rows, row, offset, step, count, block_step;
 
   static constexpr int max_count = most_blocks;
   TILEWAVE_DEVICE std::int64_t lse_offset(std::int32_t p) const {
     const std::int32_t index = offset + p * step;
-    return (2 * (first_block + index) + (index == 0 ? 1 : 0)) * rows + row;
+    return (2 * (first_block + index * block_step) + (index == 0 ? 1 : 0)) * rows + row;
   }
   TILEWAVE_DEVICE std::int64_t x_offset(std::int32_t p) const { return lse_offset(p) * head_size; }
 };
 
-template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
-struct PagedAttentionBalancedCombine {
+/// H is what combine knows of the launch before it: head_size, the columns of a row, and out, their type; the tokens
+/// and rows of its blocks, block_tokens and block_rows; the most blocks it has, chip_blocks; and lockstep, whether the
+/// row blocks of a sequence walk the same tokens side by side, in neighbouring blocks.
+template <class B, class H>
+struct BalancedCombine {
   using Room = B;
   using Args = PagedAttentionArgs;
-  static constexpr int head_size = S.head_size, stage_tokens = P.block_tokens(S);
+  static constexpr int head_size = H::head_size, stage_tokens = H::block_tokens, block_rows = H::block_rows;
+  static constexpr bool lockstep = H::lockstep;
   static constexpr int lanes = B::facts.wave_lanes, block_threads = paged_attention_combine_threads;
   static constexpr int waves = block_threads / lanes, waves_per_simd = 2;
   static constexpr int unit = head_size >= 4 * lanes   ? 4
@@ -41,7 +46,7 @@ struct PagedAttentionBalancedCombine {
                                                        : 1;  // columns that a lane reads at once
   static constexpr RowPolicy row_policy{
       .lanes = lanes, .rows = waves, .chunks = ceil_div(head_size, unit* lanes), .vec = unit * int{sizeof(float)}};
-  using Partials = BalancedPartials<paged_attention_chip_blocks(P, B::facts)>;
+  using Partials = BalancedPartials<H::chip_blocks>;
   using Total = PartialSum<B, DType::f32, row_policy, false>;
   struct Shared {
     Total total[waves][lanes];
@@ -77,7 +82,7 @@ struct PagedAttentionBalancedCombine {
       total.lse = joined.lse;
     }
     auto* to = static_cast<std::uint16_t*>(a.out) + out_row * a.out_row_stride + head * a.out_head_stride;
-    total.template store<S.out>(to, head_size);
+    total.template store<H::out>(to, head_size);
     if (a.lse != nullptr && B::lane_id() == 0) B::store(a.lse + row, total.lse);
   }
 
@@ -87,8 +92,10 @@ struct PagedAttentionBalancedCombine {
     const std::int32_t sequence = out_row / a.query_tokens, token = out_row - sequence * a.query_tokens;
     const std::int32_t kv_head = a.gqa_ratio.quotient(head);
     const std::int32_t kv_head_row = token * a.gqa_ratio.divisor + head - kv_head * a.gqa_ratio.divisor;
-    const std::int32_t row_block = kv_head_row / P.block_rows(),
-                       sequence_row_blocks = a.kv_heads.divisor * a.row_blocks.divisor;
+    const std::int32_t row_block = kv_head_row / block_rows;
+    // Where row blocks walk side by side, each part of the stages has a block for every one of them.
+    const std::int32_t beside = lockstep ? a.row_blocks.divisor : 1;
+    const std::int32_t sequence_row_blocks = lockstep ? 1 : a.kv_heads.divisor * a.row_blocks.divisor;
     std::int32_t all = 0, before = 0, stages = 0;
     if (a.stage_starts != nullptr) {
       all = B::load(a.stage_starts + a.batch);
@@ -105,16 +112,17 @@ struct PagedAttentionBalancedCombine {
       stages = AttentionReach::stages_of<B>(a, sequence, stage_tokens);
     }
     const std::int64_t total = std::int64_t{all} * sequence_row_blocks;
-    const std::int64_t begin =
-        std::int64_t{before} * sequence_row_blocks + std::int64_t{kv_head * a.row_blocks.divisor + row_block} * stages;
+    const std::int64_t begin = std::int64_t{before} * sequence_row_blocks +
+                               (lockstep ? 0 : std::int64_t{kv_head * a.row_blocks.divisor + row_block} * stages);
     Partials partials{
-        a.partial_out, a.partial_lse, head_size, 0, P.block_rows(), kv_head_row - row_block * P.block_rows(), 0, 1, 0};
+        a.partial_out, a.partial_lse, head_size, 0, block_rows, kv_head_row - row_block * block_rows, 0, 1, 0, beside};
     if (stages > 0 && total > 0) {
       // A list that is not of these lengths leads to other blocks, but all of them have slots in the workspace.
       const std::int64_t last = working_blocks(a, total) - 1;
       partials.first_block = max_of(min_of(block_of(a, begin, total), last), std::int64_t{0});
       const std::int64_t end = max_of(min_of(block_of(a, begin + stages - 1, total), last), partials.first_block);
       partials.count = static_cast<std::int32_t>(end - partials.first_block) + 1;
+      if (lockstep) partials.first_block = partials.first_block * beside + row_block;
     }
     return partials;
   }
@@ -147,5 +155,16 @@ struct PagedAttentionBalancedCombine {
     return ((stage + 1) * working_blocks(a, total) - 1) / total;
   }
 };
+
+/// The combine of paged attention.
+template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
+struct PagedAttentionCombined {
+  static constexpr int head_size = S.head_size, block_tokens = P.block_tokens(S), block_rows = P.block_rows();
+  static constexpr int chip_blocks = paged_attention_chip_blocks(P, B::facts);
+  static constexpr DType out = S.out;
+  static constexpr bool lockstep = false;
+};
+template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
+using PagedAttentionBalancedCombine = BalancedCombine<B, PagedAttentionCombined<B, S, P>>;
 
 }  // namespace tilewave

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: MIT
+// Layers of experts for the harness of row operations: their configs, tensors, work and what is right.
+#pragma once
+
+#include <cmath>
+#include <memory>
+#include <numeric>
+
+#include "bench/harness/rows/row_op.hpp"
+#include "bench/harness/shapes.hpp"
+#include "bench/ops/gemm/tensors.hpp"
+#include "entries/gemm.hpp"
+#include "entries/moe.hpp"
+#include "entries/moe_reduce.hpp"
+#include "entries/moe_sort.hpp"
+#include "entries/quant.hpp"
+#include "entries/topk_gating.hpp"
+#include "tilewave/reference/moe.hpp"
+
+namespace tilewave::bench {
+
+/// How tokens spread over experts: equally, at random, with odds 1 / (1 + number of the expert), or all to the same.
+enum class MoeLoad : int { balanced, random, zipf, one };
+constexpr const char* name_of(MoeLoad l) {
+  constexpr const char* names[] = {"balanced", "random", "zipf", "one"};
+  return names[static_cast<int>(l)];
+}
+/// What a row times: the whole layer, or one of its launches.
+enum class MoeStage : int { layer, gating, sort, quant_x, first, second, sum };
+constexpr const char* name_of(MoeStage s) {
+  constexpr const char* names[] = {"layer", "gating", "sort", "quant_x", "first", "second", "sum"};
+  return names[static_cast<int>(s)];
+}
+template <>
+inline constexpr int enumerators_of<MoeLoad> = 4;
+template <>
+inline constexpr int enumerators_of<MoeStage> = 7;
+
+/// A row is a token, its columns are hidden.
+struct MoeCase {
+  ArchId arch = ArchId::gfx950;
+  MoeSpec spec{};
+  std::int32_t columns = 0, rows = 0;  // rows: launched
+  std::int32_t config_rows = 0;        // of the config, see launched_rows
+  std::int32_t intermediate = 0, experts = 0, topk = 0;
+  MoeLoad load = MoeLoad::random;
+  MoeStage stage = MoeStage::layer;
+  std::uint64_t seed = 123;
+
+  DType out() const { return spec.out; }
+  /// What emulating and verifying a token costs.
+  std::int64_t row_elements() const { return std::int64_t{columns} * intermediate * topk; }
+  std::int32_t launched_rows() const { return cuts_configs() ? std::min(config_rows, 64) : config_rows; }
+
+  /// Returns the experts of all tokens, [rows][topk]. Those of a token differ.
+  std::vector<std::int32_t> choices() const {
+    std::vector<std::int32_t> all(static_cast<std::size_t>(rows) * topk);
+    std::vector<double> sums(experts);  // of odds
+    for (std::int32_t e = 0; e < experts; ++e) sums[e] = (e > 0 ? sums[e - 1] : 0.0) + 1.0 / (1 + e);
+    for (std::int32_t t = 0; t < rows; ++t) {
+      std::int32_t* const ids = all.data() + std::int64_t{t} * topk;
+      for (std::int32_t slot = 0; slot < topk; ++slot) {
+        std::uint64_t turn = 0;
+        do {  // again where the token has the expert
+          const std::uint64_t bits =
+              random_bits({seed, 'e', std::uint64_t(t), std::uint64_t(slot), std::uint64_t(turn++)});
+          if (load == MoeLoad::balanced) {
+            ids[slot] = static_cast<std::int32_t>((std::int64_t{t} * topk + slot) % experts);
+          } else if (load == MoeLoad::one) {
+            ids[slot] = slot;
+          } else if (load == MoeLoad::random) {
+            ids[slot] = static_cast<std::int32_t>(random_below(bits, experts));
+          } else {
+            const double at = sums.back() * (static_cast<double>(bits >> 11) * 0x1p-53);
+            const auto found = std::upper_bound(sums.begin(), sums.end(), at) - sums.begin();
+            ids[slot] = std::min(static_cast<std::int32_t>(found), experts - 1);
+          }
+        } while (std::find(ids, ids + slot, ids[slot]) != ids + slot);
+      }
+    }
+    return all;
+  }
+  /// Returns how many experts have a token.
+  std::int32_t experts_hit() const {
+    if (rows < 1 || topk < 1 || experts < topk) return 0;
+    std::vector<bool> hit(experts);
+    for (const std::int32_t e : choices()) hit[e] = true;
+    return static_cast<std::int32_t>(std::count(hit.begin(), hit.end(), true));
+  }
+
+  static constexpr NamePart name_parts[] = {{"moe", "kind", "moe"},
+                                            {"c", "columns"},
+                                            {"r", "config_rows"},
+                                            {"i", "intermediate"},
+                                            {"e", "experts"},
+                                            {"k", "topk"},
+                                            {"balanced", "load", "balanced"},
+                                            {"random", "load", "random"},
+                                            {"zipf", "load", "zipf"},
+                                            {"one", "load", "one"},
+                                            {"layer", "stage", "layer"},
+                                            {"gating", "stage", "gating"},
+                                            {"sort", "stage", "sort"},
+                                            {"quant_x", "stage", "quant_x"},
+                                            {"first", "stage", "first"},
+                                            {"second", "stage", "second"},
+                                            {"sum", "stage", "sum"}};
+  static constexpr std::string_view name_types[] = {"x_dtype", "weight_dtype"};
+  static constexpr std::string_view name_mode = "scale";
+  static void imply(Words& words) { words.imply("config_rows", "rows"); }
+  void complete() {
+    rows = config_rows;
+    spec.out = spec.x;
+  }
+  std::string fault() const {
+    if (const Status s = moe_check_spec(spec, facts_of(arch)); !s.ok()) return s.reason;
+    if (intermediate < 1 || experts < 1 || topk < 1) return "intermediate, experts or topk is below 1 or missing";
+    if (topk > experts) return "more choices than experts";
+    if (stage == MoeStage::quant_x && !spec.quantises_x()) return "this layer quantises no x";
+    if (std::int64_t{experts} * intermediate * columns > std::int64_t{1} << 36) return "more than 2^36 weights";
+    return extent_fault(*this);
+  }
+
+  template <class Case, class Visit>  // a MoeCase, const or not
+  static void each_column(Case& c, Visit& visit) {
+    visit.derived("kind", "moe");
+    visit("arch", c.arch);
+    visit("x_dtype", c.spec.x);
+    visit("weight_dtype", c.spec.weights);
+    visit("scale", c.spec.scale);
+    visit("intermediate", c.intermediate);
+    visit("experts", c.experts);
+    visit("topk", c.topk);
+    visit("load", c.load);
+    visit("stage", c.stage);
+    visit("columns", c.columns);
+    visit.chosen("rows", c.rows);
+    visit("config_rows", c.config_rows);
+    visit.chosen("experts_hit", c.experts_hit());
+    visit("seed", c.seed);
+  }
+};
+
+/// `moe/sm90/bf16/fp8.block/c7168/r128/i2048/e256/k8/random/layer`: arch, types of x and weights, hidden, tokens,
+/// intermediate, experts, choices, load, stage.
+inline std::string name_of(const MoeCase& c) {
+  return "moe/" + std::string(name_of(c.arch)) + "/" + short_name(c.spec.x) + "/" + short_name(c.spec.weights) +
+         (c.spec.scale == Scaling::none ? "" : "." + std::string(scale_word(c.spec.scale))) + "/" + extent_name(c) +
+         "/i" + std::to_string(c.intermediate) + "/e" + std::to_string(c.experts) + "/k" + std::to_string(c.topk) +
+         "/" + name_of(c.load) + "/" + name_of(c.stage);
+}
+
+/// The column of a policy; without one it is `none`.
+template <class Visit>
+void each_column(const MoePolicy* policy, Visit& visit) {
+  visit("results", policy != nullptr ? name_of(*policy) : "none");
+}
+
+struct MoeTensors {
+  TwinBuffer x, w1, w2, w1_scale, w2_scale, logits, out;
+};
+
+/// A problem with its plan, which the first launch makes, and with its workspace.
+struct MoeTimedProblem : MoeProblem {
+  MoeStage stage = MoeStage::layer;
+  struct Made {
+    MoePlan plan;
+    DeviceBuffer workspace;
+  };
+  std::shared_ptr<Made> made = std::make_shared<Made>();
+};
+
+/// Returns all entries that a layer's plan chooses among.
+inline MoeParts moe_bench_parts() {
+  static const std::vector<const GemmEntry*> products = [] {
+    std::vector<const GemmEntry*> all;
+    for (const auto list : {all_gemm_moe_entries(), all_gemm_grouped_entries()})
+      all.insert(all.end(), list.begin(), list.end());
+    return all;
+  }();
+  return {all_moe_entries(), all_topk_gating_entries(), all_moe_sort_entries(), all_quant_entries(),
+          products,          all_moe_reduce_entries()};
+}
+
+/// A layer's entry as the harness launches it.
+struct MoeTimedEntry : MoeEntry {
+  Status launch(const MoeTimedProblem& problem, hipStream_t stream) const {
+    MoeTimedProblem::Made& made = *problem.made;
+    MoeProblem p = problem;
+    if (made.plan.entry == nullptr) {
+      const MoeEntry* const only = this;
+      MoeParts parts = moe_bench_parts();
+      parts.layers = {&only, 1};
+      if (Status s = moe_select(p, parts, facts_of(arch), made.plan); !s.ok()) return s;
+      for (const MoeEntry* e : all_moe_entries())  // `parts` ends here
+        if (e->arch == arch && e->spec == spec && e->policy == policy) made.plan.entry = e;
+      made.workspace = DeviceBuffer(made.plan.workspace_bytes(p));
+      made.workspace.fill(0xff);
+      p.workspace = made.workspace.data(), p.workspace_bytes = made.workspace.bytes();
+      if (Status s = made.plan.launch(p, stream); !s.ok()) return s;
+    }
+    p.workspace = made.workspace.data(), p.workspace_bytes = made.workspace.bytes();
+    switch (problem.stage) {
+      case MoeStage::layer: return made.plan.launch(p, stream);
+      case MoeStage::gating: return made.plan.launch_one(p, MoeLaunch::gating, stream);
+      case MoeStage::sort: return made.plan.launch_one(p, MoeLaunch::sort, stream);
+      case MoeStage::quant_x: return made.plan.launch_one(p, MoeLaunch::quant_x, stream);
+      case MoeStage::first: return made.plan.launch_one(p, MoeLaunch::first, stream);
+      case MoeStage::second: return made.plan.launch_one(p, MoeLaunch::second, stream);
+      case MoeStage::sum: return made.plan.launch_one(p, MoeLaunch::sum, stream);
+    }
+    return {};
+  }
+};
+
+struct MoeOp {
+  using Case = MoeCase;
+  using Problem = MoeTimedProblem;
+  using Entry = MoeTimedEntry;
+  using Tensors = MoeTensors;
+
+  static std::span<const Entry* const> entries() {
+    static const std::vector<Entry> all = [] {
+      std::vector<Entry> timed;
+      for (const MoeEntry* e : all_moe_entries()) timed.push_back({*e});
+      return timed;
+    }();
+    static const std::vector<const Entry*> pointers = [] {
+      std::vector<const Entry*> some;
+      for (const Entry& e : all) some.push_back(&e);
+      return some;
+    }();
+    return pointers;
+  }
+  static Status select(const Problem& p, std::span<const Entry* const> candidates, const ArchFacts& facts,
+                       const Entry*& entry) {
+    entry = nullptr;
+    Status none = moe_check(p, facts);
+    if (!none.ok()) return none;
+    none = {StatusCode::no_matching_entry, "no entry was built for this spec"};
+    for (const Entry* e : candidates) {
+      const MoeEntry* const only = e;
+      MoeParts parts = moe_bench_parts();
+      parts.layers = {&only, 1};
+      MoePlan plan;
+      if (const Status s = moe_select(p, parts, facts, plan); s.ok()) {
+        entry = e;
+        return {};
+      }
+    }
+    return none;
+  }
+  static constexpr bool indexes_by_results = true;                           // products read rows where the sort says
+  static std::vector<Case> default_sweep(ArchId arch);                       // bench/ops/moe/sweep.hpp
+  static std::vector<Case> model_cases(ArchId arch, const ModelStep& step);  // the same
+
+  template <class Address>
+  static Problem problem_of(const Case& c, const Tensors& t, const Address& address) {
+    Problem p;
+    p.spec = c.spec;
+    p.stage = c.stage;
+    p.x = address(t.x), p.x_stride = c.columns;
+    p.out = address(t.out), p.out_stride = c.columns;
+    p.w1 = MoeWeights::packed(c.spec, address(t.w1), 2 * c.intermediate, c.columns);
+    p.w2 = MoeWeights::packed(c.spec, address(t.w2), c.columns, c.intermediate);
+    if (c.spec.quantised()) {
+      p.w1.scale = static_cast<const float*>(address(t.w1_scale));
+      p.w2.scale = static_cast<const float*>(address(t.w2_scale));
+    }
+    p.logits = address(t.logits), p.logits_stride = c.experts;
+    p.renormalise = true;
+    p.tokens = c.rows, p.hidden = c.columns, p.intermediate = c.intermediate;
+    p.experts = p.local_experts = c.experts, p.topk = c.topk;
+    return p;
+  }
+
+  /// Logits make each token choose the experts that the load says.
+  static Tensors fill(const Case& c, int threads) {
+    Tensors t;
+    t.x = filled(c.spec.x, c.rows, c.columns, threads,
+                 [&](std::int64_t r, std::int64_t column) { return drawn(c.seed, 'x', r, column); });
+    const auto weights = [&](char name, std::int64_t rows, std::int32_t columns) {
+      const DType type = c.spec.weights;
+      const NormalElements normal(type, c.spec.quantised() ? deviation_of(type) : 1 / std::sqrt(float(columns)));
+      const std::int64_t row_bytes = std::int64_t{columns} * size_of(type);
+      TwinBuffer buffer(static_cast<std::size_t>(rows * row_bytes), name_of(type));
+      if (!fills(buffer.bytes())) return buffer;
+      reference::parallel_for(rows, threads, [&](std::int64_t r) {
+        normal.fill(buffer.host() + r * row_bytes, columns,
+                    random_bits({c.seed, static_cast<std::uint64_t>(name), static_cast<std::uint64_t>(r)}));
+      });
+      buffer.upload();
+      return buffer;
+    };
+    t.w1 = weights('u', std::int64_t{c.experts} * 2 * c.intermediate, c.columns);
+    t.w2 = weights('d', std::int64_t{c.experts} * c.columns, c.intermediate);
+    if (c.spec.quantised()) {
+      const auto scales = [&](char name, std::int32_t rows, std::int32_t columns) {
+        const float usual = 1 / (deviation_of(c.spec.weights) * std::sqrt(static_cast<float>(columns)));
+        return filled(
+            DType::f32, c.experts * ceil_div(rows, 128), ceil_div(columns, 128), threads,
+            [&](std::int64_t r, std::int64_t column) { return usual * (1 + 0.5f * drawn(c.seed, name, r, column)); });
+      };
+      t.w1_scale = scales('s', 2 * c.intermediate, c.columns);
+      t.w2_scale = scales('t', c.columns, c.intermediate);
+    }
+    const std::vector<std::int32_t> ids = c.choices();
+    t.logits = filled(c.spec.logits, c.rows, c.experts, threads, [&](std::int64_t r, std::int64_t e) {
+      const std::int32_t* const first = ids.data() + r * c.topk;
+      const auto slot = std::find(first, first + c.topk, e) - first;
+      return slot < c.topk ? 4.0f - 0.125f * static_cast<float>(slot) : -4.0f + drawn(c.seed, 'l', r, e);
+    });
+    t.out = poisoned(c.out(), std::int64_t{c.rows} * c.columns);
+    return t;
+  }
+  static std::vector<const TwinBuffer*> outputs(const Tensors& t) { return {&t.out}; }
+
+  /// Weights of the experts that are hit once, and what a stage reads and writes of tokens and choices once.
+  static Work work_of(const Case& c) {
+    const std::int64_t tokens = c.rows, choices = tokens * c.topk, hit = c.experts_hit();
+    const std::int64_t weight = size_of(c.spec.weights), two = size_of(c.spec.x), h = c.spec.quantised() ? 1 : two;
+    const std::int64_t products = std::int64_t{2} * c.columns * c.intermediate;  // operations of a choice of w2
+    const std::int64_t w2 = hit * c.columns * c.intermediate * weight, w1 = 2 * w2;
+    const std::int64_t x = tokens * c.columns, logits = tokens * c.experts * size_of(c.spec.logits);
+    const double rate = matrix_flops(facts_of(c.arch), c.spec.weights);
+    switch (c.stage) {
+      case MoeStage::layer:
+        return {.bytes = logits + 2 * two * x + w1 + w2,
+                .written = two * x,
+                .flops = 3 * products * choices,
+                .flops_per_second = rate};
+      case MoeStage::gating:
+        return {.bytes = logits + 8 * choices, .written = 8 * choices, .flops = tokens * c.experts};
+      case MoeStage::sort: return {.bytes = 16 * choices, .written = 12 * choices, .flops = 2 * choices};
+      case MoeStage::quant_x: return {.bytes = (two + 1) * x, .written = x, .flops = 2 * x};
+      case MoeStage::first:
+        return {.bytes = w1 + x * h + choices * c.intermediate * h,
+                .written = choices * c.intermediate * h,
+                .flops = 2 * products * choices,
+                .flops_per_second = rate};
+      case MoeStage::second:
+        return {.bytes = w2 + choices * (c.intermediate * h + c.columns * two),
+                .written = choices * c.columns * two,
+                .flops = products * choices,
+                .flops_per_second = rate};
+      case MoeStage::sum:
+        return {.bytes = (choices + tokens) * c.columns * two,
+                .written = tokens * c.columns * two,
+                .flops = 2 * choices * c.columns};
+    }
+    return {};
+  }
+
+  /// A token by itself, and of it one choice after the other: so few experts are decoded at a time.
+  static void verify_row(const Problem& p, std::int32_t row, RowErrors& errors) {
+    TopkGatingProblem gating;
+    gating.spec = {p.spec.logits};
+    gating.logits = p.logits, gating.logits_stride = p.logits_stride;
+    gating.renormalise = p.renormalise, gating.tokens = p.tokens, gating.experts = p.experts, gating.topk = p.topk;
+    const reference::GatedToken chosen = reference::gated_token(gating, row);
+    std::vector<reference::MoeValue> wanted(p.hidden);
+    const std::int32_t id = 0;
+    const float weight = 1;
+    for (std::int32_t slot = 0; slot < p.topk; ++slot) {
+      const std::int32_t expert = chosen.chosen[slot];
+      MoeProblem one = p;
+      one.spec.routing = MoeRouting::given;
+      one.x = static_cast<const char*>(p.x) + row * p.x_stride * size_of(p.spec.x);
+      one.logits = nullptr, one.topk_ids = &id, one.topk_weights = &weight, one.ids_stride = one.weights_stride = 1;
+      one.tokens = one.experts = one.local_experts = one.topk = 1;
+      const int size = size_of(p.spec.weights);
+      one.w1.data = static_cast<const char*>(p.w1.data) + expert * p.w1.expert_stride * size;
+      one.w2.data = static_cast<const char*>(p.w2.data) + expert * p.w2.expert_stride * size;
+      if (p.spec.quantised())
+        one.w1.scale += expert * p.w1.scale_expert_stride, one.w2.scale += expert * p.w2.scale_expert_stride;
+      const reference::Moe result(one);
+      for (std::int32_t column = 0; column < p.hidden; ++column) {
+        wanted[column].value += chosen.weights[slot] * result.at(0, column).value;
+        wanted[column].magnitude += chosen.weights[slot] * result.at(0, column).magnitude;
+      }
+    }
+    // Values between the products may be rounded the other way than the reference rounds them.
+    const double slack = p.spec.quantised() ? 0x1p-6 : 0x1p-9;
+    for (std::int32_t column = 0; column < p.hidden; ++column) {
+      const double got = reference::element(p.spec.out, p.out, row * p.out_stride + column);
+      const double want = wanted[column].value;
+      errors.out(std::abs(got - want) <= 0x1p-7 * std::abs(want) + slack * wanted[column].magnitude, row, column, got,
+                 want);
+    }
+  }
+};
+
+}  // namespace tilewave::bench

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+// The list of specs of a layer of experts: first products gather tokens or have masked groups, second ones scatter to
+// slots. Second products whose rows stay in order are in the list of grouped specs.
+#pragma once
+
+#include "tilewave/ops/gemm/registry.hpp"
+
+namespace tilewave {
+
+constexpr std::array<GemmSpec, 6> gemm_moe_specs(ArchId arch) {
+  constexpr ActivationKind silu = ActivationKind::silu;
+  constexpr GemmGroups contiguous = GemmGroups::contiguous;
+  constexpr Scaling block = Scaling::per_block;
+  const DType fp8 = facts_of(arch).fp8;
+  return {{{.groups = contiguous, .activation = silu, .gated = true, .gathered = true},
+           {.groups = contiguous, .scattered = true},
+           {.a = fp8,
+            .b = fp8,
+            .out = fp8,
+            .scale = block,
+            .groups = contiguous,
+            .activation = silu,
+            .gated = true,
+            .out_scale = Scaling::per_group,
+            .gathered = true},
+           {.a = fp8, .b = fp8, .scale = block, .groups = contiguous, .scattered = true},
+           {.groups = GemmGroups::masked, .activation = silu, .gated = true},
+           {.a = fp8,
+            .b = fp8,
+            .out = fp8,
+            .scale = block,
+            .groups = GemmGroups::masked,
+            .activation = silu,
+            .gated = true,
+            .out_scale = Scaling::per_group}}};
+}
+
+/// The entries of a spec, under the name in which the generated list of these specs finds them.
+template <class B, GemmSpec S>
+inline constexpr auto& gemm_moe_entries = gemm_entries<B, S>;
+
+}  // namespace tilewave

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+// What decode of latent attention and its combine receive. Its schedules, partials and combines are those of paged
+// attention with one KV head, so most of it is PagedAttentionArgs. Also the numbers of a launch that follow from a
+// problem and a policy: splits, blocks, workspace.
+#pragma once
+
+#include <limits>
+#include <numeric>
+
+#include "tilewave/ops/mla_decode/policy.hpp"
+#include "tilewave/ops/mla_decode/problem.hpp"
+#include "tilewave/ops/paged_attention/args.hpp"
+
+namespace tilewave {
+
+/// In `attention`, k is the cache, k_strides has its page and token, k_scale is kv_scale, and the rest of K and V is
+/// unused. balanced_blocks counts parts, see mla_decode_parts. Pages have scales behind their rows from `page_scales`
+/// bytes on.
+struct MlaDecodeArgs {
+  PagedAttentionArgs attention;
+  const float* q_scale;
+  std::int64_t page_scales;
+
+  const MlaDecodeArgs& decode() const { return *this; }
+};
+
+/// Tiles of one split of a batch-invariant call, 0 for other calls.
+constexpr std::int32_t mla_decode_split_tiles(const MlaDecodeProblem& p, const MlaDecodePolicy& policy) {
+  return ceil_div(p.split_tokens, policy.tokens);
+}
+constexpr std::int32_t mla_decode_row_blocks(const MlaDecodeProblem& p, const MlaDecodePolicy& policy) {
+  return ceil_div(p.sequence_rows(), policy.rows);
+}
+
+/// Returns the splits of a sequence with the even schedule. A batch-invariant call takes as many as the longest
+/// sequence fills. Another takes as many as fill the chip once.
+constexpr std::int32_t mla_decode_splits(const MlaDecodeProblem& p, const MlaDecodePolicy& policy,
+                                         const ArchFacts& facts) {
+  if (policy.balanced()) return 1;
+  const std::int64_t tiles = max_of<std::int64_t>(1, ceil_div<std::int64_t>(p.capacity(), policy.tokens));
+  const std::int64_t items = max_of<std::int64_t>(1, std::int64_t{p.batch} * mla_decode_row_blocks(p, policy));
+  const std::int64_t wanted = p.split_tokens > 0 ? ceil_div<std::int64_t>(tiles, mla_decode_split_tiles(p, policy))
+                                                 : paged_attention_chip_blocks(policy, facts) / items;
+  return static_cast<std::int32_t>(max_of<std::int64_t>(1, min_of(min_of<std::int64_t>(max_splits, tiles), wanted)));
+}
+
+/// Returns the parts into which a balanced launch cuts all tiles of the batch. Each has a block for every row block of
+/// a sequence. They walk the same tokens side by side, so that all but one of them find rows of the cache in L2. There
+/// are as many parts as the chip holds, but no more than tiles in the longest batch that the block table can hold.
+constexpr std::int64_t mla_decode_parts(const MlaDecodeProblem& p, const MlaDecodePolicy& policy,
+                                        const ArchFacts& facts) {
+  const std::int64_t tiles = p.batch * ceil_div<std::int64_t>(p.capacity(), policy.tokens);
+  const std::int64_t held = paged_attention_chip_blocks(policy, facts) / mla_decode_row_blocks(p, policy);
+  return max_of<std::int64_t>(1, min_of(held, tiles));
+}
+/// Returns the blocks of a launch.
+constexpr std::int64_t mla_decode_blocks(const MlaDecodeProblem& p, const MlaDecodePolicy& policy,
+                                         const ArchFacts& facts) {
+  const std::int64_t row_blocks = mla_decode_row_blocks(p, policy);
+  if (policy.balanced()) return row_blocks * mla_decode_parts(p, policy, facts);
+  return p.batch * row_blocks * mla_decode_splits(p, policy, facts);
+}
+
+/// Returns the partial results that a launch may leave for combine. A block of a balanced launch has two slots.
+constexpr std::int64_t mla_decode_partials(const MlaDecodeProblem& p, const MlaDecodePolicy& policy,
+                                           const ArchFacts& facts) {
+  if (policy.balanced()) return 2 * mla_decode_blocks(p, policy, facts) * policy.rows;
+  const std::int64_t splits = mla_decode_splits(p, policy, facts);
+  return splits > 1 ? splits * p.output_rows() : 0;
+}
+constexpr std::size_t mla_decode_workspace_size(const MlaDecodeProblem& p, const MlaDecodePolicy& policy,
+                                                const ArchFacts& facts) {
+  return static_cast<std::size_t>(mla_decode_partials(p, policy, facts)) * (latent_value_size + 1) * sizeof(float);
+}
+
+/// Returns the number of tokens that one box of path tensor holds: those that lie together in a page and in a tile.
+constexpr std::int32_t mla_decode_box_rows(const MlaDecodeProblem& p) { return std::gcd(p.block_size, 64); }
+
+/// Returns the waves that share a row in the combine of a balanced launch. If there are few rows, each has many
+/// partials.
+constexpr std::int32_t mla_decode_combine_waves(const MlaDecodeProblem& p, const ArchFacts& facts) {
+  return p.output_rows() <= 2 * facts.compute_units ? paged_attention_combine_threads / facts.wave_lanes : 1;
+}
+
+/// Returns the arguments of all kernels of an entry. The problem has passed all checks.
+inline MlaDecodeArgs mla_decode_args(const MlaDecodeProblem& p, const MlaDecodePolicy& policy, const ArchFacts& facts) {
+  MlaDecodeArgs args{};
+  args.q_scale = p.q_scale;
+  args.page_scales = std::int64_t{p.block_size} * p.spec.row().token_bytes();
+  PagedAttentionArgs& a = args.attention;
+  a.context_lengths = p.context_lengths;
+  a.splits = FastDiv::by(mla_decode_splits(p, policy, facts));
+  a.row_blocks = FastDiv::by(mla_decode_row_blocks(p, policy));
+  a.kv_heads = FastDiv::by(1);
+  a.cluster = 1;
+  a.block_table = p.block_table, a.table_row_stride = p.table_row_stride, a.table_columns = p.table_columns;
+  a.capacity = static_cast<std::int32_t>(p.capacity());
+  a.window = std::numeric_limits<std::int32_t>::max();
+  a.query_tokens = p.query_tokens;
+  a.block_size = FastDiv::by(p.block_size);
+  a.k = p.kv, a.k_scale = p.kv_scale;
+  a.k_strides = {.page = p.page_stride, .head = 0, .unit = 0, .token = p.token_stride};
+  a.batch = p.batch;
+  a.balanced_blocks = static_cast<std::int32_t>(mla_decode_parts(p, policy, facts));
+  a.q = p.q, a.q_row_stride = p.q_row_stride, a.q_head_stride = p.q_head_stride;
+  a.gqa_ratio = FastDiv::by(p.num_q_heads);
+  a.rows = p.sequence_rows();
+  a.num_q_heads = p.num_q_heads;
+  a.scale_log2 = p.softmax_scale * log2_e;
+  a.split_tiles = mla_decode_split_tiles(p, policy);
+  a.output_rows = static_cast<std::int32_t>(p.output_rows());
+  a.sinks = p.sinks;
+  a.out = p.out, a.lse = p.lse, a.out_row_stride = p.out_row_stride, a.out_head_stride = p.out_head_stride;
+  a.partial_out = static_cast<float*>(p.workspace);
+  if (p.workspace != nullptr) a.partial_lse = a.partial_out + mla_decode_partials(p, policy, facts) * latent_value_size;
+  a.combine_waves = FastDiv::by(mla_decode_combine_waves(p, facts));
+  return args;
+}
+
+}  // namespace tilewave

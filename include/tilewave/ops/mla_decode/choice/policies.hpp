@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// Entries of a spec are built for these policies. One list feeds dispatch, tests, benchmarks, the tuner and the gate.
+#pragma once
+
+#include "tilewave/ops/mla_decode/policy.hpp"
+
+namespace tilewave {
+
+/// Returns the policies of a spec, the fastest first. The last one takes all problems.
+constexpr MlaDecodePolicies mla_decode_policies(ArchId arch, const MlaDecodeSpec& s) {
+  MlaDecodePolicies all;
+  const auto add = [&](const MlaDecodePolicy& p) {
+    if (mla_decode_policy_status(arch, s, p).ok()) all.add(p);
+  };
+  constexpr PagedAttentionSchedule balanced = PagedAttentionSchedule::balanced, even = PagedAttentionSchedule::even;
+  const auto tensor = [&](PagedAttentionSchedule schedule, bool gathered) {
+    add({.path = MlaDecodePath::tensor,
+         .rows = 64,
+         .tokens = 64,
+         .waves = 8,
+         .schedule = schedule,
+         .waves_per_simd = 3,
+         .gathered = gathered});
+  };
+  tensor(balanced, false);
+  tensor(even, false);
+  tensor(balanced, true);
+  add({.rows = 32, .schedule = balanced, .waves_per_simd = 1});
+  add({.rows = 16, .schedule = balanced, .waves_per_simd = 2});
+  add({.rows = 16, .waves_per_simd = 2});
+  return all;
+}
+
+}  // namespace tilewave

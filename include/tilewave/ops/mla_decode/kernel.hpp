@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// MlaDecodeKernel names the kernel that a policy's path asks for.
+#pragma once
+
+#include "tilewave/ops/mla_decode/registers/kernel.hpp"
+#include "tilewave/ops/mla_decode/tensor/kernel.hpp"
+
+namespace tilewave {
+
+template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
+struct MlaDecodeKernel {
+  using type = MlaDecodeRegisters<B, S, P>;
+};
+template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
+requires(P.path == MlaDecodePath::tensor) struct MlaDecodeKernel<B, S, P> {
+  using type = MlaDecodeTensor<B, S, P>;
+};
+
+}  // namespace tilewave

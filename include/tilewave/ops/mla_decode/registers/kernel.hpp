@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: MIT
+// Decode of latent attention with the cache straight to registers takes what no other kernel does: any layout, page
+// size or number of rows.
+//
+// Grid: by the schedule of the policy (work.hpp). A block has P.rows query rows, query tokens times
+// heads, and walks their tokens in tiles of P.tokens. For scores, each of its four waves has 32 tokens of a tile. For
+// values, each has 128 of the 512 output columns and all tokens of the tile. So a block reads a row of the cache twice,
+// the second time from L2, and each wave holds a quarter of the sums. Shared memory: q, probabilities of a tile, and
+// what waves tell each other of maxima and sums. Probabilities lie there as they are in the registers of the lane that
+// made them, since all waves have the same lane map (arch/atom.hpp, "chained"). Bound: reads of the cache.
+#pragma once
+
+#include "tilewave/attention/sink.hpp"
+#include "tilewave/attention/value_tiles.hpp"
+#include "tilewave/ops/mla_decode/latent_tokens.hpp"
+#include "tilewave/ops/mla_decode/work.hpp"
+
+namespace tilewave {
+
+template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
+struct MlaDecodeRegisters {
+  static_assert(mla_decode_policy_status(B::facts.id, S, P).ok(),
+                "a law of policies is broken: mla_decode_policy_status(arch, spec, policy).reason says which");
+  using Room = B;
+  using Args = MlaDecodeArgs;
+  static constexpr MlaDecodeSpec spec = S;
+  static constexpr MlaDecodePolicy policy = P;
+  static constexpr int lanes = B::facts.wave_lanes, waves = P.waves;
+  static constexpr int block_threads = waves * lanes, waves_per_simd = P.waves_per_simd;
+  // What the queue of work items asks for.
+  static constexpr int token_waves = 1, wave_tokens = P.tokens, block_tokens = P.tokens, block_rows = P.rows;
+  static constexpr int row_tiles = P.rows / 16, atom_rows = 16;
+
+ private:
+  using Map = LaneMap<B>;
+  using Scores = typename B::Accumulator;  // [rows_per_lane][kv_per_lane]
+  using RowsOperand = typename B::RowsOperand;
+  using KvOperand = typename B::KvOperand;
+  using Tokens = LatentTokens<B, S>;
+  using Work = MlaDecodeWork<MlaDecodeRegisters>;
+  using Item = PagedAttentionWorkItem;
+  static constexpr AtomFacts atom = B::atom;
+  static constexpr int unit = 8, groups = AtomFacts::groups;  // elements in 16 bytes; lane groups
+  static constexpr int rows_per_lane = atom.rows_per_lane, kv_per_lane = atom.kv_per_lane;
+  static constexpr int score_tiles = unit / kv_per_lane, k_slices = unit / atom.k_per_lane;
+  static constexpr int slice_words = atom.k_per_lane / 2, k_units = S.head_size / unit / groups;
+  static constexpr int tile_tokens = groups * unit;  // of a wave
+  static constexpr int part_columns = latent_value_size / waves;
+  static constexpr ValueShape part{2, part_columns, ValueLayout::token_major};
+  using Values = ValueMap<B, part>;
+  using Transpose = ValueTranspose<B, part>;
+  static_assert(Values::width == unit, "a lane loads a unit of dimensions of V at a time");
+  static constexpr int out_tiles = Values::tiles.count;
+  static constexpr float max_slack = 8.0f;  // log2 units by which a maximum may exceed the reference, see softmax
+  static constexpr DType q_type = S.q;
+  static constexpr bool one_scale = is_fp8(S.kv) && S.layout == LatentLayout::plain;
+
+ public:
+  struct Shared {
+    Chunk q[row_tiles][k_units][rows_per_lane][lanes];  // unit 4 u + group of the lane's row
+    Chunk probabilities[waves][row_tiles][rows_per_lane][lanes];
+    float maximum[waves][P.rows], sum[waves][P.rows];
+  };
+
+  static Status prepare(const MlaDecodeProblem& p, Args& args) {
+    args = mla_decode_args(p, P, B::facts);
+    return {};
+  }
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
+    Work work(args.attention);
+    while (work.more()) {
+      const Item item = work.item();
+      State s;
+      begin(args, item, s, shared);
+      walk(args, work.table(), item, s, shared);
+      finish(args.attention, item, s, shared);
+      work.next();
+    }
+  }
+
+ private:
+  struct Row {
+    std::int32_t row, causal_end;  // of the sequence; the first token that the row does not see
+    float reference, sum;          // log2 units, -inf before the first token; sum of this lane's tokens
+  };
+  struct State {
+    Scores out[row_tiles][out_tiles];
+    Row row[row_tiles][rows_per_lane];
+    float scale;  // scores times scale are log2 units
+    int wave;
+  };
+
+  template <class F>
+  TILEWAVE_DEVICE static void each_row(const F& f) {
+    TILEWAVE_UNROLL
+    for (int t = 0; t < row_tiles; ++t) {
+      TILEWAVE_UNROLL
+      for (int r = 0; r < rows_per_lane; ++r) f(t, r);
+    }
+  }
+
+  TILEWAVE_DEVICE static void begin(const Args& args, const Item& item, State& s, Shared& shared) {
+    const PagedAttentionArgs& a = args.attention;
+    s.scale = a.scale_log2;
+    s.wave = B::wave_id();
+    if constexpr (one_scale) s.scale *= B::load(a.k_scale);
+    if constexpr (is_fp8(S.q)) s.scale *= B::load(args.q_scale);
+    each_row([&](int t, int r) TILEWAVE_INLINE_LAMBDA {
+      Row& row = s.row[t][r];
+      row.row = min_of(item.first_row + t * atom_rows + Map::row(B::lane_id(), r), a.rows - 1);
+      row.causal_end = item.end - a.query_tokens + query_row(a, item, row.row).token + 1;
+      row.reference = minus_infinity;
+      row.sum = 0.0f;
+    });
+    TILEWAVE_UNROLL
+    for (int t = 0; t < row_tiles; ++t) {
+      TILEWAVE_UNROLL
+      for (int d = 0; d < out_tiles; ++d) s.out[t][d] = Scores{};
+    }
+    load_q(a, item, s.wave, shared);
+    B::barrier();
+  }
+
+  /// Copies q to shared memory as operands, fp8 as bf16. A wave takes every fourth unit.
+  TILEWAVE_DEVICE static void load_q(const PagedAttentionArgs& a, const Item& item, int wave, Shared& shared) {
+    each_row([&](int t, int r) TILEWAVE_INLINE_LAMBDA {
+      const std::int32_t row = min_of(item.first_row + t * atom_rows + Map::row(B::lane_id(), r), a.rows - 1);
+      const QueryRow query = query_row(a, item, row);
+      const char* const from = static_cast<const char*>(a.q) +
+                               size_of(q_type) * (query.out_row * a.q_row_stride + query.head * a.q_head_stride);
+      TILEWAVE_UNROLL
+      for (int first = 0; first < k_units; first += waves) {
+        const int u = first + wave;
+        if (u >= k_units) continue;
+        const int number = groups * u + Map::group(B::lane_id());
+        if constexpr (is_fp8(S.q)) {
+          const auto codes = B::load(reinterpret_cast<const Vec<std::uint32_t, 2>*>(from) + number);
+          const auto low = B::widen_fp8(codes[0]), high = B::widen_fp8(codes[1]);
+          shared.q[t][u][r][B::lane_id()] = Chunk{{low[0], low[1], high[0], high[1]}};
+        } else {
+          shared.q[t][u][r][B::lane_id()] = B::load(reinterpret_cast<const Chunk*>(from) + number);
+        }
+      }
+    });
+  }
+
+  TILEWAVE_DEVICE static void walk(const Args& args, const std::int32_t* table, const Item& item, State& s,
+                                   Shared& shared) {
+    if (item.tiles == 0) return;
+    const Tokens tokens{args, table, item.end - 1};
+    TILEWAVE_ROLL
+    for (std::int32_t i = 0; i < item.tiles; ++i) {
+      const std::int32_t tile = item.begin + i * P.tokens;
+      Scores scores[row_tiles][score_tiles] = {};
+      multiply_keys(tokens, tile + tile_tokens * s.wave, shared, scores);
+      mask(item, tile, s, scores);
+      softmax(s, scores, shared);
+      B::barrier();  // all probabilities are there
+      multiply_values(tokens, tile, s, shared);
+    }
+  }
+
+  TILEWAVE_DEVICE static KvOperand kv_operand(const Chunk& words, int k_slice) {
+    KvOperand kv;
+    TILEWAVE_UNROLL
+    for (int w = 0; w < slice_words; ++w) kv[w] = words[k_slice * slice_words + w];
+    return kv;
+  }
+  /// Returns the operand of a slice of a unit of all rows of the lane.
+  TILEWAVE_DEVICE static RowsOperand rows_operand(const Chunk (&of)[rows_per_lane][lanes], int k_slice) {
+    RowsOperand rows;
+    TILEWAVE_UNROLL
+    for (int r = 0; r < rows_per_lane; ++r) {
+      const Chunk words = of[r][B::lane_id()];
+      TILEWAVE_UNROLL
+      for (int w = 0; w < slice_words; ++w) rows[r * slice_words + w] = words[k_slice * slice_words + w];
+    }
+    return rows;
+  }
+
+  /// Scores of the wave's 32 tokens from `first` on. Column C g + c of score tile j is token 8 g + C j + c.
+  TILEWAVE_DEVICE static void multiply_keys(const Tokens& tokens, std::int32_t first, const Shared& shared,
+                                            Scores (&scores)[row_tiles][score_tiles]) {
+    const int position = Map::position(B::lane_id()), group = Map::group(B::lane_id());
+    typename Tokens::Token token[score_tiles];
+    TILEWAVE_UNROLL
+    for (int j = 0; j < score_tiles; ++j) {
+      token[j] = tokens.token(first + unit * (position / kv_per_lane) + kv_per_lane * j + position % kv_per_lane);
+    }
+    TILEWAVE_UNROLL
+    for (int u = 0; u < k_units; ++u) {
+      Chunk keys[score_tiles];
+      TILEWAVE_UNROLL
+      for (int j = 0; j < score_tiles; ++j) keys[j] = tokens.unit(token[j], groups * u + group);
+      TILEWAVE_UNROLL
+      for (int t = 0; t < row_tiles; ++t) {
+        TILEWAVE_UNROLL
+        for (int k_slice = 0; k_slice < k_slices; ++k_slice) {
+          const RowsOperand q = rows_operand(shared.q[t][u], k_slice);
+          TILEWAVE_UNROLL
+          for (int j = 0; j < score_tiles; ++j) scores[t][j] = B::mma(kv_operand(keys[j], k_slice), q, scores[t][j]);
+        }
+      }
+    }
+  }
+
+  /// Returns the score of row r of the lane for token e of the lane group's unit.
+  TILEWAVE_DEVICE static float& score(Scores (&scores)[score_tiles], int r, int e) {
+    return scores[e / kv_per_lane][r * kv_per_lane + e % kv_per_lane];
+  }
+
+  /// Scores become log2 units, and -inf for tokens that the row does not see.
+  TILEWAVE_DEVICE static void mask(const Item& item, std::int32_t tile, const State& s,
+                                   Scores (&scores)[row_tiles][score_tiles]) {
+    const std::int32_t first = tile + tile_tokens * s.wave + unit * Map::group(B::lane_id());
+    const bool edge = item.is_edge(tile, P.tokens);
+    each_row([&](int t, int r) TILEWAVE_INLINE_LAMBDA {
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) {
+        float& x = score(scores[t], r, e);
+        x *= s.scale;
+        if (edge && first + e >= s.row[t][r].causal_end) x = minus_infinity;
+      }
+    });
+  }
+
+  /// Combines a value over the four lane groups that share a row.
+  template <class Op>
+  TILEWAVE_DEVICE static float over_groups(float x, Op op) {
+    x = op(x, B::shuffle_xor(x, Map::lane_of(0, 1)));
+    return op(x, B::shuffle_xor(x, Map::lane_of(0, 2)));
+  }
+  /// Returns a row's value of all waves, which they left in shared memory.
+  template <class Op>
+  TILEWAVE_DEVICE static float over_waves(const float (&of)[waves][P.rows], int t, int r, Op op) {
+    const int row = t * atom_rows + Map::row(B::lane_id(), r);
+    float x = of[0][row];
+    TILEWAVE_UNROLL
+    for (int w = 1; w < waves; ++w) x = op(x, of[w][row]);
+    return x;
+  }
+  /// Leaves a row's value for the other waves.
+  TILEWAVE_DEVICE static void publish(float (&of)[P.rows], int t, int r, float x) {
+    if (Map::group(B::lane_id()) == 0) of[t * atom_rows + Map::row(B::lane_id(), r)] = x;
+  }
+
+  /// Turns the wave's scores into probabilities in shared memory. All waves have the same reference for a row. It
+  /// follows the row's maximum when that is more than 2^8 times larger, so sums and outputs are seldom scaled.
+  TILEWAVE_DEVICE static void softmax(State& s, Scores (&scores)[row_tiles][score_tiles], Shared& shared) {
+    each_row([&](int t, int r) TILEWAVE_INLINE_LAMBDA {
+      float largest = score(scores[t], r, 0);
+      TILEWAVE_UNROLL
+      for (int e = 1; e < unit; ++e) largest = Max{}(largest, score(scores[t], r, e));
+      publish(shared.maximum[s.wave], t, r, over_groups(largest, Max{}));
+    });
+    B::barrier();  // maxima are there, and nobody reads the probabilities of the tile before
+    each_row([&](int t, int r) TILEWAVE_INLINE_LAMBDA {
+      Row& row = s.row[t][r];
+      const float largest = over_waves(shared.maximum, t, r, Max{});
+      const float raised = largest > row.reference + max_slack ? largest : row.reference;
+      const float reference = raised == minus_infinity ? 0.0f : raised;  // no token was seen yet
+      const float factor = B::exp2(row.reference - reference);
+      row.reference = raised;
+      row.sum *= factor;
+      if (B::any(factor != 1.0f)) {
+        TILEWAVE_UNROLL
+        for (int d = 0; d < out_tiles; ++d) {
+          TILEWAVE_UNROLL
+          for (int c = 0; c < kv_per_lane; ++c) s.out[t][d][r * kv_per_lane + c] *= factor;
+        }
+      }
+      Chunk words;
+      TILEWAVE_UNROLL
+      for (int pair = 0; pair < unit / 2; ++pair) {
+        const float low = B::exp2(B::subtract(score(scores[t], r, 2 * pair), reference));
+        const float high = B::exp2(B::subtract(score(scores[t], r, 2 * pair + 1), reference));
+        row.sum += low + high;
+        words[pair] = B::pack_bf16(low, high);
+      }
+      shared.probabilities[s.wave][t][r][B::lane_id()] = words;
+    });
+  }
+
+  /// Adds the values of all tokens of a tile to the wave's columns.
+  TILEWAVE_DEVICE static void multiply_values(const Tokens& tokens, std::int32_t tile, State& s, const Shared& shared) {
+    const int position = Map::position(B::lane_id()), group = Map::group(B::lane_id());
+    TILEWAVE_ROLL
+    for (int w = 0; w < waves; ++w) {
+      RowsOperand probabilities[row_tiles][k_slices];
+      TILEWAVE_UNROLL
+      for (int t = 0; t < row_tiles; ++t) {
+        TILEWAVE_UNROLL
+        for (int k_slice = 0; k_slice < k_slices; ++k_slice)
+          probabilities[t][k_slice] = rows_operand(shared.probabilities[w][t], k_slice);
+      }
+      typename Tokens::Token token[unit];
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) token[e] = tokens.token(tile + w * tile_tokens + unit * group + e);
+      TILEWAVE_UNROLL
+      for (int block = 0; block < out_tiles / unit; ++block) {
+        const int number = (s.wave * part_columns + Values::first_loaded(block, position)) / unit;
+        Chunk values[unit];
+        TILEWAVE_UNROLL
+        for (int e = 0; e < unit; ++e) Transpose::set_token(values, e, tokens.unit(token[e], number));
+        Transpose::transpose(values);
+        TILEWAVE_UNROLL
+        for (int i = 0; i < unit; ++i) {
+          TILEWAVE_UNROLL
+          for (int t = 0; t < row_tiles; ++t) {
+            TILEWAVE_UNROLL
+            for (int k_slice = 0; k_slice < k_slices; ++k_slice) {
+              Scores& out = s.out[t][block * unit + i];
+              out = B::mma(kv_operand(values[i], k_slice), probabilities[t][k_slice], out);
+            }
+          }
+        }
+      }
+    }
+  }
+
+  /// Writes the wave's columns of all rows: the output, or a partial result.
+  TILEWAVE_DEVICE static void finish(const PagedAttentionArgs& a, const Item& item, State& s, Shared& shared) {
+    each_row([&](int t, int r)
+                 TILEWAVE_INLINE_LAMBDA { publish(shared.sum[s.wave], t, r, over_groups(s.row[t][r].sum, Sum{})); });
+    B::barrier();
+    float v_scale = 1.0f;
+    if constexpr (one_scale) v_scale = B::load(a.k_scale);
+    each_row([&](int t, int r) TILEWAVE_INLINE_LAMBDA {
+      const Row& row = s.row[t][r];
+      const float sum = item.beyond_table ? __builtin_nanf("") : over_waves(shared.sum, t, r, Sum{});
+      float lse = sum == 0.0f ? minus_infinity : (row.reference + B::log2(sum)) * ln_2;
+      const std::int32_t block_row = t * atom_rows + Map::row(B::lane_id(), r);
+      if (item.first_row + block_row >= a.rows) return;
+      const float scale = sum == 0.0f ? 0.0f : v_scale / sum;
+      const QueryRow query = query_row(a, item, row.row);
+      const std::int64_t out_index = query.out_row * a.num_q_heads + query.head;
+      const bool writes_lse = s.wave == 0 && Map::group(B::lane_id()) == 0;
+      if (item.slot < 0) {
+        float sink_scale = 1.0f;
+        if (a.sinks != nullptr) {
+          const JoinedSink joined = join_sink<B>(lse, B::load(a.sinks + query.head));
+          sink_scale = joined.out_scale;
+          lse = joined.lse;
+        }
+        auto* const to =
+            static_cast<std::uint16_t*>(a.out) + query.out_row * a.out_row_stride + query.head * a.out_head_stride;
+        each_run(s.wave, [&](int block, int column) TILEWAVE_INLINE_LAMBDA {
+          Vec<float, Values::run> values;
+          TILEWAVE_UNROLL
+          for (int n = 0; n < Values::run; ++n) {
+            // Combine adds partial results to 0, which turns -0 into +0. Subtracting -0 does the same.
+            values[n] = B::subtract(value(s, t, r, block, n) * scale, -0.0f) * sink_scale;
+          }
+          TILEWAVE_UNROLL
+          for (int n = 0; n < Values::run; n += unit) {
+            Vec<float, unit> some;
+            TILEWAVE_UNROLL
+            for (int i = 0; i < unit; ++i) some[i] = values[n + i];
+            B::store(reinterpret_cast<Chunk*>(to + column + n), narrow<B, DType::bf16, unit>(some));
+          }
+        });
+        if (a.lse != nullptr && writes_lse) B::store(a.lse + out_index, lse);
+      } else {
+        const std::int64_t partial =
+            P.balanced() ? std::int64_t{item.slot} * P.rows + block_row : out_index * a.splits.divisor + item.slot;
+        float* const to = a.partial_out + partial * latent_value_size;
+        each_run(s.wave, [&](int block, int column) TILEWAVE_INLINE_LAMBDA {
+          TILEWAVE_UNROLL
+          for (int n = 0; n < Values::run; n += 4) {
+            Vec<float, 4> values;
+            TILEWAVE_UNROLL
+            for (int i = 0; i < 4; ++i) values[i] = value(s, t, r, block, n + i) * scale;
+            B::store(reinterpret_cast<Vec<float, 4>*>(to + column + n), values);
+          }
+        });
+        if (writes_lse) B::store(a.partial_lse + partial, lse);
+      }
+    });
+  }
+  TILEWAVE_DEVICE static float value(const State& s, int t, int r, int block, int n) {
+    return s.out[t][block * unit + Values::tile_of(n)][r * kv_per_lane + Values::column_of(n)];
+  }
+  /// Calls f with each block of the lane's columns, and the first of its neighbouring columns.
+  template <class F>
+  TILEWAVE_DEVICE static void each_run(int wave, const F& f) {
+    TILEWAVE_UNROLL
+    for (int block = 0; block < out_tiles / unit; ++block) {
+      f(block, wave * part_columns + Values::first_held(block, Map::group(B::lane_id())));
+    }
+  }
+};
+
+}  // namespace tilewave

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+// One list of specs and policies for each architecture. It feeds dispatch, tests, benchmarks, the tuner and the ISA
+// gate.
+#pragma once
+
+#include "tilewave/ops/mla_decode/choice/policies.hpp"
+#include "tilewave/ops/mla_decode/launch.hpp"
+#include "tilewave/tile/registry.hpp"
+
+namespace tilewave {
+
+/// Returns the specs that every architecture serves: bf16, fp8 with one scale, DeepSeek's two layouts of scaled groups,
+/// and fp8 throughout. Callers name others themselves.
+constexpr SpecList<MlaDecodeSpec> mla_decode_specs(ArchId arch) {
+  const DType fp8 = facts_of(arch).fp8;
+  SpecList<MlaDecodeSpec> specs;
+  specs.add({});
+  specs.add({.kv = fp8});
+  specs.add({.kv = fp8, .layout = LatentLayout::groups_128});
+  specs.add({.kv = fp8, .layout = LatentLayout::groups_64, .head_size = 512});
+  specs.add({.q = fp8, .kv = fp8});
+  return specs;
+}
+
+struct MlaDecodeRegistry {
+  using Spec = MlaDecodeSpec;
+  using Problem = MlaDecodeProblem;
+  using Policy = MlaDecodePolicy;
+  static constexpr auto check = mla_decode_check;
+  static constexpr auto policies = mla_decode_policies;
+  static constexpr auto takes = mla_decode_takes;
+
+  /// Returns true if policy a is better for the problem than b. Path tensor comes first, then a balanced schedule. Of
+  /// two blocks the larger one is better, unless the rows leave half of it without work.
+  static bool better(const Policy& a, const Policy& b, const Problem& p, const ArchFacts&) {
+    if (a.path != b.path) return a.path == MlaDecodePath::tensor;
+    if (a.gathered != b.gathered) return b.gathered;
+    if (a.balanced() != b.balanced()) return a.balanced();
+    const auto idle = [&](const Policy& of) { return of.rows >= 2 * max_of(p.sequence_rows(), 9); };
+    return idle(a) != idle(b) ? idle(b) : a.rows > b.rows;
+  }
+  static std::size_t workspace_bytes(const Problem& p, const Policy& policy, const ArchFacts& facts, int) {
+    return mla_decode_workspace_size(p, policy, facts);
+  }
+  template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
+  static constexpr auto launch() {
+    return &mla_decode_launch<B, S, P>;
+  }
+};
+
+using MlaDecodeEntry = OpEntry<MlaDecodeRegistry>;
+using MlaDecodePlan = OpPlan<MlaDecodeRegistry>;
+
+/// These are all entries of one spec on one backend, the choice among entries, and the plan for one spec. See
+/// tile/registry.hpp.
+template <class B, MlaDecodeSpec S>
+inline constexpr auto& mla_decode_entries = op_entries<MlaDecodeRegistry, B, S>;
+inline constexpr auto mla_decode_select = select_entry<MlaDecodeRegistry>;
+template <class B, MlaDecodeSpec S>
+inline constexpr auto mla_decode_plan = plan_entry<MlaDecodeRegistry, B, S>;
+
+}  // namespace tilewave

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT
+// Decode of latent attention in rooms with products of wave groups.
+//
+// Grid: by the schedule of the policy (work.hpp), one block per multiprocessor at a time. A block has 64 query rows,
+// query tokens times heads. The sums of their 512 columns fill the registers of two wave groups, 256 columns each. Four
+// waves fetch q and tiles of 64 tokens (fetch.hpp). Tiles go in pairs: group 0 makes the probabilities of the first,
+// group 1 those of the second, and both multiply both with their half of the values. Shared memory: q, two stages, and
+// in the last box of a stage, after its use, the tile's probabilities (layout.hpp). Bound: matrix rate, or reads of the
+// cache if there are few rows.
+//
+//   group 0   S(0)  softmax of S(0)     O += P(0) V(0)                     O += P(1) V(1)   S(2)
+//   group 1          S(1)               O += P(0) V(0)   softmax of S(1)   O += P(1) V(1)         S(3)
+//   unit      [S(0)][S(1)             ][P(0) V(0) of both              ][P(1) V(1) of both ][S(2)][S(3)
+#pragma once
+
+#include "tilewave/core/static_for.hpp"
+#include "tilewave/ops/mla_decode/tensor/fetch.hpp"
+#include "tilewave/ops/mla_decode/tensor/output.hpp"
+
+namespace tilewave {
+
+template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
+struct MlaDecodeTensor {
+  using Room = B;
+  using L = MlaDecodeTensorLayout<B, S, P>;
+  using Args = typename L::Args;
+  using Shared = typename L::Shared;
+  using Item = PagedAttentionWorkItem;
+  static constexpr int block_threads = P.block_waves() * L::lanes, waves_per_simd = P.waves_per_simd;
+  // Lanes that gather and widen need more registers than those that start copies.
+  static constexpr int fetching_registers = P.gathered ? 88 : 56, multiplying_registers = P.gathered ? 208 : 224;
+
+  static Status prepare(const MlaDecodeProblem& p, Args& args) {
+    args.of = mla_decode_args(p, P, B::facts);
+    args.q_sequence_rows = p.sequence_rows();
+    const std::int64_t q_bytes = p.q_head_stride * 2, kv_bytes = p.token_stride * size_of(S.kv);
+    const std::int64_t q_rows = p.output_rows();
+    if (Status s = B::make_tensor_map({p.q, DType::bf16, S.head_size, q_rows, 1, q_bytes, q_bytes, L::rows}, args.q);
+        !s.ok())
+      return s;
+    if constexpr (!P.gathered) {
+      args.box_rows = mla_decode_box_rows(p);
+      args.page_rows = static_cast<std::int32_t>(p.num_pages > 1 ? p.page_stride / p.token_stride : 0);
+      const std::int64_t rows = (p.num_pages - 1) * args.page_rows + p.block_size;
+      return B::make_tensor_map({p.kv, DType::bf16, S.head_size, rows, 1, kv_bytes, kv_bytes, args.box_rows}, args.kv);
+    }
+    return {};
+  }
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
+    const int wave = B::wave_id(), group = wave / L::group_waves;
+    if (wave == 0) L::begin(shared);
+    if (wave == L::groups * L::group_waves && B::lane_id() == 0) {
+      B::prefetch_map(args.q);
+      if constexpr (!P.gathered) B::prefetch_map(args.kv);
+    }
+    B::barrier();
+    MlaDecodeWork<L> work(args.of.attention);
+    if (group == L::groups) {
+      B::template give_registers<fetching_registers>();
+      MlaDecodeFetch<B, S, L> fetch(args, shared, wave - L::groups * L::group_waves);
+      for (; work.more(); work.next()) fetch.run(work.item(), work.table());
+    } else {
+      B::template take_registers<multiplying_registers>();
+      WaveGroup of{args.of, shared, group};
+      for (; work.more(); work.next()) of.run(work.item(), wave % L::group_waves);
+    }
+  }
+
+ private:
+  using Softmax = MlaDecodeSoftmax<B, L>;
+  using Scores = typename L::Scores;
+  using Sums = typename L::Sums;
+
+  /// A wave group, and the phases of the barriers that it waits for.
+  struct WaveGroup {
+    const MlaDecodeArgs& args;
+    Shared& shared;
+    int group;
+    int q_parity = 0, stage_parity[2] = {}, probabilities_parity[2] = {}, summed_parity = 0;
+
+    TILEWAVE_DEVICE void run(const Item& item, int wave) {
+      Softmax softmax(args, item, wave);
+      Sums out{};
+      if (item.tiles > 0) {
+        B::mbarrier_wait(&shared.q_full, q_parity);
+        q_parity ^= 1;
+        if (group == 0) {
+          lead(item, softmax, out);
+        } else {
+          follow(item, softmax, out);
+        }
+      }
+      softmax.publish(shared.sum[group]);
+      B::mbarrier_arrive(&shared.summed[group]);
+      B::mbarrier_wait(&shared.summed[1 - group], summed_parity);
+      // A group also waits for its own waves, whose sums are of other rows, before q is overwritten.
+      B::mbarrier_wait(&shared.summed[group], summed_parity);
+      summed_parity ^= 1;
+      MlaDecodeOutput<B, L>::write(args, item, softmax, out, group, shared, [&]() TILEWAVE_INLINE_LAMBDA {
+        if (item.tiles > 0) B::mbarrier_arrive(&shared.q_free);
+      });
+    }
+
+   private:
+    /// Group 0 makes the probabilities of the first tile of each pair. Behind the last products of values of a pair it
+    /// begins the scores of the next.
+    TILEWAVE_DEVICE void lead(const Item& item, Softmax& softmax, Sums& out) {
+      Scores scores;
+      B::group_mma_fence(out);
+      begin_scores<0, L::score_parts>(0, scores);
+      finish_scores(scores);
+      for (std::int32_t tile = 0;; tile += 2) {
+        scale(out, softmax.run(item.begin + tile * L::tokens, scores, shared.reference[0]));
+        publish(0, softmax, scores);
+        await_probabilities(0);  // of the group's other waves
+        begin_values(item, tile, out);
+        finish_values<0>(0, out);
+        if (tile + 1 >= item.tiles) return;
+        await_probabilities(1);
+        B::mbarrier_wait(&shared.full[1][group], stage_parity[1]);  // this group has not waited for the tile's scores
+        scale(out, softmax.follow(shared.reference[1]));
+        begin_values(item, tile + 1, out);
+        if (tile + 2 >= item.tiles) {
+          finish_values<0>(1, out);
+          return;
+        }
+        begin_scores<0, 1>(0, scores);
+        finish_values<1>(1, out);
+        begin_scores<1, L::score_parts>(0, scores);
+        finish_scores(scores);
+      }
+    }
+
+    /// Group 1 makes those of the second tile. Meanwhile its products of the first run.
+    TILEWAVE_DEVICE void follow(const Item& item, Softmax& softmax, Sums& out) {
+      Scores scores;
+      B::group_mma_fence(out);
+      std::int32_t tile = 0;
+      for (; tile + 1 < item.tiles; tile += 2) {
+        begin_scores<0, L::score_parts>(1, scores);
+        finish_scores(scores);
+        begin_other_values(item, tile, softmax, out);
+        const Vec<float, 2> factor = softmax.run(item.begin + (tile + 1) * L::tokens, scores, shared.reference[1]);
+        publish(1, softmax, scores);
+        await_probabilities(1);
+        finish_values<0>(0, out);
+        scale(out, factor);
+        begin_values(item, tile + 1, out);
+        finish_values<0>(1, out);
+      }
+      if (tile >= item.tiles) return;
+      begin_other_values(item, tile, softmax, out);
+      finish_values<0>(0, out);
+    }
+    /// Begins the products of the first tile of a pair, whose probabilities are the other group's.
+    TILEWAVE_DEVICE void begin_other_values(const Item& item, std::int32_t tile, Softmax& softmax, Sums& out) {
+      await_probabilities(0);
+      B::mbarrier_wait(&shared.full[0][group], stage_parity[0]);
+      scale(out, softmax.follow(shared.reference[0]));
+      begin_values(item, tile, out);
+    }
+
+    TILEWAVE_DEVICE static void finish_scores(Scores& scores) {
+      B::template group_mma_wait<0>();
+      B::group_mma_fence(scores);
+    }
+    /// Begins the scores of parts [first, end) of the tile in a stage, as one batch.
+    template <int first, int end>
+    TILEWAVE_DEVICE void begin_scores(int stage, Scores& scores) {
+      B::group_mma_begin();
+      static_for<end - first>([&](auto n) TILEWAVE_INLINE_LAMBDA {
+        constexpr int part = first + n, from = 4 * L::half_boxes * part;
+        B::mbarrier_wait(&shared.full[stage][part], stage_parity[stage]);
+        TILEWAVE_UNROLL
+        for (int i = from; i < min_of(from + 4 * L::half_boxes, 4 * L::score_boxes); ++i) {
+          B::template group_multiply<DType::bf16, L::tokens>(L::q_operand(shared, i), L::key_operand(shared, stage, i),
+                                                             scores, i > 0);
+        }
+      });
+      B::group_mma_end();
+    }
+    /// Stores the probabilities of a tile, for both groups. All waves of this group have read the last box by then.
+    TILEWAVE_DEVICE void publish(int stage, const Softmax& softmax, const Scores& scores) {
+      B::group_barrier();
+      softmax.store(scores, shared.kv[stage] + L::last_box * L::box_size);
+      B::shared_written();
+      B::mbarrier_arrive(&shared.probabilities[stage]);
+    }
+    TILEWAVE_DEVICE void await_probabilities(int stage) {
+      B::mbarrier_wait(&shared.probabilities[stage], probabilities_parity[stage]);
+      probabilities_parity[stage] ^= 1;
+    }
+    /// Begins out += probabilities values of a tile, as one batch.
+    TILEWAVE_DEVICE void begin_values(const Item& item, std::int32_t tile, Sums& out) {
+      const int stage = tile % L::stages;
+      if (const std::int32_t left = item.end - item.begin - tile * L::tokens; left < L::tokens)
+        clear_values(stage, left);
+      B::group_mma_fence(out);
+      B::group_mma_begin();
+      TILEWAVE_UNROLL
+      for (int k_slice = 0; k_slice < L::tokens / 16; ++k_slice) {
+        B::template group_multiply<DType::bf16, L::half_columns>(
+            L::probability_operand(shared, stage, k_slice), L::value_operand(shared, stage, group, k_slice), out, true);
+      }
+      B::group_mma_end();
+    }
+    /// Clears the group's half of the values from token `first` of a tile on: they are not of this sequence, and may be
+    /// NaN.
+    TILEWAVE_DEVICE void clear_values(int stage, std::int32_t first) {
+      Chunk* const boxes = shared.kv[stage] + group * L::half_boxes * L::box_size;
+      const int lane = B::block_lane_id() % L::group_lanes;
+      TILEWAVE_ROLL
+      for (int i = first * L::box_chunks + lane; i < L::box_size; i += L::group_lanes) {
+        TILEWAVE_UNROLL
+        for (int box = 0; box < L::half_boxes; ++box) boxes[box * L::box_size + i] = Chunk{};
+      }
+      B::shared_written();
+      B::group_barrier();
+    }
+    /// Waits until at most `behind` batches are under way, and frees the group's half of the stage.
+    template <int behind>
+    TILEWAVE_DEVICE void finish_values(int stage, Sums& out) {
+      B::template group_mma_wait<behind>();
+      B::mbarrier_arrive(&shared.free[stage][group]);
+      stage_parity[stage] ^= 1;
+      B::group_mma_fence(out);
+    }
+    TILEWAVE_DEVICE static void scale(Sums& out, const Vec<float, 2>& factor) {
+      if (!B::any(factor[0] != 1.0f || factor[1] != 1.0f)) return;
+      TILEWAVE_UNROLL
+      for (int i = 0; i < Sums::size; ++i) out[i] *= factor[i / 2 % 2];
+    }
+  };
+};
+
+}  // namespace tilewave

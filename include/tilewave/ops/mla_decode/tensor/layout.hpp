@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+// The layout of MlaDecodeTensor: its arguments, its shared memory, and the operands in it.
+#pragma once
+
+#include "tilewave/ops/mla_decode/args.hpp"
+#include "tilewave/tile/ring.hpp"
+
+namespace tilewave {
+
+/// Shared memory holds boxes of 64 rows by 64 columns: nine of q, and two stages of nine, a tile of 64 tokens each. The
+/// last box of a stage has the dimensions behind the values, if there are any. When scores have been made of it, it
+/// takes the probabilities of the tile.
+template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
+struct MlaDecodeTensorLayout {
+  static_assert(mla_decode_policy_status(B::facts.id, S, P).ok(),
+                "a law of policies is broken: mla_decode_policy_status(arch, spec, policy).reason says which");
+  using Room = B;
+  static constexpr MlaDecodeSpec spec = S;
+  static constexpr MlaDecodePolicy policy = P;
+  static constexpr int rows = P.rows, tokens = P.tokens, group_waves = 4, groups = 2;
+  static constexpr int lanes = B::facts.wave_lanes, group_lanes = group_waves * lanes;
+  // What the queue of work items asks for.
+  static constexpr int token_waves = 1, wave_tokens = tokens, block_tokens = tokens, block_rows = rows;
+  static constexpr int row_tiles = 1, atom_rows = rows;
+
+  static constexpr int box_columns = 64, box_chunks = 8, box_size = 64 * box_chunks;  // chunks of a row, and of a box
+  static constexpr int boxes = 9, score_boxes = S.head_size / box_columns, half_boxes = 4, last_box = 8;
+  static constexpr int box_bytes = box_size * int{sizeof(Chunk)};
+  static constexpr int stages = 2, half_columns = latent_value_size / groups;
+  static constexpr int score_parts = ceil_div(score_boxes, half_boxes);
+  static constexpr bool any_last = score_boxes > last_box;  // whether rows have dimensions behind their values
+  static constexpr bool one_scale = is_fp8(S.kv) && S.layout == LatentLayout::plain;
+
+  using Scores = Vec<float, tokens / 2>;
+  using Sums = Vec<float, half_columns / 2>;
+
+  struct Args {
+    MlaDecodeArgs of;
+    std::int32_t q_sequence_rows;      // rows of q's map from a sequence to the next
+    std::int32_t page_rows, box_rows;  // rows of the cache's map from a page to the next; tokens of a box
+    typename B::TensorMap q, kv;
+
+    const MlaDecodeArgs& decode() const { return of; }
+  };
+
+  using Mbarrier = typename B::Mbarrier;
+  struct Shared {
+    alignas(1024) Chunk q[boxes * box_size];
+    alignas(1024) Chunk kv[stages][boxes * box_size];
+    float reference[stages][rows];  // of a tile's probabilities, log2 units
+    float sum[groups][rows];
+    Mbarrier q_full, q_free;
+    // A stage comes in three parts: the boxes of either half of the values, and the last one. Wave group g frees half
+    // g.
+    Mbarrier full[stages][3], free[stages][2];
+    Mbarrier probabilities[stages], summed[groups];
+  };
+
+  /// Wave 0 initialises the barriers, in front of a barrier of the block.
+  TILEWAVE_DEVICE static void begin(Shared& shared) {
+    if (B::lane_id() == 0) {
+      B::mbarrier_init(&shared.q_full, 1);
+      B::mbarrier_init(&shared.q_free, groups * group_waves);
+      for (int stage = 0; stage < stages; ++stage) {
+        for (int part = 0; part < 3; ++part) B::mbarrier_init(&shared.full[stage][part], 1);
+        for (int half = 0; half < 2; ++half) B::mbarrier_init(&shared.free[stage][half], group_waves);
+        B::mbarrier_init(&shared.probabilities[stage], group_waves);
+        B::mbarrier_init(&shared.summed[stage], group_waves);
+      }
+    }
+    B::mbarrier_ready();
+  }
+
+  /// Return the operands of a k slice: 16 dimensions of q or of a tile's rows, 16 tokens of a group's half of the
+  /// values, and of their probabilities.
+  TILEWAVE_DEVICE static SwizzledOperand q_operand(const Shared& shared, int k_slice) {
+    return {shared.q + k_slice / 4 * box_size, 0, k_slice % 4};
+  }
+  TILEWAVE_DEVICE static SwizzledOperand key_operand(const Shared& shared, int stage, int k_slice) {
+    return {shared.kv[stage] + k_slice / 4 * box_size, 0, k_slice % 4};
+  }
+  TILEWAVE_DEVICE static TransposedOperand value_operand(const Shared& shared, int stage, int group, int k_slice) {
+    return {shared.kv[stage] + group * half_boxes * box_size, tokens, 0, k_slice};
+  }
+  TILEWAVE_DEVICE static SwizzledOperand probability_operand(const Shared& shared, int stage, int k_slice) {
+    return {shared.kv[stage] + last_box * box_size, 0, k_slice};
+  }
+  /// Returns where a unit of eight columns of a row lies in a box.
+  TILEWAVE_DEVICE static int chunk_of(int row, int unit) { return row * box_chunks + (unit ^ row % 8); }
+};
+
+}  // namespace tilewave

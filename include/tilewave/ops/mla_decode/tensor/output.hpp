@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+// At the end of an item, each wave group writes its 256 columns of all rows: the output, which passes through the place
+// of q so that lanes store 16 bytes, or a partial result.
+#pragma once
+
+#include "tilewave/ops/mla_decode/tensor/softmax.hpp"
+
+namespace tilewave {
+
+template <class B, class L>
+struct MlaDecodeOutput {
+  using Softmax = MlaDecodeSoftmax<B, L>;
+  static constexpr int wave_rows = 16, row_units = L::half_columns / 8;
+
+  /// Both groups have left their sums. Nobody reads q any more, until release() is called.
+  template <class Release>
+  TILEWAVE_DEVICE static void write(const MlaDecodeArgs& args, const PagedAttentionWorkItem& item,
+                                    const Softmax& softmax, const typename L::Sums& out, int group,
+                                    typename L::Shared& shared, const Release& release) {
+    const PagedAttentionArgs& a = args.attention;
+    float v_scale = 1.0f;
+    if constexpr (L::one_scale) v_scale = B::load(a.k_scale);
+    float scale[2];
+    TILEWAVE_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      const float total = softmax.total(h, shared.sum);
+      scale[h] = total == 0.0f ? 0.0f : v_scale / total;
+      float lse = softmax.lse(h, total);
+      const std::int32_t row = item.first_row + softmax.block_row(h);
+      const QueryRow query = query_row(a, item, min_of(row, a.rows - 1));
+      if (item.slot < 0 && a.sinks != nullptr) {
+        const JoinedSink joined = join_sink<B>(lse, B::load(a.sinks + query.head));
+        scale[h] *= joined.out_scale;
+        lse = joined.lse;
+      }
+      if (row >= a.rows || group != 0 || B::lane_id() % 4 != 0) continue;
+      const std::int64_t index = query.out_row * a.num_q_heads + query.head;
+      if (item.slot >= 0) {
+        B::store(a.partial_lse + partial(a, item, softmax.block_row(h), index), lse);
+      } else if (a.lse != nullptr) {
+        B::store(a.lse + index, lse);
+      }
+    }
+    if (item.slot >= 0) {
+      release();
+      write_partial(a, item, softmax, out, scale, group);
+    } else {
+      write_rows(a, item, softmax, out, scale, group, shared, release);
+    }
+  }
+
+ private:
+  TILEWAVE_DEVICE static std::int64_t partial(const PagedAttentionArgs& a, const PagedAttentionWorkItem& item,
+                                              int block_row, std::int64_t index) {
+    return L::policy.balanced() ? std::int64_t{item.slot} * L::rows + block_row : index * a.splits.divisor + item.slot;
+  }
+
+  TILEWAVE_DEVICE static void write_partial(const PagedAttentionArgs& a, const PagedAttentionWorkItem& item,
+                                            const Softmax& softmax, const typename L::Sums& out,
+                                            const float (&scale)[2], int group) {
+    TILEWAVE_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      const std::int32_t row = item.first_row + softmax.block_row(h);
+      if (row >= a.rows) continue;
+      const QueryRow query = query_row(a, item, row);
+      float* const to =
+          a.partial_out +
+          partial(a, item, softmax.block_row(h), query.out_row * a.num_q_heads + query.head) * latent_value_size +
+          group * L::half_columns + 2 * (B::lane_id() % 4);
+      TILEWAVE_UNROLL
+      for (int j = 0; j < L::half_columns / 8; ++j) {
+        B::store(reinterpret_cast<Vec<float, 2>*>(to + 8 * j),
+                 Vec<float, 2>{{out[4 * j + 2 * h] * scale[h], out[4 * j + 2 * h + 1] * scale[h]}});
+      }
+    }
+  }
+
+  template <class Release>
+  TILEWAVE_DEVICE static void write_rows(const PagedAttentionArgs& a, const PagedAttentionWorkItem& item,
+                                         const Softmax& softmax, const typename L::Sums& out, const float (&scale)[2],
+                                         int group, typename L::Shared& shared, const Release& release) {
+    const int lane = B::lane_id(), first_row = softmax.block_row(0) - lane / 4;  // of the wave
+    Chunk* const boxes = shared.q + group * L::half_boxes * L::box_size;
+    const int matrix = lane / 8, staged = first_row + lane % 8 + 8 * (matrix % 2);
+    TILEWAVE_UNROLL
+    for (int square = 0; square < L::half_columns / 16; ++square) {
+      Chunk words;
+      TILEWAVE_UNROLL
+      for (int m = 0; m < 4; ++m) {
+        const int i = 8 * square + 4 * (m / 2) + 2 * (m % 2);
+        // Combine adds partial results to 0, which turns -0 into +0. Subtracting -0 does the same.
+        words[m] =
+            B::round_bf16(B::subtract(out[i] * scale[m % 2], -0.0f), B::subtract(out[i + 1] * scale[m % 2], -0.0f));
+      }
+      B::template store_matrices_straight<4>(boxes + chunk(staged, 2 * square + matrix / 2), words);
+    }
+    B::wave_barrier();
+    TILEWAVE_UNROLL
+    for (int i = 0; i < wave_rows; ++i) {
+      const Chunk words = boxes[chunk(first_row + i, lane)];
+      const std::int32_t row = item.first_row + first_row + i;
+      if (row >= a.rows) continue;
+      const QueryRow query = query_row(a, item, row);
+      auto* const to = static_cast<std::uint16_t*>(a.out) + query.out_row * a.out_row_stride +
+                       query.head * a.out_head_stride + group * L::half_columns;
+      B::store(reinterpret_cast<Chunk*>(to) + lane, words);
+    }
+    B::shared_written();
+    release();
+  }
+  static_assert(row_units == L::lanes, "a wave stores one row's half at a time");
+  TILEWAVE_DEVICE static int chunk(int row, int unit) {
+    return unit / L::box_chunks * L::box_size + L::chunk_of(row, unit % L::box_chunks);
+  }
+};
+
+}  // namespace tilewave

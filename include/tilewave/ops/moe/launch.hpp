@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+// The plan of a layer of experts: an entry for each of its launches.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tilewave/ops/moe/check.hpp"
+
+namespace tilewave {
+
+/// What a room has of a layer itself. Everything else are entries of other ops.
+struct MoeEntry {
+  ArchId arch;
+  bool emulated;
+  MoeSpec spec;
+  MoePolicy policy;
+  Status (*route)(const MoeRouteArgs&, hipStream_t);
+};
+
+/// The entries among which a plan chooses. Their owner keeps them.
+struct MoeParts {
+  std::span<const MoeEntry* const> layers;
+  std::span<const TopkGatingEntry* const> gating;
+  std::span<const MoeSortEntry* const> sort;
+  std::span<const QuantEntry* const> quant;
+  std::span<const GemmEntry* const> products;
+  std::span<const MoeReduceEntry* const> sum;
+};
+
+/// A plan serves every later problem of the same spec, extents, strides and flags. Pointers and routing may differ, so
+/// a launch may be captured in a graph.
+struct MoePlan {
+  const MoeEntry* entry = nullptr;
+  const TopkGatingEntry* gating = nullptr;
+  const MoeSortEntry* sort = nullptr;
+  const QuantEntry *quant_x = nullptr, *quant_h = nullptr;
+  GemmPlan first{}, second{};
+  const MoeReduceEntry* sum = nullptr;
+
+  /// Returns the bytes that launch() needs at problem.workspace, 16-byte aligned, with any contents.
+  std::size_t workspace_bytes(const MoeProblem& p) const {
+    if (entry == nullptr || moe_is_empty(p)) return 0;
+    return MoeCalls(p, entry->policy, moe_no_workspace(), entry_bytes(p)).workspace_bytes;
+  }
+
+  /// Queues the layer's launches on the stream. Nothing is allocated, synchronised or read from the device.
+  /// Errors, before anything is queued: no_matching_entry for a plan that was not made, or of another spec; those of
+  /// moe_check; null_pointer, misaligned or workspace_too_small for the workspace; launch_failed with the runtime's
+  /// reason.
+  Status launch(const MoeProblem& p, hipStream_t stream) const {
+    return checked(p, [&](const MoeCalls& calls) {
+      for (int l = 0; l < moe_launches; ++l)
+        if (Status s = run(p, calls, static_cast<MoeLaunch>(l), stream); !s.ok()) return s;
+      return Status{};
+    });
+  }
+  /// Queues one launch, or none where the layer has no such launch. What those before it wrote is in the workspace.
+  Status launch_one(const MoeProblem& p, MoeLaunch one, hipStream_t stream) const {
+    return checked(p, [&](const MoeCalls& calls) { return run(p, calls, one, stream); });
+  }
+  /// Returns the problems of all launches, as launch() has them.
+  MoeCalls calls(const MoeProblem& p) const { return MoeCalls(p, entry->policy, p.workspace, entry_bytes(p)); }
+
+  /// A launch, and the entry that it runs.
+  struct Launch {
+    MoeLaunch what;
+    std::string entry;
+  };
+  /// Returns the launches of a problem, in order.
+  std::vector<Launch> launches(const MoeProblem& p) const {
+    std::vector<Launch> all;
+    if (entry == nullptr || moe_is_empty(p)) return all;
+    const auto policy = [](const auto* e) { return e == nullptr ? std::string("none") : name_of(e->policy); };
+    const std::array<std::string, moe_launches> names{policy(gating), "lanes",         policy(sort),  policy(quant_x),
+                                                      first.name(),   policy(quant_h), second.name(), policy(sum)};
+    for (int l = 0; l < moe_launches; ++l)
+      if (moe_has(p, static_cast<MoeLaunch>(l))) all.push_back({static_cast<MoeLaunch>(l), names[l]});
+    return all;
+  }
+  /// Returns the policy, and the entries of both products: they tell plans of a spec apart.
+  std::string name() const {
+    return entry == nullptr ? "none" : name_of(entry->policy) + "+" + first.name() + "+" + second.name();
+  }
+
+ private:
+  MoeEntryBytes entry_bytes(const MoeProblem& p) const {
+    const MoeCalls calls(p, entry->policy, moe_no_workspace(), {});
+    MoeEntryBytes bytes;
+    if (sort != nullptr) bytes.sort = moe_sort_workspace_size(calls.sort, sort->policy);
+    if (moe_has(p, MoeLaunch::quant_x)) bytes.quant = max_of(bytes.quant, quant_workspace_size(calls.quant_x));
+    if (moe_has(p, MoeLaunch::quant_h)) bytes.quant = max_of(bytes.quant, quant_workspace_size(calls.quant_h));
+    bytes.first = first.workspace_bytes(calls.first), bytes.second = second.workspace_bytes(calls.second);
+    return bytes;
+  }
+  template <class Queue>
+  Status checked(const MoeProblem& p, const Queue& queue) const {
+    if (entry == nullptr) return {StatusCode::no_matching_entry, "the plan has no entry: it was not made, or refused"};
+    if (!(entry->spec == p.spec)) return {StatusCode::no_matching_entry, "the plan was made for another spec"};
+    const MoeEntryBytes bytes = entry_bytes(p);
+    const ArchFacts& facts = facts_of(entry->arch);
+    if (Status s = moe_check(p, entry->policy, facts, p.workspace, bytes); !s.ok()) return s;
+    if (moe_is_empty(p)) return {};
+    const MoeCalls calls(p, entry->policy, p.workspace, bytes);
+    if (calls.workspace_bytes > 0 && p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};
+    if (p.workspace_bytes < calls.workspace_bytes)
+      return {StatusCode::workspace_too_small, "workspace_bytes is less than plan.workspace_bytes(problem)"};
+    if (!detail::is_aligned(p.workspace, 16)) return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
+    return queue(calls);
+  }
+  Status run(const MoeProblem& p, const MoeCalls& calls, MoeLaunch one, hipStream_t stream) const {
+    if (!moe_has(p, one)) return {};
+    switch (one) {
+      case MoeLaunch::gating: return gating->launch(calls.gating, stream);
+      case MoeLaunch::route: return entry->route(calls.route, stream);
+      case MoeLaunch::sort: return sort->launch(calls.sort, stream);
+      case MoeLaunch::quant_x: return quant_x->launch(calls.quant_x, stream);
+      case MoeLaunch::first: return first.launch(calls.first, stream);
+      case MoeLaunch::quant_h: return quant_h->launch(calls.quant_h, stream);
+      case MoeLaunch::second: return second.launch(calls.second, stream);
+      case MoeLaunch::sum: return sum->launch(calls.sum, stream);
+    }
+    return {};
+  }
+};
+
+namespace detail {
+
+/// Sets the entries of a plan's parts for a policy.
+inline Status choose_moe_parts(const MoeProblem& p, const MoePolicy& policy, const MoeParts& parts,
+                               const ArchFacts& facts, MoePlan& plan) {
+  if (moe_is_empty(p)) return {};
+  const MoeCalls calls(p, policy, moe_no_workspace(), {});
+  const auto choose = [&](MoeLaunch l, const auto& select) { return moe_has(p, l) ? select() : Status{}; };
+  for (const Status& status :
+       {choose(MoeLaunch::gating, [&] { return topk_gating_select(calls.gating, parts.gating, facts, plan.gating); }),
+        choose(MoeLaunch::sort, [&] { return moe_sort_select(calls.sort, parts.sort, facts, plan.sort); }),
+        choose(MoeLaunch::quant_x, [&] { return quant_select(calls.quant_x, parts.quant, facts, plan.quant_x); }),
+        choose(MoeLaunch::first, [&] { return gemm_select(calls.first, parts.products, facts, plan.first); }),
+        choose(MoeLaunch::quant_h, [&] { return quant_select(calls.quant_h, parts.quant, facts, plan.quant_h); }),
+        choose(MoeLaunch::second, [&] { return gemm_select(calls.second, parts.products, facts, plan.second); }),
+        choose(MoeLaunch::sum, [&] { return moe_reduce_select(calls.sum, parts.sum, facts, plan.sum); })}) {
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+}  // namespace detail
+
+/// Sets the plan to the entries that are expected to be fastest, by extents alone. Pointers of the problem count as
+/// given or not, and are not read; the workspace need not be there. Where there is nothing to do, any entry does.
+/// Errors, with a null entry: those of moe_check; no_matching_entry where `parts` lack an entry.
+inline Status moe_select(const MoeProblem& p, const MoeParts& parts, const ArchFacts& facts, MoePlan& plan) {
+  plan = {};
+  if (Status s = moe_check(p, facts); !s.ok()) return s;
+  Status none{StatusCode::no_matching_entry, "no entry was built for this spec"};
+  for (const MoeEntry* e : parts.layers) {
+    if (e->arch != facts.id || !(e->spec == p.spec)) continue;
+    MoePlan made;
+    const Status status = detail::choose_moe_parts(p, e->policy, parts, facts, made);
+    if (!status.ok()) {
+      none = status;
+      continue;
+    }
+    plan = made;
+    plan.entry = e;
+    return {};
+  }
+  return none;
+}
+
+}  // namespace tilewave

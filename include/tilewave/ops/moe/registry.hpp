@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// The specs of layers of experts, and the plan on one backend. A layer's kernels are those of other ops: their lists
+// have the entries that these specs ask for.
+#pragma once
+
+#include "tilewave/ops/moe/launch.hpp"
+#include "tilewave/tile/registry.hpp"
+
+namespace tilewave {
+
+/// Returns the specs that every architecture serves, with the entries of the library's lists.
+constexpr SpecList<MoeSpec> moe_specs(ArchId arch) {
+  const DType bf16 = DType::bf16, fp8 = facts_of(arch).fp8;
+  constexpr MoeRouting logits = MoeRouting::logits, given = MoeRouting::given;
+  SpecList<MoeSpec> specs;
+  const auto add = [&](DType x, DType weights, Scaling scale, MoeRouting routing) -> MoeSpec& {
+    MoeSpec s;
+    s.x = x, s.weights = weights, s.scale = scale, s.routing = routing;
+    specs.add(s);
+    return specs.list[specs.count - 1];
+  };
+  add(bf16, bf16, Scaling::none, logits);
+  add(bf16, bf16, Scaling::none, given);
+  add(bf16, bf16, Scaling::none, logits).weight = MoeWeight::input;
+  add(bf16, bf16, Scaling::none, logits).shared = true;
+  add(bf16, fp8, Scaling::per_block, logits);
+  add(bf16, fp8, Scaling::per_block, given);
+  add(bf16, fp8, Scaling::per_block, logits).shared = true;
+  add(fp8, fp8, Scaling::per_block, given);
+  add(bf16, bf16, Scaling::none, MoeRouting::masked);
+  add(fp8, fp8, Scaling::per_block, MoeRouting::masked);
+  add(bf16, bf16, Scaling::none, logits).logits = DType::f32;
+  add(bf16, fp8, Scaling::per_block, logits).logits = DType::f32;
+  return specs;
+}
+
+/// All entries of one spec on one backend: one for each policy.
+template <class B, MoeSpec S>
+inline constexpr auto moe_entries = [] {
+  constexpr auto policies = moe_policies(B::facts.id, S);
+  std::array<MoeEntry, policies.size()> entries{};
+  for (std::size_t i = 0; i < policies.size(); ++i)
+    entries[i] = {B::facts.id, B::emulated, S, policies[i], &moe_route_launch<B>};
+  return entries;
+}();
+
+namespace detail {
+
+/// The entries of the parts of a layer, of which a spec leaves out some. Products are those of the usual policy: others
+/// are chosen among lists that a program has.
+template <class B, MoeSpec S>
+struct MoePartsOf {
+  static constexpr MoeSpec spec = S;
+  static constexpr auto layers = candidates_of(moe_entries<B, S>);
+  static constexpr auto products = [] {
+    constexpr auto& first = gemm_candidates<B, moe_first_spec(S)>;
+    constexpr auto& second = gemm_candidates<B, moe_second_spec(S)>;
+    std::array<const GemmEntry*, first.size() + second.size()> all{};
+    for (std::size_t i = 0; i < first.size(); ++i) all[i] = first[i];
+    for (std::size_t i = 0; i < second.size(); ++i) all[first.size() + i] = second[i];
+    return all;
+  }();
+  static MoeParts parts() {
+    MoeParts all;
+    all.layers = layers, all.products = products;
+    if constexpr (S.routing == MoeRouting::logits)
+      all.gating = op_candidates<TopkGatingRegistry, B, TopkGatingSpec{S.logits}>;
+    if constexpr (!S.masked()) {
+      all.sort = op_candidates<MoeSortRegistry, B, MoeSortSpec{}>;
+      all.sum = op_candidates<MoeReduceRegistry, B, MoeReduceSpec{S.out}>;
+    }
+    if constexpr (S.quantises_x() || S.quantises_h()) {
+      constexpr DType x = is_fp8(S.x) ? S.out : S.x;
+      all.quant = op_candidates<QuantRegistry, B, QuantSpec{x, S.weights, moe_quant_scaling(S)}>;
+    }
+    return all;
+  }
+};
+
+}  // namespace detail
+
+/// Sets the plan on backend B for the one spec S that the caller compiles in, with all entries of its parts.
+/// Errors: no_matching_entry for a problem of another spec; those of moe_select.
+template <class B, MoeSpec S>
+Status moe_plan(const MoeProblem& p, MoePlan& plan) {
+  plan = {};
+  constexpr Status served = moe_check_spec(S, B::facts);
+  if constexpr (!served.ok()) {  // its kernels would not compile
+    return served;
+  } else {
+    if (!(p.spec == S)) {
+      return {StatusCode::no_matching_entry, "problem.spec is not the spec that the plan is compiled for"};
+    }
+    return moe_select(p, detail::MoePartsOf<B, S>::parts(), B::facts, plan);
+  }
+}
+
+}  // namespace tilewave

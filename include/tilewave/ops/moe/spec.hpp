@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+// What a layer of experts computes. Changing the spec changes the answer.
+#pragma once
+
+#include <string>
+
+#include "tilewave/core/status.hpp"
+#include "tilewave/ops/gemm/check_spec.hpp"
+#include "tilewave/ops/gemm/spec.hpp"
+
+namespace tilewave {
+
+/// Where the experts of a token come from.
+/// - logits: the layer chooses them, as topk_gating does.
+/// - given: the call has ids and weights.
+/// - masked: tokens lie by expert already, [experts][capacity] with the rows that each expert has. So do the results.
+enum class MoeRouting : int { logits, given, masked };
+/// Where a choice's weight applies: to the expert's result, or to its input, that is to gates and ups before their
+/// bias.
+enum class MoeWeight : int { output, input };
+
+constexpr const char* name_of(MoeRouting r) {
+  constexpr const char* names[] = {"logits", "given", "masked"};
+  return names[static_cast<int>(r)];
+}
+constexpr const char* name_of(MoeWeight w) { return w == MoeWeight::output ? "output" : "input"; }
+
+/// An expert's result for a token is w2 h + bias2 with h = activation(gate) * up, where gates and ups are w1 x + bias1.
+/// out[t] is the sum of the results of a token's choices, each times its weight, plus the residual. A choice whose
+/// expert is not local is left out. Sums of products are f32. h is rounded to the type of the second product's
+/// operand, results to out's type before they are summed.
+///
+/// - none: weights are of x's type.
+/// - per_tensor, per_row, per_block: weights are the chip's fp8, and so are the operands x and h: with a given scale
+///   for each, one that is found for each of their rows, or for each 128 columns of a row. x may come quantised.
+/// - per_group: weights are i4 under rows of x's type.
+struct MoeSpec {
+  DType x = DType::bf16;        // bf16 or f16; the chip's fp8 where x comes quantised
+  DType weights = DType::bf16;  // of w1 and w2
+  DType out = DType::bf16;      // bf16 or f16
+  Scaling scale = Scaling::none;
+  int scale_k = 0;  // of i4: values of K that share a scale, 32, 64 or 128
+  ActivationKind activation = ActivationKind::silu;
+  MoeRouting routing = MoeRouting::logits;
+  DType logits = DType::bf16;  // f32, f16 or bf16
+  MoeWeight weight = MoeWeight::output;
+  bool shared = false;  // one more expert, behind the local ones, that every token has
+
+  friend constexpr bool operator==(const MoeSpec&, const MoeSpec&) = default;
+
+  constexpr bool quantised() const { return is_fp8(weights); }
+  /// Says whether the layer quantises x itself.
+  constexpr bool quantises_x() const { return quantised() && !is_fp8(x); }
+  /// Says whether h leaves the first product in 16 bits, to be quantised by a launch of its own.
+  constexpr bool quantises_h() const { return scale == Scaling::per_row; }
+  constexpr bool masked() const { return routing == MoeRouting::masked; }
+};
+
+/// Returns a name such as `bf16.fp8_e4m3fn.bf16.block.silu.logits`. What is not the default follows: `.f32_logits`,
+/// `.input`, `.shared`.
+inline std::string name_of(const MoeSpec& s) {
+  std::string name = std::string(name_of(s.x)) + "." + std::string(name_of(s.weights)) + "." +
+                     std::string(name_of(s.out)) + "." + std::string(scale_word(s.scale)) +
+                     (s.scale_k > 0 ? std::to_string(s.scale_k) : "") + "." + name_of(s.activation) + "." +
+                     name_of(s.routing);
+  if (s.logits != DType::bf16) name += "." + std::string(name_of(s.logits)) + "_logits";
+  if (s.weight != MoeWeight::output) name += std::string(".") + name_of(s.weight);
+  if (s.shared) name += ".shared";
+  return name;
+}
+
+/// Returns the spec of the first product: gates and ups of the rows of x, which are gathered.
+constexpr GemmSpec moe_first_spec(const MoeSpec& s) {
+  GemmSpec g;
+  g.a = s.quantised() ? s.weights : s.x;
+  g.b = s.weights;
+  g.scale = s.scale, g.scale_k = s.scale_k;
+  g.out = s.quantised() && !s.quantises_h() ? s.weights : is_fp8(s.x) ? s.out : s.x;
+  g.out_scale = !s.quantised() || s.quantises_h() ? Scaling::none
+                : s.scale == Scaling::per_block   ? Scaling::per_group
+                                                  : Scaling::per_tensor;
+  if (s.weights == DType::i4) g.weights = GemmWeights::preshuffled;
+  g.groups = s.masked() ? GemmGroups::masked : GemmGroups::contiguous;
+  g.activation = s.activation, g.gated = true;
+  g.gathered = !s.masked();
+  return g;
+}
+/// Returns the spec of the second product.
+constexpr GemmSpec moe_second_spec(const MoeSpec& s) {
+  GemmSpec g;
+  g.a = s.quantised() ? s.weights : s.x;
+  g.b = s.weights;
+  g.scale = s.scale, g.scale_k = s.scale_k;
+  g.out = s.out;
+  if (s.weights == DType::i4) g.weights = GemmWeights::preshuffled;
+  g.groups = s.masked() ? GemmGroups::masked : GemmGroups::contiguous;
+  return g;
+}
+/// Returns the scaling with which x and h are quantised.
+constexpr Scaling moe_quant_scaling(const MoeSpec& s) {
+  return s.scale == Scaling::per_block ? Scaling::per_group
+         : s.scale == Scaling::per_row ? Scaling::per_token
+                                       : Scaling::per_tensor;
+}
+
+/// Checks whether an architecture computes a spec.
+/// Errors: unsupported_dtype, unsupported_scaling, unsupported_layout or bad_value, with a reason.
+constexpr Status moe_check_spec(const MoeSpec& s, const ArchFacts& facts) {
+  constexpr StatusCode type = StatusCode::unsupported_dtype;
+  if (!detail::in_range(s.routing, MoeRouting::masked) || !detail::in_range(s.weight, MoeWeight::input))
+    return {StatusCode::bad_value, "routing or weight is out of its range"};
+  if (s.x != DType::bf16 && s.x != DType::f16 && !(is_fp8(s.x) && s.quantised()))
+    return {type, "x is bf16 or f16, or beside fp8 weights fp8"};
+  if (s.out != DType::bf16 && s.out != DType::f16) return {type, "out is bf16 or f16"};
+  if (s.quantised() ? s.scale == Scaling::none : s.weights != DType::i4 && s.weights != s.x)
+    return {type, "weights are of x's type, fp8 with scales, or i4"};
+  if (!is_fp8(s.x) && s.x != s.out) return {type, "out is of x's type, but where x is fp8"};
+  if (is_fp8(s.x) && s.x != s.weights) return {type, "x in fp8 is of the weights' flavour"};
+  if (!s.quantised() && s.weights != DType::i4 && s.scale != Scaling::none)
+    return {StatusCode::unsupported_scaling, "weights of 16 bits have no scales"};
+  if (s.scale == Scaling::mx) return {StatusCode::unsupported_scaling, "a layer has no mx scales"};
+  if (s.logits != DType::f32 && s.logits != DType::f16 && s.logits != DType::bf16)
+    return {type, "logits are f32, f16 or bf16"};
+  if (s.masked() && (s.shared || s.weight == MoeWeight::input))
+    return {StatusCode::bad_value, "tokens that lie by expert have no weights and no shared expert"};
+  if (s.masked() && s.quantises_x()) return {type, "tokens that lie by expert come quantised"};
+  if (s.masked() && s.quantises_h())
+    return {StatusCode::unsupported_scaling, "tokens that lie by expert have no scales of rows"};
+  if (const Status status = gemm_check_spec(moe_first_spec(s), facts); !status.ok()) return status;
+  return gemm_check_spec(moe_second_spec(s), facts);
+}
+
+}  // namespace tilewave

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+// A layer of experts refuses bad problems by name, before anything is queued.
+#include "test/ops/moe/call.hpp"
+
+namespace tilewave::test {
+namespace {
+
+using P = MoeProblem;
+using C = StatusCode;
+
+/// Returns the first layer of an architecture with a routing, of bf16 or of fp8.
+const MoeEntry& layer_of(MoeRouting routing, bool quantised = false) {
+  for (const MoeEntry* e : all_moe_entries())
+    if (e->spec.routing == routing && e->spec.quantised() == quantised) return *e;
+  throw std::logic_error("no such layer");
+}
+
+/// The good problem is planned and launched. Each wrong one is refused by the check, by the choice and by the launch of
+/// the plan that was made before, and nothing is written.
+void refused(const MoeEntry& e, std::initializer_list<Wrong<P>> wrongs) {
+  const ArchFacts& facts = facts_of(e.arch);
+  MoeCall call(e.spec, {.tokens = 5});
+  MoeProblem good = call.on_device();
+  REQUIRE(name_of(moe_check(good, facts).code) == "ok");
+  MoePlan plan;
+  REQUIRE(moe_select(good, all_moe_parts(), facts, plan).ok());
+  const bench::DeviceBuffer workspace(plan.workspace_bytes(good));
+  good.workspace = workspace.data(), good.workspace_bytes = workspace.bytes();
+  for (const Wrong<P>& wrong : wrongs) {
+    INFO(wrong.what);
+    MoeProblem p = good;
+    wrong.make(p);
+    const Status status = moe_check(p, facts);
+    CHECK(name_of(status.code) == name_of(wrong.code));
+    CHECK(std::string(status.reason).find(wrong.reason) != std::string::npos);
+    MoePlan none;
+    CHECK(moe_select(p, all_moe_parts(), facts, none).code == wrong.code);
+    CHECK(none.entry == nullptr);
+    CHECK(!plan.launch(p, {}).ok());
+  }
+  call.at("out").download();
+  CHECK(call.at("out").untouched(0, 0));
+}
+
+TEST_CASE("bad problems of a layer are refused by name") {
+  refused(layer_of(MoeRouting::logits),
+          {{"tokens -1", C::bad_extent, [](P& p) { p.tokens = -1; }},
+           {"2^24 tokens", C::bad_extent, [](P& p) { p.tokens = 1 << 24; }, "2^24"},
+           {"topk 0", C::bad_extent, [](P& p) { p.topk = 0; }},
+           {"topk 17", C::bad_extent, [](P& p) { p.topk = 17; }},
+           {"more choices than experts", C::bad_extent, [](P& p) { p.topk = 9; }},
+           {"1025 experts", C::bad_extent, [](P& p) { p.experts = p.local_experts = 1025; }},
+           {"local experts beyond all", C::bad_value, [](P& p) { p.first_expert = 1; }, "local experts"},
+           {"no local expert", C::bad_extent, [](P& p) { p.local_experts = 0; }},
+           {"intermediate 0", C::bad_extent, [](P& p) { p.intermediate = 0; }},
+           {"hidden -1", C::bad_extent, [](P& p) { p.hidden = -1; }},
+           {"hidden that is no 16 bytes", C::bad_extent, [](P& p) { p.hidden = 252; }},
+           {"a capacity", C::bad_value, [](P& p) { p.capacity = 4; }},
+           {"x null", C::null_pointer, [](P& p) { p.x = nullptr; }, "x or out"},
+           {"w2 null", C::null_pointer, [](P& p) { p.w2.data = nullptr; }, "w1 or w2"},
+           {"logits null", C::null_pointer, [](P& p) { p.logits = nullptr; }},
+           {"ids beside logits", C::bad_value, [](P& p) { p.topk_ids = reinterpret_cast<const std::int32_t*>(p.x); }},
+           {"x_scale without use", C::bad_value, [](P& p) { p.x_scale = static_cast<const float*>(p.x); }},
+           {"h_scale without use", C::bad_value, [](P& p) { p.h_scale = static_cast<const float*>(p.x); }},
+           {"x off by a byte", C::misaligned, [](P& p) { p.x = moved(p.x, 1); }},
+           {"x_stride 0", C::bad_stride, [](P& p) { p.x_stride = 0; }},
+           {"an expert's stride of x", C::bad_value, [](P& p) { p.x_expert_stride = 8; }},
+           {"out is x", C::bad_value, [](P& p) { p.out = const_cast<void*>(p.x); }, "out overlaps"},
+           {"out is w1", C::bad_value, [](P& p) { p.out = const_cast<void*>(p.w1.data); }, "out overlaps"},
+           {"out is the logits", C::bad_value, [](P& p) { p.out = const_cast<void*>(p.logits); }, "out overlaps"},
+           {"kept groups without groups", C::bad_extent, [](P& p) { p.kept_groups = 2; }},
+           {"a weight scale that is infinite", C::bad_value, [](P& p) { p.weight_scale = INFINITY; }}});
+  refused(layer_of(MoeRouting::given),
+          {{"ids null", C::null_pointer, [](P& p) { p.topk_ids = nullptr; }},
+           {"weights null", C::null_pointer, [](P& p) { p.topk_weights = nullptr; }},
+           {"ids that overlap", C::bad_stride, [](P& p) { p.ids_stride = 1; }},
+           {"a bias of gating", C::bad_value, [](P& p) { p.gating_bias = p.topk_weights; }},
+           {"ids off by a byte", C::misaligned, [](P& p) { p.topk_ids = moved(p.topk_ids, 1); }}});
+  refused(layer_of(MoeRouting::masked), {{"rows null", C::null_pointer, [](P& p) { p.expert_rows = nullptr; }},
+                                         {"capacity -1", C::bad_extent, [](P& p) { p.capacity = -1; }},
+                                         {"topk", C::bad_value, [](P& p) { p.topk = 2; }}});
+  refused(layer_of(MoeRouting::logits, true),
+          {{"x_scale without use", C::bad_value, [](P& p) { p.x_scale = p.w1.scale; }, "finds the scales"},
+           {"scales of w1 null", C::null_pointer, [](P& p) { p.w1.scale = nullptr; }}});
+}
+
+TEST_CASE("a plan is refused without entries, workspace or its own spec") {
+  const MoeEntry& e = layer_of(MoeRouting::logits);
+  const ArchFacts& facts = facts_of(e.arch);
+  MoeCall call(e.spec, {});
+  MoeProblem p = call.on_device();
+  MoePlan plan;
+  CHECK(plan.launch(p, {}).code == C::no_matching_entry);
+  MoeParts parts = all_moe_parts();
+  parts.products = {};
+  CHECK(moe_select(p, parts, facts, plan).code == C::no_matching_entry);
+  REQUIRE(moe_select(p, all_moe_parts(), facts, plan).ok());
+  CHECK(plan.launch(p, {}).code == C::null_pointer);
+  const bench::DeviceBuffer workspace(plan.workspace_bytes(p));
+  p.workspace = workspace.data(), p.workspace_bytes = workspace.bytes() - 1;
+  CHECK(plan.launch(p, {}).code == C::workspace_too_small);
+  p.workspace = moved(p.workspace, 8), p.workspace_bytes = workspace.bytes();
+  CHECK(plan.launch(p, {}).code == C::misaligned);
+  p.workspace = workspace.data();
+  p.spec.weight = MoeWeight::input;
+  CHECK(plan.launch(p, {}).code == C::no_matching_entry);
+}
+
+TEST_CASE("specs that no room computes are refused by name") {
+  const ArchFacts& facts = facts_of(ArchId::gfx950);
+  const auto code = [&](void (*change)(MoeSpec&)) {
+    MoeSpec s;
+    change(s);
+    return moe_check_spec(s, facts).code;
+  };
+  CHECK(code([](MoeSpec&) {}) == C::ok);
+  CHECK(code([](MoeSpec& s) { s.x = DType::f32; }) == C::unsupported_dtype);
+  CHECK(code([](MoeSpec& s) { s.out = DType::f16; }) == C::unsupported_dtype);
+  CHECK(code([](MoeSpec& s) { s.weights = DType::fp8_e4m3fn; }) == C::unsupported_dtype);
+  CHECK(code([](MoeSpec& s) { s.scale = Scaling::per_row; }) == C::unsupported_scaling);
+  CHECK(code([](MoeSpec& s) { s.logits = DType::i8; }) == C::unsupported_dtype);
+  CHECK(code([](MoeSpec& s) { s.routing = MoeRouting::masked, s.shared = true; }) == C::bad_value);
+  CHECK(code([](MoeSpec& s) { s.weights = DType::i4, s.scale = Scaling::per_group, s.scale_k = 7; }) == C::bad_value);
+}
+
+}  // namespace
+}  // namespace tilewave::test

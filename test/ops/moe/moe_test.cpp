@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+// Tests of whole layers of experts against a reference in double precision: shapes, routings, ranges of experts.
+#include "test/ops/moe/call.hpp"
+#include "test/turns.hpp"
+
+namespace tilewave::test {
+namespace {
+
+/// Calls f(entry) for each spec and policy of each architecture. Where not all are asked for, a test case takes a third
+/// of the usual policy's, another third than its neighbours, and with `whole` all of them; of results in slots one
+/// architecture's.
+template <class F>
+void each_entry(const F& f, bool whole = false) {
+  static int turn = 0;
+  int number = ++turn;
+  for (const MoeEntry* const entry : all_moe_entries()) {
+    const bool slots = entry->policy.results == MoeResults::slots;
+    if (!all_entries() && (slots ? !whole || entry->arch != ArchId::gfx950 : !whole && ++number % 3 != 0)) continue;
+    INFO(name_of(entry->arch) << " " << name_of(entry->spec) << " " << name_of(entry->policy));
+    f(*entry);
+  }
+}
+/// Returns all parts, but of layers this entry alone.
+MoeParts parts_of(const MoeEntry* const& entry) {
+  MoeParts parts = all_moe_parts();
+  parts.layers = {&entry, 1};
+  return parts;
+}
+void check(const MoeEntry& e, const MoeShape& s) {
+  INFO(s.tokens << " tokens, " << s.topk << " of " << s.experts);
+  const MoeEntry* const entry = &e;
+  CHECK(MoeCall(e.spec, s).run(facts_of(e.arch), parts_of(entry)) == "");
+}
+bool routed(const MoeEntry& e) { return !e.spec.masked(); }
+
+TEST_CASE("every spec of a layer is right") {
+  each_entry(
+      [](const MoeEntry& e) {
+        check(e, {.tokens = 1, .topk = 1});
+        check(e, {.tokens = 37, .hidden = 384, .intermediate = 256, .bias = true, .residual = true, .gap = 1});
+        if (routed(e)) check(e, {.tokens = 0});
+      },
+      true);
+}
+
+TEST_CASE("tokens choose as few and as many experts as there may be") {
+  each_entry([](const MoeEntry& e) {
+    if (!routed(e) || (e.spec.quantised() && !all_entries())) return;
+    const std::int32_t most = 16 - e.spec.shared;
+    check(e, {.tokens = 3, .experts = 896, .topk = most, .hidden = 128});
+    check(e, {.tokens = 20, .experts = 16, .topk = most, .hidden = 128});
+    check(e, {.tokens = 20, .experts = 1, .topk = 1, .hidden = 128});
+  });
+}
+
+TEST_CASE("any ids that are given are taken") {
+  each_entry([](const MoeEntry& e) {
+    if (e.spec.routing != MoeRouting::given) return;
+    check(e, {.tokens = 70, .id = [](std::int32_t, std::int32_t, std::int32_t) { return 3; }});  // twice each
+    check(e, {.tokens = 9, .topk = 3, .id = [](std::int32_t t, std::int32_t s, std::int32_t experts) {
+                const std::int32_t beside[] = {-1, experts, 1 << 30, -2147483647, 2};
+                return s == 1 ? t % 8 : beside[(t + s) % 5];
+              }});
+    check(e, {.tokens = 4, .id = [](std::int32_t, std::int32_t, std::int32_t) { return -1; }, .seed = 1});
+  });
+}
+
+TEST_CASE("experts of other devices are left out") {
+  each_entry([](const MoeEntry& e) {
+    if (!routed(e)) return;
+    check(e, {.tokens = 19, .experts = 16, .topk = 4, .first_expert = 5, .local_experts = 6});
+    check(e, {.tokens = 19, .experts = 16, .topk = 4, .residual = true, .map = true});
+    check(e, {.tokens = 5, .experts = 16, .topk = 1, .first_expert = 15, .local_experts = 1});
+  });
+}
+
+TEST_CASE("logits may be anything") {
+  each_entry([](const MoeEntry& e) {
+    if (e.spec.routing != MoeRouting::logits || e.spec.quantised()) return;
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    check(e,
+          {.tokens = 6, .logit = [](std::int32_t t, std::int32_t x) {
+             return t == 1 ? NAN : t == 2 && x > 0 ? NAN : t == 3 ? -infinity : t == 4 && x == 5 ? infinity : 0.0f + x;
+           }});
+    check(e, {.tokens = 30, .experts = 16, .topk = 4, .score = GatingScore::sigmoid, .gating_bias = true});
+    check(e, {.tokens = 130, .logit = [](std::int32_t, std::int32_t x) { return x < 2 ? 8.0f - x : -8.0f; }});
+  });
+}
+
+TEST_CASE("tokens that lie by expert have any number of rows") {
+  each_entry([](const MoeEntry& e) {
+    if (!e.spec.masked()) return;
+    check(e, {.tokens = 2, .rows = [](std::int32_t, std::int32_t) { return 0; }});
+    check(e, {.tokens = 30, .capacity = 70, .bias = true, .rows = [](std::int32_t expert, std::int32_t capacity) {
+                return expert % 3 == 0 ? capacity : expert % 3 == 1 ? 0 : 65;
+              }});
+    // Rows beyond the capacity do not exist, and a negative number of them is none.
+    check(e, {.tokens = 8, .capacity = 8, .rows = [](std::int32_t expert, std::int32_t capacity) {
+                return expert % 2 == 0 ? capacity + 5 : -3;
+              }});
+    check(e, {.capacity = 0});
+  });
+}
+
+TEST_CASE("gates and ups may be interleaved, and results do not depend on the batch where that is asked") {
+  each_entry([](const MoeEntry& e) {
+    check(e, {.tokens = 21, .bias = true, .interleaved = true});
+    if (!routed(e)) return;
+    const MoeEntry* const entry = &e;
+    const auto first_token = [&](std::int32_t tokens) {
+      MoeCall call(e.spec, {.tokens = tokens, .batch_invariant = true});
+      REQUIRE(call.run(facts_of(e.arch), parts_of(entry)) == "");
+      std::vector<double> row;
+      for (int c = 0; c < 256; ++c) row.push_back(call.at("out").at(0, c));
+      return row;
+    };
+    CHECK(first_token(1) == first_token(90));
+  });
+}
+
+}  // namespace
+}  // namespace tilewave::test
