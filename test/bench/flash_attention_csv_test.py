@@ -86,8 +86,8 @@ class Csv(contract.Contract):
             rows = self.check_rows(done)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual([(row["err"], row["arch"]) for row in rows], [("0", arch)] * 10)
-            for row in rows:  # what rounding probabilities and outputs leaves
-                self.assertLess(float(row["max_rel_err"]), 4e-2 if row["q_dtype"].startswith("fp8") else 6e-3, row["name"])
+            for row in rows:  # what rounding probabilities and outputs leaves; native fp8 products sum in 14 bits besides
+                self.assertLess(float(row["max_rel_err"]), 2 ** -4 if row["q_dtype"].startswith("fp8") else 6e-3, row["name"])
 
     def test_every_policy(self):
         for arch in ARCHS:

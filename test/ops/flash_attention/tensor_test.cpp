@@ -43,6 +43,10 @@ TEST_CASE("windows whose edges lie within tiles of wave groups, on both sides of
   check_tensor({.q = {20}, .kv = {400}, .q_heads = 1, .left = 170, .right = 100, .sinks = true});
 }
 
+TEST_CASE("scores lie far apart, so that references of some rows rise at any tile") {
+  check_tensor({.q = {130}, .kv = {500}, .q_heads = 1, .causal = true, .sinks = true, .spread = 3.0f});
+}
+
 TEST_CASE("more items than blocks, some of them without keys or queries") {
   FlashShape shape{.q = {}, .kv = {}, .layout = FlashLayout::ragged, .causal = true};
   for (std::int32_t b = 0; b < 72; ++b)

@@ -91,6 +91,8 @@ FlashAttentionSections flash_sections(const FlashAttentionProblem& p, std::int32
   const std::int32_t row_heads = flash_row_heads(P, p), tile_queries = P.rows / row_heads;
   const std::int32_t heads = p.q_heads / row_heads, sharing = heads / p.kv_heads, all = p.batch * heads,
                      tiles = ceil_div(p.q_length, tile_queries);
+  const std::int64_t kv_heads_in_l2 = max_of<std::int64_t>(1, facts.last_level_cache_bytes * 4 / 5 / bytes);
+  const auto heads_in_l2 = static_cast<std::int32_t>(min_of<std::int64_t>(heads, kv_heads_in_l2 * sharing));
   const bool alike = !p.causal && p.window_left < 0 && p.window_right < 0;
   std::int32_t pairs = alike ? sharing : min_of(all, 2 * blocks / std::gcd(tiles, 2 * blocks));
   if (ceil_div(pairs, sharing) * bytes > facts.last_level_cache_bytes * 5 / 4) {
@@ -105,7 +107,8 @@ FlashAttentionSections flash_sections(const FlashAttentionProblem& p, std::int32
           FastDiv::by(heads),
           tiles,
           FastDiv::by(row_heads),
-          tile_queries};
+          tile_queries,
+          heads_in_l2};
 }
 
 template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>

@@ -30,7 +30,7 @@ struct FlashAttentionProblem {
   const void* v = nullptr;         // [tokens, kv_heads, value_size]; for pages see PagedValueStrides
   void* out = nullptr;             // [tokens, q_heads, value_size]
   float* lse = nullptr;            // optional [q_heads, q tokens]: natural log of the softmax sum, see lse_head_stride
-  const float* q_scale = nullptr;  // for fp8 q: [1] per_tensor, [q_heads] per_head
+  const float* q_scale = nullptr;  // for fp8 q: [1] per_tensor, [q_heads] per_head; no scale is negative
   const float* k_scale = nullptr;  // for fp8 K: [1], [kv_heads], or per_token [pages, kv_heads, block_size]
   const float* v_scale = nullptr;  // for fp8 V, likewise
   const float* out_scale = nullptr;  // for fp8 out: [1], multiplies each element before it is rounded; positive

@@ -24,6 +24,7 @@ class FlashAttentionFetch {
     Segment of_k = segment_of(item, last), next = segment_of(item, last - 1);
     fetch_k(item, last, of_k);
     fetch_q(item);
+    TILEWAVE_ROLL
     for (std::int32_t tile = last; tile > item.first_tile; --tile) {
       const Segment of_v = of_k;
       of_k = next;

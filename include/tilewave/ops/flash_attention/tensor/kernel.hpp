@@ -52,27 +52,39 @@ struct FlashAttentionTensor {
     if (group == L::groups) {
       if constexpr (shift_registers) B::template give_registers<fetching_registers>();
       const int wave = B::wave_id() - L::groups * L::group_waves;
-      if (wave >= L::fetching_waves + L::transposing_waves) return;
-      FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
-      FlashAttentionItem item;
       if (wave < L::fetching_waves) {
+        FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
         FlashAttentionFetch<B, S, L, P> fetch(args, shared, wave);
+        FlashAttentionItem item;
         while (work.next_with_keys(item)) fetch.run(item);
-      } else if constexpr (L::transposes) {
-        FlashAttentionTranspose<B, S, L, P> transpose(shared, wave - 1);
-        while (work.next_with_keys(item)) transpose.run(item);
+      } else if (L::transposes) {
+        if constexpr (L::transposes) {
+          FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
+          FlashAttentionTranspose<B, S, L, P> transpose(shared, wave - 1);
+          FlashAttentionItem item;
+          while (work.next_with_keys(item)) transpose.run(item);
+        }
       }
+      if (wave == L::group_waves - 1) write_without_keys(args);
     } else {
       if constexpr (shift_registers) B::template take_registers<multiplying_registers>();
       FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
       WaveGroup of{args.sections, shared, group};
       of.run(args.attention, work);
-      of.write_without_keys(args.attention, work);
     }
   }
 
  private:
   using Softmax = FlashAttentionSoftmax<B, S, L, P>;
+
+  /// A wave writes the output of the items whose rows see no keys.
+  TILEWAVE_DEVICE static void write_without_keys(const Args& args) {
+    FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
+    FlashAttentionItem item;
+    while (work.next(item)) {
+      if (!item.any_keys()) FlashAttentionOutput<B, S, L>::write_without_keys(args.attention, args.sections, item);
+    }
+  }
 
   /// A wave group, and its slots in the rings.
   struct WaveGroup {
@@ -98,16 +110,18 @@ struct FlashAttentionTensor {
         typename L::Output out{};
         typename Softmax::Operands probabilities;
         walk(item, softmax, scores, probabilities, out);
-        FlashAttentionItem next;
-        const bool more = work.next_with_keys(next);
         typename L::QSlot ahead = q;
         ahead.advance();
+        FlashAttentionItem next;
+        const bool more = work.next_with_keys(next);
         begin_values(probabilities, out);
         if constexpr (L::q_stages == 1) {
           finish_values<0>(out);
           write(a, item, softmax, out);
         }
         if (more) await_item(ahead);
+        // The stale q may be rows of the output, which all waves of the group have to have written.
+        if (L::q_stages == 1 && !more) B::group_barrier();
         begin_scores(ahead, scores);
         if constexpr (L::q_stages > 1) {
           finish_values<1>(out);
@@ -116,14 +130,6 @@ struct FlashAttentionTensor {
         finish_scores<0>(scores);
         if (!more) return;
         item = next;
-      }
-    }
-
-    /// Writes the output of the rows that see no keys.
-    TILEWAVE_DEVICE void write_without_keys(const FlashAttentionArgs& a, FlashAttentionWork<B, P> work) {
-      FlashAttentionItem item;
-      while (work.next(item)) {
-        if (!item.any_keys()) FlashAttentionOutput<B, S, L>::write_without_keys(a, sections, item, group);
       }
     }
 

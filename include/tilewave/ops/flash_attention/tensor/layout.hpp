@@ -19,6 +19,7 @@ struct FlashAttentionSections {
   std::int32_t tiles;         // row tiles of a pair
   FastDiv row_heads;          // heads of a row tile
   std::int32_t tile_queries;  // queries of a row tile
+  std::int32_t heads_in_l2;   // pairs of the longest sequence whose K and V lie in L2 together
 
   /// Return the query and the head of a row of a tile, from its first.
   TILEWAVE_DEVICE std::int32_t query_of(std::int32_t row) const {

@@ -56,24 +56,23 @@ struct FlashAttentionOutput {
     }
   }
 
-  /// Writes a group's rows that see no keys: 0, or NaN if a length is beyond the capacity.
+  /// A wave writes an item's rows, which see no keys: 0, or NaN if a length is beyond the capacity.
   TILEWAVE_DEVICE static void write_without_keys(const FlashAttentionArgs& a, const FlashAttentionSections& sections,
-                                                 const FlashAttentionItem& item, int group) {
+                                                 const FlashAttentionItem& item) {
     const AttentionSequence& s = item.sequence;
-    const std::int32_t first = 64 * group, end = min_of(first + 64, item.rows);
     const std::uint32_t word = s.beyond_capacity ? 0x7fff7fffu : 0u;  // two NaNs, or zeros
     auto* const to = first_element(a, item);
-    const int lane = B::block_lane_id() % L::group_lanes;
     TILEWAVE_ROLL
-    for (int n = lane; n < (end - first) * row_units; n += L::group_lanes) {
-      B::store(row_chunks(a, sections, to, first + n / row_units) + n % row_units, Chunk{{word, word, word, word}});
+    for (int n = B::lane_id(); n < item.rows * row_units; n += B::facts.wave_lanes)
+      B::store(row_chunks(a, sections, to, n / row_units) + n % row_units, Chunk{{word, word, word, word}});
+    if (a.lse == nullptr) return;
+    TILEWAVE_ROLL
+    for (int row = B::lane_id(); row < item.rows; row += B::facts.wave_lanes) {
+      const std::int32_t head = item.head + sections.head_of(row);
+      const float lse = a.sinks != nullptr ? B::load(a.sinks + head) : minus_infinity;
+      B::store(a.lse + head * a.lse_head_stride + s.q_first + item.first_query + sections.query_of(row),
+               s.beyond_capacity ? __builtin_nanf("") : lse);
     }
-    const std::int32_t row = first + lane;
-    if (a.lse == nullptr || row >= end) return;
-    const std::int32_t head = item.head + sections.head_of(row);
-    const float lse = a.sinks != nullptr ? B::load(a.sinks + head) : minus_infinity;
-    B::store(a.lse + head * a.lse_head_stride + s.q_first + item.first_query + sections.query_of(row),
-             s.beyond_capacity ? __builtin_nanf("") : lse);
   }
 
  private:

@@ -55,8 +55,12 @@ class FlashAttentionSoftmax {
   /// of values so far must be multiplied by `factor` then.
   TILEWAVE_DEVICE bool run(std::int32_t tile, Scores& scores, Vec<float, rows>& factor) {
     if constexpr (transformed) transform(tile, scores);
-    const bool masked = tile * P.keys < all_see_.first || (tile + 1) * P.keys > all_see_.end;
-    if (S.bit_mask || masked) mask(tile, scores);
+    if constexpr (S.bit_mask) mask_bits(tile, scores);
+    const std::int32_t first = first_key(tile);
+    if (tile * P.keys < all_see_.first)
+      mask(scores, [&](int h, int key) TILEWAVE_INLINE_LAMBDA { return key >= visible_[h].first - first; });
+    if ((tile + 1) * P.keys > all_see_.end)
+      mask(scores, [&](int h, int key) TILEWAVE_INLINE_LAMBDA { return key < visible_[h].end - first; });
     float largest[rows];  // of this lane's keys
     bool behind = false;
     TILEWAVE_UNROLL
@@ -174,20 +178,20 @@ class FlashAttentionSoftmax {
       }
     }
   }
-  TILEWAVE_DEVICE void mask(std::int32_t tile, Scores& scores) const {
-    const std::int32_t first = first_key(tile);
+  /// Keeps scores of which seen(h, key behind this lane's first) is true.
+  template <class Seen>
+  TILEWAVE_DEVICE static void mask(Scores& scores, const Seen& seen) {
     TILEWAVE_UNROLL
     for (int h = 0; h < rows; ++h) {
-      const std::int32_t from = visible_[h].first - first, end = visible_[h].end - first;
-      each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA {
-        bool seen = key_of(i) >= from && key_of(i) < end;
-        if constexpr (S.bit_mask) {
-          seen = seen && item_.sequence.template mask_allows<B>(a_, min_of(query(h), item_.sequence.q_count - 1),
-                                                                first + key_of(i));
-        }
-        scores[i] = seen ? scores[i] : minus_infinity;
-      });
+      each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA { scores[i] = seen(h, key_of(i)) ? scores[i] : minus_infinity; });
     }
+  }
+  TILEWAVE_DEVICE void mask_bits(std::int32_t tile, Scores& scores) const {
+    const std::int32_t first = first_key(tile);
+    mask(scores, [&](int h, int key) TILEWAVE_INLINE_LAMBDA {
+      const std::int32_t query_of_row = min_of(query(h), item_.sequence.q_count - 1);
+      return item_.sequence.template mask_allows<B>(a_, query_of_row, first + key);
+    });
   }
 
   const FlashAttentionArgs& a_;

@@ -33,6 +33,7 @@ class FlashAttentionTranspose {
   }
 
   TILEWAVE_DEVICE void run(const FlashAttentionItem& item) {
+    TILEWAVE_ROLL
     for (std::int32_t tile = item.end_tile - 1; tile >= item.first_tile; --tile) {
       shared_.v_ring.wait_full(v_);
       if ((tile + 1) * P.keys > item.sequence.kv_count) clear(item.sequence.kv_count - tile * P.keys);

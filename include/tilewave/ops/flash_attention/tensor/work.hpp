@@ -4,9 +4,10 @@
 //
 // Sequences of one length: pairs of a sequence and heads come in sections whose K and V lie in L2 together. Within a
 // section the last row tiles of all pairs come first, since causal masks make them the longest. Pairs that read the
-// same K and V follow each other. Packed sequences: items of a sequence follow each other, head after head, the last
-// row tile first, and there are none without rows. Blocks take items in rounds, forwards and backwards in turn, so the
-// block with the longest item of one round has the shortest of the next.
+// same K and V follow each other. Packed sequences: items of a sequence follow each other in sections of its heads,
+// the last row tiles first in one section and last in the next, so that lengths never jump; there are none without
+// rows. Blocks take items in rounds, forwards and backwards in turn, so the block with the longest item of one round
+// has the shortest of the next.
 #pragma once
 
 #include "tilewave/ops/flash_attention/tensor/layout.hpp"
@@ -101,8 +102,13 @@ class FlashAttentionWork {
     const std::int32_t before = lane == 0 ? 0 : items_to_end(max_of(lane - 1, 0));
     const std::int32_t in_sequence = in_counted - before,
                        tiles = (items_to_end(lane) - before) / sections_.heads.divisor;
-    const std::int32_t head = in_sequence / tiles;
-    return set(item, first_sequence_ + lane, head, tiles - 1 - (in_sequence - head * tiles));
+    // Sections of heads whose K and V lie in L2 together; every other one begins with the first tile.
+    const std::int32_t sequence = first_sequence_ + lane, section = in_sequence / (tiles * sections_.heads_in_l2);
+    const std::int32_t in_section = in_sequence - section * (tiles * sections_.heads_in_l2);
+    const std::int32_t first_head = section * sections_.heads_in_l2;
+    const std::int32_t heads = min_of(sections_.heads_in_l2, sections_.heads.divisor - first_head);
+    const std::int32_t tile = in_section / heads, head = first_head + in_section - tile * heads;
+    return set(item, sequence, head, (sequence + section) % 2 == 0 ? tiles - 1 - tile : tile);
   }
 
   /// Returns true and sets `item` to a row tile of a sequence and the heads of number `heads`, if it has rows.
