@@ -65,8 +65,10 @@ struct GemmTensorKernel {
     if (wave_group == L::wave_groups && B::lane_id() == 0) {
       B::prefetch_map(a.a);
       for (const auto& map : a.b) B::prefetch_map(map);
+      if (L::out_in_boxes && a.wide_stores) B::prefetch_map(a.out);
     }
-    if (a.clustered()) {
+    // Blocks that share K reach into each other's shared memory only after the barrier of merge.
+    if constexpr (P.cluster > 1) {
       B::cluster_arrive();
       B::cluster_wait();
     } else {
