@@ -65,12 +65,12 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   if (scaled_large) {
     const bool large = p.waves() > 1 && p.waves() != 3 && (tall >= 256 || wide >= 256);
     cycles *= p.waves() == 1 ? 2.0 : p.waves() == 3 ? 1.52 : large ? 1.36 : 1.53;
-    // Of groups ptxas spills in the loops of these tiles where gates have scales of their own
+    // In grouped GEMM, ptxas spills in the loops of these tiles where gates have scales of their own
     // (docs/notebook/2026-11-27-gemm-ptxas.md).
     if (large && spec.gated && spec.groups != GemmGroups::one) cycles *= 1.77;
   } else {
     cycles *= (p.pingpong ? 1.0 : wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? 1.03 : 1.08);
-    // Of block scales few rows' stages are a chain: products, their sums' scales, additions.
+    // With block scales, a stage of few rows is a chain: products, their sums' scales, additions.
     if (block) cycles = max_of(1.4 * cycles, (270 + 2.8 * wide) * (p.waves_rows > 1 ? 1.5 : 1.0));
     if (spec.has_sums_to_choose() && spec.sums == GemmSums::promoted) cycles *= 1.035;
   }
@@ -104,7 +104,8 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   // Clusters of further rows of tiles come late, where they are not all there from the beginning.
   const double passes = p.swapped && splits > 1 ? 0.7 * min_of(double(ceil_div(m, p.rows)), rounds_started) - 0.7 : 0.0;
   const double layers = problem.spec.groups == GemmGroups::one ? problem.batch : problem.groups;
-  // Of groups whole tiles of A are read; by 32 rows, or of hardly any rows, two to ten percent more slowly.
+  // Groups have whole tiles of A read; tiles of 32 rows, or with hardly any rows, are read two to ten percent more
+  // slowly.
   const bool grouped = spec.groups != GemmGroups::one;
   const double rows_read = grouped ? count.tiles / ceil_div(problem.n, p.columns) * p.rows * p.cluster : count.rows;
   const double bytes = ((rows_read * element + layers * problem.n * b_bytes) * problem.k +

@@ -51,7 +51,7 @@ struct GemmTensorLayout {
   static constexpr int scale_waves = 3;  // waves of the fetching wave group that fetch scales; the fourth copies boxes
   /// Rows of the wide side whose sums of one stage fit the registers beside the sums of all stages.
   static constexpr int part_wide = wave_group_wide > 128 ? wave_group_wide / 2 : wave_group_wide;
-  /// Whether registers hold the sums of all stages and those of two single stages.
+  /// True if registers hold the sums of all stages and those of two single stages.
   static constexpr bool scaled_ahead =
       wave_groups <= 2 && part_wide == wave_group_wide && (promoted ? tiles * wave_group_wide <= 128 : tiles == 1);
 
