@@ -172,19 +172,17 @@ struct GemmTensorKernel {
     }
   }
 
-  /// A block begins with a rehearsal: it runs the epilogue of a tile that has no rows, and writes nothing. So the code
-  /// of the epilogue arrives while the first stages are on their way, and not when the first products are done.
   TILEWAVE_DEVICE static void multiply(const Args& a, TileQueue& queue, int rank, int wave_group, Shared& shared) {
+    using Scaled = GemmScaledLoops<B, S, P, Epilogue>;
+    using Int4 = GemmInt4Loop<B, S, P, Epilogue>;
     Ring ring;
-    GemmTile tile{0, 0, a.gemm.m, a.gemm.m, 0};  // its rows lie below the matrix
-    typename Args::Steps steps{0, 0};
+    GemmTile tile;
+    typename Args::Steps steps;
     typename L::Output output;
     int number = -1;  // of the tile among the block's
-    // The compiler does not know the flag, so it keeps one copy of the code for the rehearsal and all tiles.
-    bool rehearsal = L::rehearses && B::opaque(std::uint32_t{1}) != 0;
-    while (rehearsal || queue.next(tile, steps)) {
+    while (queue.next(tile, steps)) {
       if constexpr (P.pingpong) {
-        if (!rehearsal && ++number % 2 != wave_group) {  // the other wave group's tile
+        if (++number % 2 != wave_group) {  // the other wave group's tile
           ring.skip(steps.end - steps.first);
           continue;
         }
@@ -192,41 +190,31 @@ struct GemmTensorKernel {
       output.begin(a, tile, wave_group);
       if constexpr (L::saves_tile) queue.save(shared.saved[wave_of(wave_group)], tile);
       Sums sums[L::tiles];
-      if (!rehearsal) multiply_tile(a, tile, steps, number, wave_group, shared, ring, sums);
+      if constexpr (L::packed) {
+        Int4::run(steps, wave_group, shared, ring, sums);
+      } else if constexpr (L::shared_scales) {
+        Scaled::scales_in_shared(steps, wave_group, shared, ring, sums);
+      } else if constexpr (L::block_scales || L::promoted) {
+        typename L::StageScaleReader reader(a.gemm, tile, wave_group, steps);
+        if constexpr (L::scaled_ahead) {
+          Scaled::overlapped(reader, steps, wave_group, shared, ring, sums);
+        } else {
+          Scaled::halves(reader, steps, wave_group, shared, ring, sums);
+        }
+      } else {
+        if constexpr (P.pingpong) B::mbarrier_wait(&shared.turn[wave_group], (number / 2 + wave_group + 1) % 2);
+        multiply_plain(steps, wave_group, shared, ring, sums);
+      }
       if constexpr (L::saves_tile) queue.restore(shared.saved[wave_of(wave_group)], tile);
       if (P.stream && steps.partial >= 0) {
         output.store_partial(a, steps.partial, wave_group, sums);
       } else if (P.splits > 1 && a.gemm.splits > 1) {
-        output.merge(a, tile, rank, wave_group, rehearsal, shared, sums);
+        output.merge(a, tile, rank, wave_group, shared, sums);
       } else {
         output.write(a, tile, wave_group, shared, sums);
       }
-      rehearsal = false;
     }
     output.finish();
-  }
-
-  /// Multiplies the steps of a tile that the block takes. `number`: of the tile among the block's.
-  TILEWAVE_DEVICE static void multiply_tile(const Args& a, const GemmTile& tile, typename Args::Steps steps,
-                                            [[maybe_unused]] int number, int wave_group, Shared& shared, Ring& ring,
-                                            Sums (&sums)[L::tiles]) {
-    using Scaled = GemmScaledLoops<B, S, P, Epilogue>;
-    using Int4 = GemmInt4Loop<B, S, P, Epilogue>;
-    if constexpr (L::packed) {
-      Int4::run(steps, wave_group, shared, ring, sums);
-    } else if constexpr (L::shared_scales) {
-      Scaled::scales_in_shared(steps, wave_group, shared, ring, sums);
-    } else if constexpr (L::block_scales || L::promoted) {
-      typename L::StageScaleReader reader(a.gemm, tile, wave_group, steps);
-      if constexpr (L::scaled_ahead) {
-        Scaled::overlapped(reader, steps, wave_group, shared, ring, sums);
-      } else {
-        Scaled::halves(reader, steps, wave_group, shared, ring, sums);
-      }
-    } else {
-      if constexpr (P.pingpong) B::mbarrier_wait(&shared.turn[wave_group], (number / 2 + wave_group + 1) % 2);
-      multiply_plain(steps, wave_group, shared, ring, sums);
-    }
   }
 
   /// Sums stay in the matrix unit over all of K. The products of a step are begun before those of the step before are

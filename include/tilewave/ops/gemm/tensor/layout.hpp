@@ -143,10 +143,6 @@ struct GemmTensorLayout {
   static constexpr bool saves_tile =
       (block_scales || (promoted && !P.swapped)) && !shared_scales && S.groups != GemmGroups::one;
 
-  /// A block runs its epilogue once for no rows, which fetches the code. Groups have no rows that are known to be
-  /// there. The loops of int4 weights leave no registers for it, and under pingpong sums would be spilled.
-  static constexpr bool rehearses = S.groups == GemmGroups::one && !packed && !P.pingpong;
-
   using Ring = RingSlot<P.stages>;
 
   /// These do not use wave_id(), which all lanes of a wave must call together.

@@ -19,17 +19,30 @@ class GemmSumMap {
 
   /// Each block of a cluster has a split of K. It adds the partials of its part of the tile in the order of ranks, and
   /// writes that part. Such a block has one tile only, so the ring is free for the partials. The fetching waves take
-  /// part in the barriers (join_merge). A rehearsal waits for nobody, and reads whatever the block's own ring holds.
-  TILEWAVE_DEVICE void merge(const Args& a, const GemmTile& tile, int rank, int wave_group, bool rehearsal,
-                             Shared& shared, const Sums (&sums)[L::tiles]) {
+  /// part in the barriers (join_merge).
+  TILEWAVE_DEVICE void merge(const Args& a, const GemmTile& tile, int rank, int wave_group, Shared& shared,
+                             Sums (&sums)[L::tiles]) {
+    join_merge_of_products();
+    out_factor_ = Epilogue::out_factor(a.gemm);
     using Sum = typename L::Sum;
     Sum* const own = reinterpret_cast<Sum*>(shared.tall);
-    if (!rehearsal) {
-      join_merge_of_products();
-      store_own(wave_group, own, sums);
-      join_merge_of_partials();
+    TILEWAVE_UNROLL
+    for (int half = 0; half < L::halves; ++half) {
+      TILEWAVE_UNROLL
+      for (int t = 0; t < tiles_c; ++t) {
+        TILEWAVE_UNROLL
+        for (int i = 0; i < wide_c / 2; i += 2) {  // two neighbours of the wide side
+          const Vec<Sum, 2> two{{sum_of(sums, half, t, i), sum_of(sums, half, t, i + 1)}};
+          if constexpr (P.swapped) {
+            own[offset(element(wave_group, t, i), half)] = two[0];
+            own[offset(element(wave_group, t, i + 1), half)] = two[1];
+          } else {
+            *reinterpret_cast<Vec<Sum, 2>*>(own + offset(element(wave_group, t, i), half)) = two;
+          }
+        }
+      }
     }
-    out_factor_ = Epilogue::out_factor(a.gemm);
+    join_merge_of_partials();
     constexpr int lanes = L::wave_groups * L::wave_group_lanes;
     const int splits = a.gemm.splits;
     for (int i = rank * lanes + B::block_lane_id(); i < vectors; i += splits * lanes) {
@@ -39,8 +52,7 @@ class GemmSumMap {
         TILEWAVE_UNROLL
         for (int r = 0; r < P.splits; ++r) {
           if (r < splits)
-            parts[r] = *reinterpret_cast<const Vec<Sum, vector_size>*>(
-                B::remote(own + offset(first, half), rehearsal ? rank : r));
+            parts[r] = *reinterpret_cast<const Vec<Sum, vector_size>*>(B::remote(own + offset(first, half), r));
         }
         Vec<Sum, vector_size> all{};
         TILEWAVE_UNROLL
@@ -154,26 +166,6 @@ class GemmSumMap {
   float out_factor_ = 1.0f;
 
  private:
-  /// Stores a wave group's sums as the block's partial, which lies in the ring.
-  TILEWAVE_DEVICE static void store_own(int wave_group, typename L::Sum* own, const Sums (&sums)[L::tiles]) {
-    using Sum = typename L::Sum;
-    TILEWAVE_UNROLL
-    for (int half = 0; half < L::halves; ++half) {
-      TILEWAVE_UNROLL
-      for (int t = 0; t < tiles_c; ++t) {
-        TILEWAVE_UNROLL
-        for (int i = 0; i < wide_c / 2; i += 2) {  // two neighbours of the wide side
-          const Vec<Sum, 2> two{{sum_of(sums, half, t, i), sum_of(sums, half, t, i + 1)}};
-          if constexpr (P.swapped) {
-            own[offset(element(wave_group, t, i), half)] = two[0];
-            own[offset(element(wave_group, t, i + 1), half)] = two[1];
-          } else {
-            *reinterpret_cast<Vec<Sum, 2>*>(own + offset(element(wave_group, t, i), half)) = two;
-          }
-        }
-      }
-    }
-  }
   TILEWAVE_DEVICE static void join_merge_of_products() { B::barrier(); }  // all products have read the ring
   TILEWAVE_DEVICE static void join_merge_of_partials() {
     B::cluster_arrive();
