@@ -46,10 +46,14 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
                        row = rows > 1 ? stride * size : align_up<std::int64_t>(columns * size, 16);
     return TensorShape{data, type, columns, rows, of_layers, row, of_layers > 1 ? layer_stride * size : row, box_rows};
   };
+  // A box ends with A, because rows beyond it cost the copy engine more than others. Rows of a stage that no box writes
+  // hold what was there before, and what becomes of them is dropped.
+  const int a_box_rows = transposed_a(S.layout) ? P.rows : min_of(P.rows, p.m);
+  args.a_box_bytes = a_box_rows * P.depth_bytes;
   if (p.k > 0) {
     const TensorShape a = transposed_a(S.layout)
                               ? shape(p.a, S.a, p.m, p.k, a_layers, p.a_stride, p.a_batch_stride, L::depth_k)
-                              : shape(p.a, S.a, p.k, p.m, a_layers, p.a_stride, p.a_batch_stride, P.rows);
+                              : shape(p.a, S.a, p.k, p.m, a_layers, p.a_stride, p.a_batch_stride, a_box_rows);
     if (Status s = B::make_tensor_map(a, args.a); !s.ok()) return s;
     if constexpr (L::packed) {
       const std::int64_t strips = (layers - 1) * args.gemm.b_layer_strips + p.n / 16;

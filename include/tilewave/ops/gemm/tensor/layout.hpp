@@ -32,8 +32,8 @@ struct GemmTensorLayout {
   static constexpr bool shuffled = S.weights == GemmWeights::preshuffled && !packed;
   static constexpr bool row_scales = S.scale == Scaling::per_row || (packed && is_fp8(S.a));
   using Codes = GemmInt4Rows<B, S, P, TileRows>;
-  static constexpr int stage_bytes = (tall_rows * !packed + wide_rows) * P.depth_bytes;  // int4 codes come besides
-  static constexpr int boxes = P.depth_bytes / 128, row_chunks = 8;  // boxes of 128 bytes of K in a stage
+  static constexpr int b_box_bytes = packed ? 0 : P.columns * P.depth_bytes;  // in a stage; int4 codes come besides
+  static constexpr int boxes = P.depth_bytes / 128, row_chunks = 8;           // boxes of 128 bytes of K in a stage
   static constexpr int box_chunks = 8 * depth_k;  // chunks of a transposed box: 64 contiguous rows by a stage's k
   /// A box of preshuffled B is [16 bytes of k][rows]. Its units are sixteen rows by 16 bytes of k, which products read
   /// as they lie, without a swizzle.
@@ -94,7 +94,8 @@ struct GemmTensorLayout {
     std::int32_t blocks, clusters;
     FastDiv cluster;  // blocks in a cluster
     std::int32_t k_steps;
-    bool wide_stores;  // the base and strides of out suit the copy engine
+    bool wide_stores;          // the base and strides of out suit the copy engine
+    std::int32_t a_box_bytes;  // in a stage
     GemmArgs gemm;
     typename B::TensorMap a, b[halves], out;
     UserEpilogue epilogue;
@@ -161,14 +162,14 @@ struct GemmTensorLayout {
                                          Shared& shared, int slot) {
     auto* const full = &shared.ring.full[slot];
     if constexpr (packed) {
-      B::mbarrier_expect(full, stage_bytes + Codes::strips * Codes::strip_chunks * 16);
+      B::mbarrier_expect(full, b_box_bytes + a.a_box_bytes + Codes::strips * Codes::strip_chunks * 16);
       Codes::copy(a.gemm, a.b[0], tile, step, shared.tall[slot], full);
       if (B::lane_id() < boxes) {
         Chunk* const box = shared.wide[slot] + B::lane_id() * (wide_rows * row_chunks);
         B::copy_tensor(box, a.a, step * depth_k + B::lane_id() * (depth_k / boxes), tile.first_row, tile.a_layer, full);
       }
     } else {
-      B::mbarrier_expect(full, stage_bytes);
+      B::mbarrier_expect(full, b_box_bytes + a.a_box_bytes);
       if (B::lane_id() == 0) copy_boxes(a, tile, step, rank, shared, slot);
     }
   }
