@@ -169,6 +169,8 @@ template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
 Status gemm_launch_tiles(const Epilogue& epilogue, const GemmProblem& p, int splits, hipStream_t stream) {
   using Kernel = GemmKernel<B, S, P, Epilogue>;
   typename Kernel::Args args{};
+  if constexpr (P.path == GemmPath::tensor)  // no block is left without a step of K
+    splits = min_of(splits, max_of(1, ceil_div(p.k, P.depth_bytes / size_of(S.a))));
   args.gemm = gemm_args(p, P, splits);
   args.epilogue = epilogue;
   const std::int64_t tiles = gemm_tiles(S, args.gemm, P);
