@@ -19,13 +19,14 @@ constexpr int clusters_at_a_time(int blocks) {
 struct GemmTail {
   double rounds, us;
 };
-inline GemmTail gemm_tail(const GemmPolicy& p, double tiles, double slots, double steps) {
+inline GemmTail gemm_tail(const GemmPolicy& p, double tiles, double slots, double steps, double once = 3.0,
+                          double of_parts = 0.1) {
   const double whole = double(std::int64_t(tiles / slots)), tail = tiles - whole * slots;
   if (tail == 0) return {whole, 0};
   const double blocks = min_of(slots, max_of(tail, tail * steps / GemmStream::min_stages));
   const double share = double(std::int64_t(tail * steps / blocks + 0.99));
   const double megabytes = (blocks + tail) * p.rows * p.columns * 4e-6;
-  return {whole + share / max_of(steps, 1.0), 3.0 + megabytes / 3.5 + megabytes / 4.5 + 0.1 * blocks / tail};
+  return {whole + share / max_of(steps, 1.0), once + megabytes / 3.5 + megabytes / 4.5 + of_parts * blocks / tail};
 }
 
 /// Microseconds of codes of four bits under few rows (few_rows_kernel.hpp), as gemm_cost_sm90 counts them: a launch
