@@ -87,9 +87,12 @@ struct CheckProducts {
   template <class B>
   void operator()() const {
     if constexpr (TensorBackend<B>) {
-      check<MultiplyKernel<B, DType::bf16, false, 8, 16, 32, 64, 80, 96, 112, 128, 176, 192, 240, 256>>();
-      check<MultiplyKernel<B, DType::f16, false, 8, 16, 32, 64, 80, 96, 112, 128, 176, 192, 240, 256>>();
-      check<MultiplyKernel<B, B::facts.fp8, false, 8, 16, 32, 64, 80, 96, 112, 128, 176, 192, 240, 256>>();
+      check<MultiplyKernel<B, DType::bf16, false, 8, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224,
+                           240, 256>>();
+      check<MultiplyKernel<B, DType::f16, false, 8, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240,
+                           256>>();
+      check<MultiplyKernel<B, B::facts.fp8, false, 8, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224,
+                           240, 256>>();
       check<MultiplyKernel<B, DType::i8, false, 16, 64, 128, 256>>();
       check<MultiplyKernel<B, DType::bf16, true, 8, 16, 32, 64, 128>>();
       check<MultiplyKernel<B, DType::f16, true, 8, 16, 32, 64, 128>>();

@@ -303,10 +303,8 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
                   "transposed operands have 16-bit elements, and those of b whole boxes of 64 columns");
     static_assert(is_16_bits(type) || type == facts_of(Id).fp8 || type == DType::i8,
                   "wave groups multiply bf16, f16, i8 and the chip's fp8");
-    static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 64 || columns == 80 || columns == 96 ||
-                      columns == 112 || columns == 128 || columns == 176 || columns == 192 || columns == 240 ||
-                      columns == 256,
-                  "the sm90 room has group_multiply for these widths alone");
+    static_assert(columns == 8 || (columns % 16 == 0 && columns <= 256),
+                  "the sm90 room has group_multiply for 8 columns and multiples of 16 up to 256");
     detail::call_mma(
         {.kind = GroupCall::Kind::mma, .add = add, .type = type, .columns = columns, .a = a, .b = b, .where = where},
         nullptr, acc.data);

@@ -48,10 +48,14 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
   };
   if (L::gathered && p.tokens * p.a_stride * size_of(S.a) / 16 > 0xffffff00)
     return {StatusCode::bad_stride, "rows that are gathered span 64 GiB or more"};
+  // A box ends with A, because rows beyond it cost the copy engine more than others. Rows of a stage that no box writes
+  // hold what was there before, and what becomes of them is dropped.
+  const int a_box_rows = L::gathered ? 0 : transposed_a(S.layout) ? P.rows : min_of(P.rows, p.m);
+  args.a_box_bytes = a_box_rows * P.depth_bytes;
   if (p.k > 0 && !L::gathered) {
     const TensorShape a = transposed_a(S.layout)
                               ? shape(p.a, S.a, p.m, p.k, a_layers, p.a_stride, p.a_batch_stride, L::depth_k)
-                              : shape(p.a, S.a, p.k, p.m, a_layers, p.a_stride, p.a_batch_stride, P.rows);
+                              : shape(p.a, S.a, p.k, p.m, a_layers, p.a_stride, p.a_batch_stride, a_box_rows);
     if (Status s = B::make_tensor_map(a, args.a); !s.ok()) return s;
   }
   if (p.k > 0) {
@@ -170,6 +174,8 @@ template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
 Status gemm_launch_tiles(const Epilogue& epilogue, const GemmProblem& p, int splits, hipStream_t stream) {
   using Kernel = GemmKernel<B, S, P, Epilogue>;
   typename Kernel::Args args{};
+  if constexpr (P.path == GemmPath::tensor)  // no block is left without a step of K
+    splits = min_of(splits, max_of(1, ceil_div(p.k, P.depth_bytes / size_of(S.a))));
   args.gemm = gemm_args(p, P, splits);
   args.epilogue = epilogue;
   const std::int64_t tiles = gemm_tiles(S, args.gemm, P);

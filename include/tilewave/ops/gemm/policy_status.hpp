@@ -110,11 +110,10 @@ constexpr Status gemm_tensor_product(const GemmSpec& s, const GemmPolicy& p) {
     return illegal_policy("products of int4 weights have 8, 16, 32, 64 or 128 rows of A for a wave group");
   if (s.a == DType::i8 && n != 16 && n != 64 && n != 128 && n != 256)
     return illegal_policy("products of i8 are 16, 64, 128 or 256 wide for a wave group");
-  const bool odd_width = n == 96 || n == 112 || n == 176 || n == 192 || n == 240;
-  if (!narrow && n != 256 && (sums_by_stage || !odd_width))
+  if (!narrow && n != 256 && (sums_by_stage || n % 16 != 0))
     return illegal_policy(
         sums_by_stage ? "sums that are scaled or promoted by stages are 8, 16, 32, 64, 128 or 256 wide for a wave group"
-                      : "products are 8, 16, 32, 64, 96, 112, 128, 176, 192, 240 or 256 wide for a wave group");
+                      : "products are 8 or a multiple of 16 wide for a wave group");
   return {};
 }
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "tilewave/ops/gemm/choice/cost_cdna.hpp"
+#include "tilewave/ops/gemm/choice/cost_dense_sm90.hpp"
 #include "tilewave/ops/gemm/choice/cost_int4.hpp"
-#include "tilewave/ops/gemm/choice/cost_sm90.hpp"
 #include "tilewave/ops/gemm/choice/policies_cdna.hpp"
 #include "tilewave/ops/gemm/choice/policies_sm90.hpp"
 #include "tilewave/ops/gemm/launch.hpp"
@@ -90,7 +90,8 @@ struct GemmRegistry {
   static double cost_us(const GemmProblem& p, const GemmEntry& e, int splits) {
     const ArchFacts& facts = facts_of(e.arch);
     if (e.policy.path == GemmPath::tensor || (p.spec.four_bit() && facts.matrix == Matrix::mma)) {
-      return gemm_cost_sm90(p, p.m, e.policy, splits);
+      return gemm_is_dense_sm90(p.spec) ? gemm_cost_dense_sm90(p, p.m, e.policy, splits)
+                                        : gemm_cost_sm90(p, p.m, e.policy, splits);
     }
     return p.spec.four_bit() ? gemm_cost_int4(p, p.m, e.policy, splits, facts)
                              : gemm_cost_cdna(p, p.m, e.policy, splits, facts);

@@ -21,13 +21,14 @@ constexpr int clusters_at_a_time(int blocks) {
 struct GemmTail {
   double rounds, us;
 };
-inline GemmTail gemm_tail(const GemmPolicy& p, double tiles, double slots, double steps) {
+inline GemmTail gemm_tail(const GemmPolicy& p, double tiles, double slots, double steps, double once = 3.0,
+                          double of_parts = 0.1) {
   const double whole = double(std::int64_t(tiles / slots)), tail = tiles - whole * slots;
   if (tail == 0) return {whole, 0};
   const double blocks = min_of(slots, max_of(tail, tail * steps / GemmStream::min_stages));
   const double share = double(std::int64_t(tail * steps / blocks + 0.99));
   const double megabytes = (blocks + tail) * p.rows * p.columns * 4e-6;
-  return {whole + share / max_of(steps, 1.0), 3.0 + megabytes / 3.5 + megabytes / 4.5 + 0.1 * blocks / tail};
+  return {whole + share / max_of(steps, 1.0), once + megabytes / 3.5 + megabytes / 4.5 + of_parts * blocks / tail};
 }
 
 /// Microseconds of codes of four bits under few rows (few_rows_kernel.hpp), as gemm_cost_sm90 counts them: a launch
@@ -69,12 +70,12 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   if (scaled_large) {
     const bool large = p.waves() > 1 && p.waves() != 3 && (tall >= 256 || wide >= 256);
     cycles *= p.waves() == 1 ? 2.0 : p.waves() == 3 ? 1.52 : large ? 1.36 : 1.53;
-    // Of groups ptxas spills in the loops of these tiles where gates have scales of their own
+    // In grouped GEMM, ptxas spills in the loops of these tiles where gates have scales of their own
     // (docs/notebook/2026-11-27-gemm-ptxas.md).
     if (large && spec.gated && spec.groups != GemmGroups::one) cycles *= 1.77;
   } else {
     cycles *= (p.pingpong ? 1.0 : wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? 1.03 : 1.08);
-    // Of block scales few rows' stages are a chain: products, their sums' scales, additions.
+    // With block scales, a stage of few rows is a chain: products, their sums' scales, additions.
     if (block) cycles = max_of(1.4 * cycles, (270 + 2.8 * wide) * (p.waves_rows > 1 ? 1.5 : 1.0));
     // Rows that count have scales that lie apart, and gathered ones come by lanes.
     if (block && contiguous) cycles *= 1 + min_of(1.0, m / gemm_groups_hit(problem, m) / 32);
@@ -115,8 +116,8 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double layers = spec.groups == GemmGroups::one ? problem.batch
                         : contiguous                   ? gemm_groups_hit(problem, m)
                                                        : problem.groups;
-  // Of groups whole tiles of A are read, but where rows are gathered; by 32 rows, or of hardly any rows, two to ten
-  // percent more slowly.
+  // Groups have whole tiles of A read, unless rows are gathered; tiles of 32 rows, or with hardly any rows, are read two
+  // to ten percent more slowly.
   const bool grouped = spec.groups != GemmGroups::one;
   const double rows_read =
       grouped && !spec.gathered ? count.tiles / ceil_div(problem.n, p.columns) * p.rows * p.cluster : count.rows;

@@ -9,7 +9,7 @@
 namespace tilewave {
 
 struct GemmPolicies {
-  std::array<GemmPolicy, 16> list{};
+  std::array<GemmPolicy, 28> list{};
   int count = 0;
   constexpr void add(const GemmPolicy& p) { list[count++] = p; }
 };

@@ -36,12 +36,13 @@ struct Sm90Policies {
 
   constexpr void add(GemmPolicy p) {
     p.stages = gemm_stages(spec, p);
+    if (p.pingpong && p.rows == 128) p.stages = p.columns > 128 ? 4 : 5;  // the rest is for boxes of output
     all.add(p);
   }
   /// Two blocks an SM: one streams while the other begins or ends a tile.
-  constexpr void add_two_blocks() {
-    GemmPolicy p{.rows = 16, .columns = 64, .waves_rows = 1, .swapped = true};
-    p.stages = 8, p.waves_per_simd = 2;
+  constexpr void add_two_blocks(int rows, int stages) {
+    GemmPolicy p{.rows = rows, .columns = 64, .stages = stages, .waves_rows = 1, .swapped = true};
+    p.waves_per_simd = 2;
     all.add(p);
   }
 };
@@ -137,37 +138,45 @@ constexpr GemmPolicies gemm_sm90_i8_or_preshuffled(const GemmSpec& s) {
   list.add({.rows = 128, .columns = 128, .splits = 4});
   list.add({.rows = 16, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
   list.add({.rows = 64, .columns = 128, .swapped = true, .splits = 8});
-  if (s.weights == GemmWeights::preshuffled && s.a != DType::i8) list.add_two_blocks();
+  if (s.weights == GemmWeights::preshuffled && s.a != DType::i8) list.add_two_blocks(16, 8);
   return list.all;
 }
 
-/// Dense products of bf16, f16 and fp8.
+/// Dense products of bf16, f16 and fp8: tiles of many widths, so that some fill the rounds of whatever M and N there
+/// are. Which of them pay was found on shapes of many models (docs/notebook/2026-11-27-gemm-choice.md).
 constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
   Sm90Policies list{s};
   const bool block = s.scale == Scaling::per_block;
   const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
   const bool in_unit = !block && !promoted;  // sums stay in the matrix unit, so pingpong can alternate
+  const bool more = in_unit && (s.a == DType::bf16 || s.scale == Scaling::per_row);
   list.add({.rows = 128, .columns = 256});
-  if (in_unit) list.add({.rows = 128, .columns = 176, .waves_rows = 1, .pingpong = true});
-  if (in_unit && s.a != DType::f16) {
-    list.add({.rows = 128, .columns = 192, .waves_rows = 1, .pingpong = true});
-    list.add({.rows = 128, .columns = 240});
-  }
   if (promoted) list.add({.rows = 128, .columns = 256, .cluster = 2});
-  if (block || promoted) list.add({.rows = 192, .columns = 128, .waves_rows = 3});
+  if (!in_unit || (more && s.a != DType::bf16)) list.add({.rows = 192, .columns = 128, .waves_rows = 3});
   list.add({.rows = 128, .columns = 128, .splits = 4});
   for (const int rows : {16, 32, 64})
     list.add({.rows = rows, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
   list.add({.rows = 64, .columns = 128, .swapped = true, .splits = 8});
   if (!block) list.add({.rows = 128, .columns = 128, .swapped = true, .splits = 8});
-  if (s.a == DType::bf16 || s.scale == Scaling::per_row) {
-    list.add({.rows = 128, .columns = 256, .stream = true});
-    list.add({.rows = 128, .columns = 128, .stream = true});
-    list.add({.rows = 16, .columns = 256, .swapped = true});
-    if (in_unit) list.add({.rows = 64, .columns = 96, .waves_rows = 1});
-    if (in_unit) list.add({.rows = 64, .columns = 112, .waves_rows = 1});
-    list.add_two_blocks();
+  if (s.a == DType::f16) list.add({.rows = 128, .columns = 176, .waves_rows = 1, .pingpong = true});
+  if (in_unit && s.a != DType::f16) {
+    for (const int columns : {128, 160, 192})
+      list.add({.rows = 128, .columns = columns, .waves_rows = 1, .pingpong = true});
+    for (const int columns : {144, 176}) list.add({.rows = 128, .columns = columns});
   }
+  if (s.a == DType::bf16 || s.scale == Scaling::per_row) {
+    list.add({.rows = 128, .columns = 128, .stream = true});
+    list.add_two_blocks(16, 8);
+  }
+  if (!more) return list.all;
+  list.add({.rows = 64, .columns = 192, .waves_rows = 1, .pingpong = true});
+  list.add({.rows = 128, .columns = 112, .splits = 8});
+  list.add({.rows = 64, .columns = 96, .waves_rows = 1});
+  list.add({.rows = 64, .columns = 160, .waves_rows = 1, .splits = 4});
+  list.add({.rows = 64, .columns = 224, .waves_rows = 1});
+  list.add({.rows = 128, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
+  for (const int rows : {32, 96}) list.add({.rows = rows, .columns = 128, .swapped = true, .splits = 8});
+  list.add_two_blocks(64, 6);
   return list.all;
 }
 

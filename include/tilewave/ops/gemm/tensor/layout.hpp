@@ -36,9 +36,8 @@ struct GemmTensorLayout {
   using GatheredRows = GemmGatheredRows<B, S, P>;
   /// Rows of A that are gathered come by copies of lanes, and all others by the copy engine.
   static constexpr bool gathered = S.gathered;
-  /// What the copy engine brings for a stage; int4 codes come besides.
-  static constexpr int stage_bytes = (P.columns * !packed + P.rows * !gathered) * P.depth_bytes;
-  static constexpr int boxes = P.depth_bytes / 128, row_chunks = 8;  // boxes of 128 bytes of K in a stage
+  static constexpr int b_box_bytes = packed ? 0 : P.columns * P.depth_bytes;  // in a stage; int4 codes come besides
+  static constexpr int boxes = P.depth_bytes / 128, row_chunks = 8;           // boxes of 128 bytes of K in a stage
   static constexpr int box_chunks = 8 * depth_k;  // chunks of a transposed box: 64 contiguous rows by a stage's k
   /// A box of preshuffled B is [16 bytes of k][rows]. Its units are sixteen rows by 16 bytes of k, which products read
   /// as they lie, without a swizzle.
@@ -56,7 +55,7 @@ struct GemmTensorLayout {
   static constexpr int scale_waves = 3;  // waves of the fetching wave group that fetch scales; the fourth copies boxes
   /// Rows of the wide side whose sums of one stage fit the registers beside the sums of all stages.
   static constexpr int part_wide = wave_group_wide > 128 ? wave_group_wide / 2 : wave_group_wide;
-  /// Whether registers hold the sums of all stages and those of two single stages.
+  /// True if registers hold the sums of all stages and those of two single stages.
   static constexpr bool scaled_ahead =
       wave_groups <= 2 && part_wide == wave_group_wide && (promoted ? tiles * wave_group_wide <= 128 : tiles == 1);
 
@@ -99,7 +98,8 @@ struct GemmTensorLayout {
     std::int32_t blocks, clusters;
     FastDiv cluster;  // blocks in a cluster
     std::int32_t k_steps;
-    bool wide_stores;  // the base and strides of out suit the copy engine
+    bool wide_stores;          // the base and strides of out suit the copy engine
+    std::int32_t a_box_bytes;  // in a stage
     GemmArgs gemm;
     typename B::TensorMap a, b[halves], out;
     UserEpilogue epilogue;
@@ -169,15 +169,15 @@ struct GemmTensorLayout {
                                          Shared& shared, int slot) {
     auto* const full = &shared.ring.full[slot];
     if constexpr (packed) {
-      B::mbarrier_expect(full, stage_bytes + Codes::strips * Codes::strip_chunks * 16);
+      B::mbarrier_expect(full, b_box_bytes + a.a_box_bytes + Codes::strips * Codes::strip_chunks * 16);
       Codes::copy(a.gemm, a.b[0], tile, step, shared.tall[slot], full);
       if (!gathered && B::lane_id() < boxes) {
         Chunk* const box = shared.wide[slot] + B::lane_id() * (wide_rows * row_chunks);
         B::copy_tensor(box, a.a, step * depth_k + B::lane_id() * (depth_k / boxes), tile.first_row, tile.a_layer, full);
       }
     } else {
-      B::mbarrier_expect(full, stage_bytes);
-      if (B::lane_id() == 0) copy_boxes(a, tile, step, rank, shared, slot);
+      B::mbarrier_expect(full, b_box_bytes + a.a_box_bytes);
+      if (B::elected()) copy_boxes(a, tile, step, rank, shared, slot);
     }
   }
   /// Fills a stage with zeros. All lanes of the fetching wave call this.

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+// How long a dense product is expected to take on an H200: what chooses among entries. Not a promise, only an order.
+#pragma once
+
+#include "tilewave/ops/gemm/choice/cost_sm90.hpp"
+
+namespace tilewave {
+
+/// The constants of gemm_cost_dense_sm90, in microseconds, cycles and bytes a cycle. They were fitted to half of the
+/// shapes of docs/notebook/tuned/gemm_dense_sm90.csv.gz (docs/notebook/2026-11-27-gemm-choice.md).
+struct GemmDenseCost {
+  double cycles_per_us = 1574, launch = 4.428, two_blocks = 0.961;  // earlier, with two blocks an SM
+  // Factors of the matrix unit's cycles: products under 176 and under 240 columns, tiles of three wave groups, of one
+  // group that is not swapped, swapped tiles, and promoted sums.
+  double narrow = 1.082, middle = 1.028, three_groups = 0.970, one_group = 0.545, swapped = 1.006, promoted = 1.044;
+  // The same where block scales are added: for one group, three, large tiles and others.
+  double block_one = 2.597, block_three = 1.472, block_large = 1.368, block = 1.540;
+  // Few rows with block scales: factor of the products, and the chain of a stage, with its part a column.
+  double chain_factor = 1.145, chain = 236, chain_column = 3.344, chain_groups = 1.948;
+  // What copies bring a block: swapped or few rows, others, one of few blocks, and all blocks together.
+  double rate_swapped = 42.4, rate = 58.4, rate_alone = 68.3, rate_of_all = 8103, few_columns = 0.916;
+  // A stage takes no less, and so much of a wave group's products more.
+  double stage = 266, stage_of_products = 0.235;
+  // Rows of the last band of tiles that are not there, of all blocks, that a cycle skips.
+  double absent_rows = 12.500;
+  double epilogue = 0.410, epilogue_of_tile = 2.070, epilogue_block = 0.618;
+  double merge = 1.437, merge_of_split = 0.006, merge_of_tile = 7.806, merge_beside_rows = 0.044;
+  double pingpong_epilogue = 0.275, pingpong_epilogue_of_tile = 7.914, pingpong_first = 1.011;
+  double passes = 0.122, split_round = 2.224, memory_round = 0.775;
+  double bytes_per_us = 4.548e6, reread = 0.220, used = 0.500, used_few_rows = 0.522, used_least = 0.745;
+  double stream = 1.120, stream_without_round = 1.240, combine = 0.386, combine_of_parts = 0.013;
+};
+
+/// True for the specs whose choice gemm_cost_dense_sm90 makes. Other ones have few policies, and gemm_cost_sm90.
+constexpr bool gemm_is_dense_sm90(const GemmSpec& s) {
+  return s.groups == GemmGroups::one && !s.gated && !s.int4() && s.a != DType::i8 &&
+         s.weights == GemmWeights::row_major && s.layout == GemmLayout::nt && s.out_scale != Scaling::per_group;
+}
+
+/// Microseconds on an H200: the longer of what the stages and what the bytes take, and what is there once.
+inline double gemm_cost_dense_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits) {
+  constexpr GemmDenseCost c;
+  const GemmSpec& spec = problem.spec;
+  const int element = size_of(spec.a);
+  const double sms = sm90_facts.compute_units, n = problem.n, k = problem.k, layers = problem.batch;
+  const double tiles = gemm_tile_count(problem, m, p).tiles;
+  // Blocks share K only where tiles leave some of them nothing to do.
+  if (splits > 1 && tiles * splits > 1.2 * sms) return 1e6;
+  const double slots = double(clusters_at_a_time(p.cluster * splits) * p.waves_per_simd);
+  const double steps = double(ceil_div(ceil_div(problem.k * element, p.depth_bytes), splits));
+  const double rounds_started = double(std::int64_t((tiles + slots - 1) / slots));
+  const bool block = spec.scale == Scaling::per_block, scaled_large = block && !p.swapped;
+
+  // 64 rows of one side by n of the other and 32 bytes of k take n / 2 cycles.
+  const double tall = p.swapped ? p.columns : p.rows, wide = p.swapped ? p.rows : p.columns;
+  double cycles = tall / 64 * max_of(wide, 32.0) / 2 * (p.depth_bytes / 32);
+  if (scaled_large) {
+    const bool large = p.waves() > 1 && p.waves() != 3 && (tall >= 256 || wide >= 256);
+    cycles *= p.waves() == 1 ? c.block_one : p.waves() == 3 ? c.block_three : large ? c.block_large : c.block;
+  } else {
+    if (!p.pingpong) {
+      cycles *= wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? c.middle : c.narrow;
+      if (p.waves() == 3) cycles *= c.three_groups;
+      if (p.waves() == 1 && !p.swapped) cycles *= c.one_group;
+    }
+    if (p.swapped) cycles *= c.swapped;
+    if (block) {
+      const double groups = p.waves() > 1 ? c.chain_groups : 1.0;
+      cycles = max_of(c.chain_factor * cycles, (c.chain + c.chain_column * wide) * groups);
+    }
+    if (spec.has_sums_to_choose() && spec.sums == GemmSums::promoted) cycles *= c.promoted;
+  }
+
+  // All blocks read the same rows of B where columns are few. Two blocks of an SM take turns.
+  const double few_columns = n <= 256 && p.waves() == 1 && element == 2 ? c.few_columns : 1.0;
+  const double turns = p.waves_per_simd > 1 && tiles > sms ? 2.0 : 1.0;
+  const double of_group = cycles / (p.pingpong ? 1 : p.waves());
+  const double bands = ceil_div(m, p.rows), absent = m > p.rows ? bands * p.rows - m : 0.0;
+  const auto stage_us = [&](double blocks) {
+    const double active = min_of(blocks, sms);
+    const double rate = few_columns * max_of(p.swapped || m <= 128 ? c.rate_swapped : c.rate,
+                                             min_of(c.rate_alone, c.rate_of_all / active));
+    const double copied =
+        (min_of(p.rows, m) + p.columns) * p.depth_bytes / rate + absent * active / bands / c.absent_rows;
+    return max_of(cycles, turns * max_of(c.stage + c.stage_of_products * of_group, copied)) / c.cycles_per_us;
+  };
+  const double tile_us = steps * stage_us(tiles * splits);
+
+  const double area = p.rows * p.columns / 32768.0;  // in tiles of 128 x 256
+  const double own_epilogue =
+      scaled_large ? c.epilogue_block - (area == 0.5 ? 0.1 : 0.0) : c.epilogue + c.epilogue_of_tile * area;
+  const double merge = splits == 1 ? 0.0
+                                   : c.merge + c.merge_of_split * splits + c.merge_of_tile * area +
+                                         (area >= 0.5 && m > 128 ? c.merge_beside_rows : 0.0);
+  const double epilogue = own_epilogue + merge,
+               long_epilogue = c.pingpong_epilogue + c.pingpong_epilogue_of_tile * area;
+  double rounds = rounds_started, combine = 0;
+  if (p.stream) {
+    const GemmTail tail = gemm_tail(p, tiles, slots, steps, c.combine, c.combine_of_parts);
+    rounds = tail.rounds, combine = tail.us;
+  }
+  double products = rounds * tile_us + rounds_started * epilogue;
+  if (p.pingpong) {
+    // A wave group's epilogue lies beside the products of the other.
+    products =
+        (rounds - 1) * max_of(tile_us, (tile_us + long_epilogue) / 2) + c.pingpong_first * tile_us + long_epilogue;
+  } else if (!p.stream && rounds_started > 1) {  // fewer blocks share what is read in the last round
+    products += steps * stage_us((tiles - (rounds_started - 1) * slots) * splits) - tile_us;
+  }
+  // Clusters of further rows of tiles come late, where they are not all there from the beginning.
+  const double passes = p.swapped && splits > 1 ? c.passes * (min_of(bands, rounds_started) - 1) : 0.0;
+
+  // Rows of tiles below each other read B again from L2, all of it if they are all there at once.
+  const double bytes = layers * ((m * element + n * element) * k + m * n * size_of(spec.out));
+  const double band_rows =
+      rounds_started == 1 && splits == 1 ? 1.0 : double(ceil_div(min_of(m, 1024), p.rows * p.cluster));
+  const double reread = c.reread * (band_rows - 1) * n * k * element * layers;
+  // Blocks that have nothing left leave bandwidth to the others, which cannot use all of it.
+  const double share = tiles / (rounds * slots) * (slots * p.cluster * splits / sms);
+  const double used =
+      max_of(c.used_least, min_of(1.0, (p.swapped && p.rows <= 32 ? c.used_few_rows : c.used) + 0.5 * share));
+  const double memory = (bytes + reread) / (c.bytes_per_us * used) + (p.pingpong ? long_epilogue : epilogue) +
+                        (splits > 1 ? c.split_round * (rounds - 1) : c.memory_round * (rounds_started - 1));
+  const double us = c.launch - (p.waves_per_simd > 1 ? c.two_blocks : 0.0) + passes + max_of(products, memory);
+  return p.stream ? (rounds >= 1 ? c.stream : c.stream_without_round) * (us + combine) : us;
+}
+
+}  // namespace tilewave
