@@ -33,7 +33,7 @@ struct GemmDenseCost {
 
 /// True for the specs whose choice gemm_cost_dense_sm90 makes. Other ones have few policies, and gemm_cost_sm90.
 constexpr bool gemm_is_dense_sm90(const GemmSpec& s) {
-  return s.groups == GemmGroups::one && !s.gated && !s.int4() && s.a != DType::i8 &&
+  return s.groups == GemmGroups::one && !s.gated && !s.four_bit() && s.a != DType::i8 &&
          s.weights == GemmWeights::row_major && s.layout == GemmLayout::nt && s.out_scale != Scaling::per_group;
 }
 

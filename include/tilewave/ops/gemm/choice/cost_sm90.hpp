@@ -116,12 +116,12 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double layers = spec.groups == GemmGroups::one ? problem.batch
                         : contiguous                   ? gemm_groups_hit(problem, m)
                                                        : problem.groups;
-  // Groups have whole tiles of A read, unless rows are gathered; tiles of 32 rows, or with hardly any rows, are read two
-  // to ten percent more slowly.
+  // Groups have whole tiles of A read, unless rows are gathered. Tiles of 32 rows, or with hardly any rows, are read
+  // two to ten percent more slowly.
   const bool grouped = spec.groups != GemmGroups::one;
   const double rows_read =
       grouped && !spec.gathered ? count.tiles / ceil_div(problem.n, p.columns) * p.rows * p.cluster : count.rows;
-  // Of contiguous groups with few rows, tiles that are high for their width bring rows that do not count in place of
+  // In contiguous groups with few rows, tiles that are high for their width bring rows that do not count in place of
   // weights. Gathered rows are those that count, and weights stream as fast as there is room for them in the ring
   // (docs/notebook/2026-11-27-moe-layer.md).
   const double high_ratio = std::pow(double(p.rows) / p.columns, 1.3), room = p.stages * p.columns * p.depth_bytes;
