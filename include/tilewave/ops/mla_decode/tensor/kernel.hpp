@@ -77,7 +77,7 @@ struct MlaDecodeTensor {
     const MlaDecodeArgs& args;
     Shared& shared;
     int group;
-    int q_parity = 0, stage_parity[2] = {}, probabilities_parity[2] = {}, summed_parity = 0;
+    int q_parity = 0, stage_parity[2] = {}, probabilities_parity[2] = {}, summed_parity = 0, turn_parity = 0;
     typename L::Operands own{};  // this group's probabilities
 
     TILEWAVE_DEVICE void run(const Item& item, int wave) {
@@ -110,6 +110,7 @@ struct MlaDecodeTensor {
       Scores scores;
       B::group_mma_fence(out);
       begin_scores<0, L::score_boxes>(0, scores);
+      B::mbarrier_arrive(&shared.turn);
       finish_scores(scores);
       for (std::int32_t tile = 0;; tile += 2) {
         scale(out, softmax.run(item.begin + tile * L::tokens, scores, shared.reference[0]));
@@ -128,6 +129,7 @@ struct MlaDecodeTensor {
         begin_scores<0, L::half_boxes>(0, scores);
         finish_values<1>(1, out);
         begin_scores<L::half_boxes, L::score_boxes>(0, scores);
+        B::mbarrier_arrive(&shared.turn);
         finish_scores(scores);
       }
     }
@@ -138,6 +140,7 @@ struct MlaDecodeTensor {
       B::group_mma_fence(out);
       std::int32_t tile = 0;
       for (; tile + 1 < item.tiles; tile += 2) {
+        await_turn();
         begin_scores<0, L::score_boxes>(1, scores);
         finish_scores(scores);
         begin_other_values(item, tile, softmax, out);
@@ -149,6 +152,7 @@ struct MlaDecodeTensor {
         finish_values<0>(1, out);
       }
       if (tile >= item.tiles) return;
+      turn_parity ^= 1;  // nobody took that turn
       begin_other_values(item, tile, softmax, out);
       finish_values<0>(0, out);
     }
@@ -160,6 +164,12 @@ struct MlaDecodeTensor {
       begin_values(item, tile, out);
     }
 
+    /// Waits until group 0 has begun all of its scores. If both began theirs at once, both softmaxes would come when no
+    /// product is left beside them.
+    TILEWAVE_DEVICE void await_turn() {
+      B::mbarrier_wait(&shared.turn, turn_parity);
+      turn_parity ^= 1;
+    }
     TILEWAVE_DEVICE static void finish_scores(Scores& scores) {
       B::template group_mma_wait<0>();
       B::group_mma_fence(scores);
