@@ -78,7 +78,8 @@ struct MlaDecodeTensor {
     Shared& shared;
     int group;
     int q_parity = 0, stage_parity[2] = {}, probabilities_parity[2] = {}, summed_parity = 0, turn_parity = 0;
-    typename L::Operands own{};  // this group's probabilities
+    typename L::Operands own{};     // this group's probabilities
+    typename L::Operands q_last{};  // q's last box: products with it leave shared memory to those of the other group
 
     TILEWAVE_DEVICE void run(const Item& item, int wave) {
       Softmax softmax(args, item, wave);
@@ -86,6 +87,7 @@ struct MlaDecodeTensor {
       if (item.tiles > 0) {
         B::mbarrier_wait(&shared.q_full, q_parity);
         q_parity ^= 1;
+        if constexpr (L::any_last) load_last(wave);
         if (group == 0) {
           lead(item, softmax, out);
         } else {
@@ -104,6 +106,16 @@ struct MlaDecodeTensor {
     }
 
    private:
+    /// Loads q's last box of the wave's sixteen rows, as products take it from registers.
+    TILEWAVE_DEVICE void load_last(int wave) {
+      const int matrix = B::lane_id() / 8, row = 16 * wave + B::lane_id() % 8 + 8 * (matrix % 2);
+      TILEWAVE_UNROLL
+      for (int k_slice = 0; k_slice < L::tokens / 16; ++k_slice) {
+        q_last[k_slice] =
+            B::load_matrices(shared.q + L::last_box * L::box_size + L::chunk_of(row, 2 * k_slice + matrix / 2));
+      }
+    }
+
     /// Group 0 makes the probabilities of the first tile of each pair. Behind the last products of values of a pair it
     /// begins the scores of the next.
     TILEWAVE_DEVICE void lead(const Item& item, Softmax& softmax, Sums& out) {
@@ -183,8 +195,12 @@ struct MlaDecodeTensor {
         B::mbarrier_wait(&shared.full[stage][box], stage_parity[stage]);
         TILEWAVE_UNROLL
         for (int i = 4 * box; i < 4 * box + 4; ++i) {
-          B::template group_multiply<DType::bf16, L::tokens>(L::q_operand(shared, i), L::key_operand(shared, stage, i),
-                                                             scores, i > 0);
+          const SwizzledOperand keys = L::key_operand(shared, stage, i);
+          if constexpr (box == L::last_box) {
+            B::template group_multiply<DType::bf16, L::tokens>(q_last[i % 4], keys, scores);
+          } else {
+            B::template group_multiply<DType::bf16, L::tokens>(L::q_operand(shared, i), keys, scores, i > 0);
+          }
         }
       });
       B::group_mma_end();
