@@ -71,6 +71,8 @@ namespace detail {
 constexpr Status mla_registers_status(ArchId arch, const MlaDecodeSpec& s, const MlaDecodePolicy& p) {
   constexpr StatusCode bad = StatusCode::bad_value;
   if (p.rows < 16 || p.rows % 16 != 0) return {bad, "registers: rows is a multiple of 16"};
+  if (p.rows > 32 && facts_of(arch).family != Family::cdna)
+    return {bad, "registers: sums of more than 32 rows exceed the registers of lanes with two rows each"};
   if (p.waves != 4) return {bad, "registers: four waves have 128 output columns each"};
   if (p.tokens != 32 * p.waves) return {bad, "registers: a wave has 32 tokens of a tile"};
   if (p.gathered) return {bad, "registers: gathered is of path tensor"};

@@ -27,7 +27,7 @@ class MlaDecodeFetch {
         B::mbarrier_wait(&shared_.free[stage_][0], parity_ ^ 1);
         if constexpr (L::any_last) fetch<last_part>(item, table, token, L::last_box);
       }
-      prefetch(item, table, token + ahead * L::tokens);
+      if (args_.of.attention.row_blocks.divisor > 1) prefetch(item, table, token + ahead * L::tokens);
       parity_ ^= 1;
     }
   }
@@ -46,8 +46,9 @@ class MlaDecodeFetch {
   }
 
   // Rows of the cache are asked for so many tiles before their copies begin, which then take as long as copies from L2.
-  // Both stages cannot hide the time that memory takes.
-  static constexpr int ahead = 4;
+  // That helps where row blocks share rows and products bound the kernel. Where memory does, it would only push other
+  // rows out of L2.
+  static constexpr int ahead = 2;
 
   /// Has half of a tile's rows brought to L2. A stage's other wave asks for the other half.
   TILEWAVE_DEVICE void prefetch(const PagedAttentionWorkItem& item, const std::int32_t* table, std::int32_t token) {

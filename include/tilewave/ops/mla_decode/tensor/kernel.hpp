@@ -77,8 +77,9 @@ struct MlaDecodeTensor {
     const MlaDecodeArgs& args;
     Shared& shared;
     int group;
-    int q_parity = 0, stage_parity[2] = {}, probabilities_parity[2] = {}, summed_parity = 0;
-    typename L::Operands own{};  // this group's probabilities
+    int q_parity = 0, stage_parity[2] = {}, probabilities_parity[2] = {}, summed_parity = 0, turn_parity = 0;
+    typename L::Operands own{};     // this group's probabilities
+    typename L::Operands q_last{};  // q's last box: products with it leave shared memory to those of the other group
 
     TILEWAVE_DEVICE void run(const Item& item, int wave) {
       Softmax softmax(args, item, wave);
@@ -86,6 +87,7 @@ struct MlaDecodeTensor {
       if (item.tiles > 0) {
         B::mbarrier_wait(&shared.q_full, q_parity);
         q_parity ^= 1;
+        if constexpr (L::any_last) load_last(wave);
         if (group == 0) {
           lead(item, softmax, out);
         } else {
@@ -104,12 +106,23 @@ struct MlaDecodeTensor {
     }
 
    private:
+    /// Loads q's last box of the wave's sixteen rows, as products take it from registers.
+    TILEWAVE_DEVICE void load_last(int wave) {
+      const int matrix = B::lane_id() / 8, row = 16 * wave + B::lane_id() % 8 + 8 * (matrix % 2);
+      TILEWAVE_UNROLL
+      for (int k_slice = 0; k_slice < L::tokens / 16; ++k_slice) {
+        q_last[k_slice] =
+            B::load_matrices(shared.q + L::last_box * L::box_size + L::chunk_of(row, 2 * k_slice + matrix / 2));
+      }
+    }
+
     /// Group 0 makes the probabilities of the first tile of each pair. Behind the last products of values of a pair it
     /// begins the scores of the next.
     TILEWAVE_DEVICE void lead(const Item& item, Softmax& softmax, Sums& out) {
       Scores scores;
       B::group_mma_fence(out);
       begin_scores<0, L::score_boxes>(0, scores);
+      B::mbarrier_arrive(&shared.turn);
       finish_scores(scores);
       for (std::int32_t tile = 0;; tile += 2) {
         scale(out, softmax.run(item.begin + tile * L::tokens, scores, shared.reference[0]));
@@ -128,6 +141,7 @@ struct MlaDecodeTensor {
         begin_scores<0, L::half_boxes>(0, scores);
         finish_values<1>(1, out);
         begin_scores<L::half_boxes, L::score_boxes>(0, scores);
+        B::mbarrier_arrive(&shared.turn);
         finish_scores(scores);
       }
     }
@@ -138,6 +152,7 @@ struct MlaDecodeTensor {
       B::group_mma_fence(out);
       std::int32_t tile = 0;
       for (; tile + 1 < item.tiles; tile += 2) {
+        await_turn();
         begin_scores<0, L::score_boxes>(1, scores);
         finish_scores(scores);
         begin_other_values(item, tile, softmax, out);
@@ -149,6 +164,7 @@ struct MlaDecodeTensor {
         finish_values<0>(1, out);
       }
       if (tile >= item.tiles) return;
+      turn_parity ^= 1;  // nobody took that turn
       begin_other_values(item, tile, softmax, out);
       finish_values<0>(0, out);
     }
@@ -160,6 +176,12 @@ struct MlaDecodeTensor {
       begin_values(item, tile, out);
     }
 
+    /// Waits until group 0 has begun all of its scores. If both began theirs at once, both softmaxes would come when no
+    /// product is left beside them.
+    TILEWAVE_DEVICE void await_turn() {
+      B::mbarrier_wait(&shared.turn, turn_parity);
+      turn_parity ^= 1;
+    }
     TILEWAVE_DEVICE static void finish_scores(Scores& scores) {
       B::template group_mma_wait<0>();
       B::group_mma_fence(scores);
@@ -173,8 +195,12 @@ struct MlaDecodeTensor {
         B::mbarrier_wait(&shared.full[stage][box], stage_parity[stage]);
         TILEWAVE_UNROLL
         for (int i = 4 * box; i < 4 * box + 4; ++i) {
-          B::template group_multiply<DType::bf16, L::tokens>(L::q_operand(shared, i), L::key_operand(shared, stage, i),
-                                                             scores, i > 0);
+          const SwizzledOperand keys = L::key_operand(shared, stage, i);
+          if constexpr (box == L::last_box) {
+            B::template group_multiply<DType::bf16, L::tokens>(q_last[i % 4], keys, scores);
+          } else {
+            B::template group_multiply<DType::bf16, L::tokens>(L::q_operand(shared, i), keys, scores, i > 0);
+          }
         }
       });
       B::group_mma_end();

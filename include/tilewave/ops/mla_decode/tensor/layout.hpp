@@ -54,6 +54,7 @@ struct MlaDecodeTensorLayout {
     Mbarrier full[stages][boxes];   // of each box, so that scores begin with the first
     Mbarrier free[stages][groups];  // wave group g frees its half of the values
     Mbarrier probabilities[stages], summed[groups];
+    Mbarrier turn;  // group 1 begins its scores behind those of group 0
   };
 
   /// Wave 0 initialises the barriers, in front of a barrier of the block.
@@ -61,6 +62,7 @@ struct MlaDecodeTensorLayout {
     if (B::lane_id() == 0) {
       B::mbarrier_init(&shared.q_full, 1);
       B::mbarrier_init(&shared.q_free, groups * group_waves);
+      B::mbarrier_init(&shared.turn, group_waves);
       for (int stage = 0; stage < stages; ++stage) {
         for (int box = 0; box < boxes; ++box) B::mbarrier_init(&shared.full[stage][box], 1);
         for (int group = 0; group < groups; ++group) B::mbarrier_init(&shared.free[stage][group], group_waves);

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// The entries of latent decode that its tests run as machine code in the simulator: bf16, and both layouts of scaled
+// groups, with every policy. Compiled with ROOM, gfx942 or gfx950.
+
+#define STRING_OF(x) #x
+// clang-format off
+#define BACKEND_OF(room) STRING_OF(tilewave/arch/room/backend.hpp)
+// clang-format on
+#include BACKEND_OF(ROOM)
+
+#include "entries/mla_decode.hpp"
+#include "test/isa_sim/pointers_to.hpp"
+
+namespace tilewave {
+
+std::span<const MlaDecodeEntry* const> all_mla_decode_entries() {
+  using Room = ROOM::Backend;
+  constexpr auto specs = mla_decode_specs(Room::facts.id);
+  static const auto entries =
+      pointers_to<MlaDecodeEntry>(mla_decode_entries<Room, specs[0]>, mla_decode_entries<Room, specs[2]>,
+                                  mla_decode_entries<Room, specs[3]>);
+  return entries;
+}
+
+}  // namespace tilewave
