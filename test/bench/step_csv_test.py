@@ -13,7 +13,7 @@ from contract import ARCHS, MEASURED, ORIGIN, rows_of, run
 
 IDENTITY = "arch model phase weight_dtype kv_dtype batch_size context_length overlap seed part".split()
 PARTS = "step embedding norm qkv cache attention out gate_up down logits sampling gaps".split()
-CALLS = dict(zip(PARTS, (12, 2, 3, 1, 1, 1, 1, 1, 1, 1, 1, 0)))  # of a model of one layer
+CALLS = dict(zip(PARTS, (13, 2, 3, 1, 1, 1, 1, 1, 1, 1, 1, 0)))  # of a model of one layer
 SMALL = "--batch=2", "--context=100"
 plot = ""
 
