@@ -32,9 +32,8 @@ inline constexpr std::array gemm_objects{0, 2, 4, 5};
 inline constexpr std::array gemm_feature_objects{0, 1, 2, 7};
 inline constexpr std::array gemm_gated_objects{1, 2, 4, 6};
 inline constexpr std::array gemm_int4_objects{0, 1, 2};
-inline constexpr std::array gemm_moe_objects{0, 2, 1, 3};
 inline constexpr std::array gemm_mx_objects{0, 1, 9, 2, 4, 3, 6, 5, 7};
-#define GEMM_LISTS(each) each(gemm) each(gemm_feature) each(gemm_gated) each(gemm_int4) each(gemm_moe) each(gemm_mx)
+#define GEMM_LISTS(each) each(gemm) each(gemm_feature) each(gemm_gated) each(gemm_int4) each(gemm_mx)
 /// True if the architecture has the list.
 constexpr bool has_list(ArchId arch, std::string_view list) { return list != "gemm_mx" || facts_of(arch).mx; }
 
