@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Launches captured in a graph, and replayed. Only where there is a GPU: the emulated device has no graphs.
+// Launches captured in a graph, and replayed, where there is a GPU.
 #pragma once
 
 #include <stdexcept>

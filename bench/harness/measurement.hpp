@@ -60,6 +60,7 @@ struct Measurement {
   Timing timing;  // empty on the emulated device
   Work work;
   Ceilings ceilings;
+  Columns results{};  // columns of this benchmark alone, see RowFacts
 
   bool failed() const { return !ok && !timing.modelled.known(); }
 

@@ -164,7 +164,8 @@ namespace {
 Columns columns_of(const RowFacts& row, const Measurement& measured) {
   ColumnWriter visit{{{"name", row.name}}};
   std::string policy;
-  for (const Columns& part : {row.identity, measured.columns()}) {
+  for (const Columns& part :
+       {row.identity, measured.columns(), measured.results.empty() ? row.results : measured.results}) {
     for (const Column& column : part)
       if (column.policy) policy += (policy.empty() ? "" : " ") + column.name;
     visit.columns.insert(visit.columns.end(), part.begin(), part.end());

@@ -86,10 +86,13 @@ struct RowFacts {
   Columns identity;  // columns that distinguish it from others
   int config_id;
   std::string entry_name, refusal;
+  Columns results{};  // results that only this benchmark has, as they are where nothing was measured
 };
 template <class Row>
 RowFacts row_facts(const Row& row) {
-  return {row.name, row.identity(), row.config_id, row.entry_name(), row.refusal};
+  RowFacts facts{row.name, row.identity(), row.config_id, row.entry_name(), row.refusal};
+  if constexpr (requires { row.results(); }) facts.results = row.results();
+  return facts;
 }
 
 /// Returns the names of all columns of such a row.

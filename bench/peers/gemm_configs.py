@@ -48,7 +48,7 @@ def config_of(key):
 
 
 # The columns of bench_gemm in its order, and the peer.
-COLUMNS = f"""name peer kind arch a_dtype b_dtype out_dtype scale group layout weights activation gated out_scale sums bias group_kind group_rows batch m n k
+COLUMNS = f"""name peer kind arch a_dtype b_dtype out_dtype scale group layout weights activation gated out_scale sums zero_points bias group_kind group_rows batch m n k
 groups config_m config_n config_k config_batch config_groups config_group_rows seed tile_rows tile_columns depth stages waves_rows waves_columns path swapped
 cluster splits most_splits waves_per_simd waves_k stream pingpong ok err max_abs_err max_rel_err us us_min us_q1 us_q3 us_cold us_hot cv_pct samples
 gbps tflops bytes_ideal flops roof_us roof_pct model_us model_clk model_mhz model_error_pct model_bound model_chip {common.BESIDE}
@@ -65,7 +65,7 @@ def row_of(key, config, arch, peer, entry, cold, hot, verdict):
     values = common.times_of(cold, hot, c.bytes_ideal())
     values |= {"name": f"gemm/{arch}/{key.split('/', 1)[1]}/{peer}", "peer": peer, "kind": "gemm", "arch": arch,
                "a_dtype": operand, "b_dtype": operand, "out_dtype": c.out, "scale": c.scale if c.scale == "none" else "per_" + c.scale, "group": 0, "layout": "nt",
-               "weights": "row_major", "activation": "none", "gated": 0, "out_scale": "none", "sums": "promoted", "bias": 0, "group_kind": "one", "group_rows": 0, "groups": 0,
+               "weights": "row_major", "activation": "none", "gated": 0, "out_scale": "none", "sums": "promoted", "zero_points": 0, "bias": 0, "group_kind": "one", "group_rows": 0, "groups": 0,
                "batch": c.batch, "m": c.m, "n": c.n, "k": c.k, "config_m": c.m, "config_n": c.n, "config_k": c.k,
                "config_batch": c.batch, "config_groups": 0, "config_group_rows": 0, "seed": common.SEED, "ok": int(ok), "err": int(not ok), "max_abs_err": max_abs_err,
                "max_rel_err": max_rel_err, "tflops": c.flops() / values["us"] * 1e-6, "flops": c.flops(), "entry": entry,

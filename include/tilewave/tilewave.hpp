@@ -23,6 +23,7 @@
 #include "tilewave/ops/flash_attention/registry.hpp"
 #include "tilewave/ops/gemm/registry.hpp"
 #include "tilewave/ops/kv_cache_write/registry.hpp"
+#include "tilewave/ops/latent_cache_write/registry.hpp"
 #include "tilewave/ops/mla_decode/registry.hpp"
 #include "tilewave/ops/moe/registry.hpp"
 #include "tilewave/ops/moe_reduce/registry.hpp"

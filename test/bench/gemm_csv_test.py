@@ -9,7 +9,7 @@ import tempfile
 import contract
 from contract import ARCHS, identities, rows_of, run
 
-IDENTITY = """kind arch a_dtype b_dtype out_dtype scale group layout weights activation gated out_scale sums bias group_kind group_rows batch m n k groups
+IDENTITY = """kind arch a_dtype b_dtype out_dtype scale group layout weights activation gated out_scale sums zero_points bias group_kind group_rows batch m n k groups
 config_m config_n config_k config_batch config_groups config_group_rows seed""".split()
 POLICY = """tile_rows tile_columns depth stages waves_rows waves_columns path swapped cluster splits most_splits
 waves_per_simd waves_k stream pingpong""".split()
@@ -18,7 +18,7 @@ BYTES = {"f32": 4, "f16": 2, "bf16": 2, "fp8_e4m3fn": 1, "fp8_e4m3fnuz": 1, "i8"
 PEAKS = {"gfx942": (5.3e6, 1307e6, 2615e6), "gfx950": (8.0e6, 2307e6, 4614e6), "sm90": (4.8e6, 989e6, 1979e6)}
 ROUNDING = {"bf16": 3e-3, "f16": 4e-4, "fp8_e4m3fn": 6e-2, "fp8_e4m3fnuz": 6e-2}  # largest error that rounding out alone makes of a row, in the l2 norm
 NAME = re.compile(
-    r"gemm/(?P<arch>gfx942|gfx950|sm90)/(?P<a>bf16|f16|fp8|i8|fp4_e2m1|fp6_e2m3|fp6_e3m2)(?:\.(?P<b>i4|fp4_e2m1))?(?:\.(?P<scale>tensor|row|block|group|mx)(?P<group>\d+)?)?(?:\.(?P<layout>nn|tn|tt))?(?P<shuffled>\.preshuffled)?(?:\.(?P<activation>silu|gelu_tanh))?(?P<gated>\.gated)?(?:\.(?P<quant>per_tensor|per_group))?(?P<fast>\.fast)?"
+    r"gemm/(?P<arch>gfx942|gfx950|sm90)/(?P<a>bf16|f16|fp8|i8|fp4_e2m1|fp6_e2m3|fp6_e3m2)(?:\.(?P<b>i4|fp4_e2m1))?(?:\.(?P<scale>tensor|row|block|group|mx)(?P<group>\d+)?)?(?:\.(?P<layout>nn|tn|tt))?(?P<shuffled>\.preshuffled)?(?:\.(?P<activation>silu|gelu_tanh|swigluoai))?(?P<gated>\.gated)?(?:\.(?P<quant>per_tensor|per_group))?(?P<fast>\.fast)?(?P<zeros>\.zeros)?"
     r"/(?P<out>bf16|f16|fp8)/m(?P<m>\d+)(?:of(?P<om>\d+))?/n(?P<n>\d+)(?:of(?P<on>\d+))?/k(?P<k>\d+)(?:of(?P<ok>\d+))?"
     r"(?:/batch(?P<batch>\d+)(?:of(?P<ob>\d+))?)?(?:/(?P<kind>contiguous|masked)(?P<groups>\d+)(?:of(?P<og>\d+))?x(?P<rows>\d+)(?:of(?P<or>\d+))?)?"
     r"(?P<bias>/bias)?/(?P<policy>none|t(?P<tr>\d+)x(?P<tc>\d+)x(?P<depth>\d+)\.w(?P<wr>\d+)x(?P<wc>\d+)\.s(?P<stages>\d+)"
@@ -37,7 +37,7 @@ class Csv(contract.Contract):
             named = {"kind": "gemm", "arch": match["arch"], "a_dtype": a, "b_dtype": match["b"] or a, "group": match["group"] or "0", "out_dtype": fp8 if match["out"] == "fp8" else match["out"],
                      "scale": SCALING[match["scale"] or "none"], "layout": match["layout"] or "nt",
                      "activation": match["activation"] or "none", "gated": str(int(match["gated"] is not None)),
-                     "out_scale": match["quant"] or "none", "sums": "fast" if match["fast"] else "promoted",
+                     "out_scale": match["quant"] or "none", "sums": "fast" if match["fast"] else "promoted", "zero_points": "1" if match["zeros"] else "0",
                      "weights": "preshuffled" if match["shuffled"] else "row_major", "bias": str(int(match["bias"] is not None)),
                      "group_kind": match["kind"] or "one", "group_rows": match["rows"] or "0", "batch": match["batch"] or "1",
                      "m": match["m"], "n": match["n"], "k": match["k"], "groups": match["groups"] or "0",
@@ -63,10 +63,12 @@ class Csv(contract.Contract):
         rows, layers, written = batch * m, max(batch, groups), n // (1 + int(row["gated"]))
         columns = layers * n
         scales = {"none": 0, "per_tensor": 2, "per_row": rows + columns, "per_block": (rows + layers * -(-n // 128)) * -(-k // 128)}
-        scales["per_group"] = columns * (k // max(1, int(row["group"]))) // 2 + (rows if "fp8" in row["a_dtype"] else 0)
+        scales["per_group"] = rows if "fp8" in row["a_dtype"] else 0
         operands = int(rows * k * BYTES[row["a_dtype"]] + columns * k * BYTES[row["b_dtype"]])
         moved = operands + rows * written * BYTES[row["out_dtype"]] + ((rows + columns) * (k // 32) if row["scale"] == "mx" else 4 * scales[row["scale"]])
         moved += {"none": 0, "per_tensor": 4, "per_group": 4 * rows * -(-written // 128)}[row["out_scale"]]
+        if row["scale"] == "per_group":  # a scale of two bytes, or e8m0, and a zero point
+            moved += columns * (k // int(row["group"])) * ((1 if row["b_dtype"] == "fp4_e2m1" else 2) + int(row["zero_points"]))
         moved += columns * BYTES[row["out_dtype"]] * int(row["bias"]) + (4 * (groups + 1) if groups else 0)
         self.assertEqual((int(row["bytes_ideal"]), int(row["flops"])), (moved, 2 * rows * n * k), row["name"])
         memory, products, fp8_products = PEAKS[row["arch"]]
@@ -184,7 +186,7 @@ class Csv(contract.Contract):
     def test_sweeps_and_every(self):
         counts = {sweep: len(identities(f"--sweep={sweep}", "--arch=sm90")[1]) for sweep in SWEEPS}
         self.assertEqual({sweep: counts[sweep] for sweep in SWEEPS[1:]},
-                         {"square": 26, "decode": 180, "grouped": 16, "batched": 6, "preshuffled": 20, "int8": 18, "gated": 20, "int4": 62, "mx": 82,
+                         {"square": 26, "decode": 180, "grouped": 16, "batched": 6, "preshuffled": 20, "int8": 18, "gated": 20, "int4": 76, "mx": 82,
                           "prefill": 108, "layouts": 10})
         self.assertEqual(len(identities("--sweep=decode", "--every=7")[1]), 26)
         both = identities("--sweep=default,decode", "--arch=sm90")[1]

@@ -105,6 +105,7 @@ struct GemmCase {
     visit("gated", c.spec.gated);
     visit("out_scale", c.spec.out_scale);
     visit("sums", c.spec.sums);
+    visit("zero_points", c.spec.zero_points);
     visit("bias", c.bias);
     visit("group_kind", c.spec.groups);
     visit.chosen("group_rows", c.group_rows);
@@ -156,11 +157,15 @@ inline void GemmCase::imply(Words& words) {
                          : names(GemmWeights{}) ? "weights"
                          : is_scale_word(word)  ? "scale"
                          : word == "gated"      ? "gated"
+                         : word == "zeros"      ? "zero_points"
                          : scale_k              ? "group"
                          : names(Scaling{})     ? "out_scale"
                          : names(GemmSums{})    ? "sums"
                                                 : "activation";
-    if (!words.values.emplace(column, word == "gated" ? "1" : scale_k ? word.substr(5) : word).second)
+    if (!words.values.emplace(column, word == "gated" || word == "zeros" ? "1"
+                                      : scale_k                          ? word.substr(5)
+                                                                         : word)
+             .second)
       words.refuse("says " + std::string(column) + " twice");
   }
 }
@@ -239,6 +244,7 @@ inline std::string name_of(const GemmCase& c) {
   if (c.spec.gated) name += ".gated";
   if (c.spec.out_scale != Scaling::none) name += std::string(".") + name_of(c.spec.out_scale);
   if (c.spec.sums != GemmSums::promoted) name += std::string(".") + name_of(c.spec.sums);
+  if (c.spec.zero_points) name += ".zeros";
   name += "/" + short_name(c.spec.out) + "/" + extent("m", c.m, c.config_m) + "/" + extent("n", c.n, c.config_n) + "/" +
           extent("k", c.k, c.config_k);
   if (c.config_batch > 1) name += "/" + extent("batch", c.batch, c.config_batch);
@@ -267,15 +273,19 @@ inline Work work_of(const GemmCase& c) {
   if (c.has(Scaling::per_tensor)) scales = 2;
   if (c.has(Scaling::per_row)) scales = rows + columns;
   if (c.has(Scaling::per_block)) scales = (rows + layers * ceil_div(c.n, gemm_scale_block)) * c.k_blocks();
-  if (c.has(Scaling::per_group)) scales = columns * (c.k / c.spec.scale_k) / 2 + (c.row_scales_of_a() ? rows : 0);
+  if (c.has(Scaling::per_group) && c.row_scales_of_a()) scales = rows;
   if (c.spec.out_scale == Scaling::per_tensor) ++scales;
+  const std::int64_t group_bytes =  // of scales of groups and zero points
+      c.has(Scaling::per_group)
+          ? columns * (c.k / c.spec.scale_k) * (size_of(c.spec.group_scale()) + c.spec.zero_points)
+          : 0;
   const std::int64_t mx_scales = c.spec.mx() ? (rows + columns) * (c.k / mx_group) : 0;
   const std::int64_t table = c.grouped() ? c.groups + c.contiguous() : 0;
   const auto value_bytes = [&](DType type, std::int64_t count) {
     return count * c.k * size_of(type) / packing_of(type);
   };
   return {.bytes = value_bytes(c.spec.a, rows) + value_bytes(c.spec.b, columns) + 4 * (scales + table) + mx_scales +
-                   (c.bias ? columns * size_of(c.spec.extra()) : 0) + written,
+                   group_bytes + (c.bias ? columns * size_of(c.spec.extra()) : 0) + written,
           .written = written,
           .flops = 2 * rows * c.n * c.k,
           .flops_per_second = matrix_flops(device_of(c.arch).facts, c.spec.a)};

@@ -92,7 +92,14 @@ inline constexpr std::array gemm_deepseek_shapes{
     GemmWeightShape{32768, 512},  GemmWeightShape{7168, 16384}, GemmWeightShape{12288, 1536},
     GemmWeightShape{16384, 512},  GemmWeightShape{7168, 8192}};  // Kimi-K2
 
-/// Returns the weights of models with 4096 rows of A, and two large cubes.
+/// Returns a spec with int4 weights that have scales of so many k.
+inline GemmSpec int4(GemmSpec spec, int scale_k) {
+  spec.b = DType::i4, spec.scale = Scaling::per_group;
+  spec.weights = GemmWeights::preshuffled, spec.scale_k = scale_k;
+  return spec;
+}
+
+/// Returns the weights of models with 4096 rows of A, two large cubes, and two products of int4 weights.
 inline std::vector<GemmCase> gemm_model_sweep(ArchId arch) {
   GemmCases all(arch);
   constexpr std::int32_t m = 4096;
@@ -108,6 +115,9 @@ inline std::vector<GemmCase> gemm_model_sweep(ArchId arch) {
     for (const Scaling scale : {Scaling::per_row, Scaling::per_tensor, Scaling::per_block})
       all.add(all.fp8(scale), side, side, side);
   }
+  // Int4 weights in tiles of 128 x 128: a change to the tensor kernel that slows their loop down shows here.
+  for (const GemmSpec& spec : {int4(all.bf16(), 128), int4(all.fp8(Scaling::none), 128)})
+    all.add(spec, m, 4096, 4096), all.add(spec, 128, 8192, 28672);
   return all.cases;
 }
 
@@ -283,28 +293,26 @@ inline std::vector<GemmCase> gemm_gated_sweep(ArchId arch) {
   return all.cases;
 }
 
-/// Returns products of int4 weights by bf16 and fp8 rows, with scales of 128 k. Some have few rows, others as many as a
-/// prefill. Experts of W4A16 with scales of 32 k and a few rows each follow.
+/// Returns products of int4 weights by bf16 and fp8 rows, some few, others as many as a prefill; experts of W4A16 with
+/// scales of 32 k; MXFP4 weights under bf16 and int4 weights with zero points; experts of gpt-oss.
 inline std::vector<GemmCase> gemm_int4_sweep(ArchId arch) {
   GemmCases all(arch);
-  const auto int4 = [](GemmSpec spec, int scale_k) {
-    spec.b = DType::i4;
-    spec.scale = Scaling::per_group;
-    spec.weights = GemmWeights::preshuffled;
-    spec.scale_k = scale_k;
-    return spec;
-  };
   for (const GemmWeightShape s :
        {GemmWeightShape{4096, 4096}, GemmWeightShape{28672, 4096}, GemmWeightShape{7168, 2048},
         GemmWeightShape{5120, 8192}, GemmWeightShape{7168, 16384}, GemmWeightShape{8192, 28672}}) {
     for (const GemmSpec& spec : {all.bf16(), all.fp8(Scaling::none)})
       for (const std::int32_t m : {1, 16, 64, 128, 4096}) all.add(int4(spec, 128), m, s.n, s.k);
   }
-  GemmSpec gated = int4(all.bf16(), 32);
-  gated.activation = ActivationKind::silu;
-  gated.gated = true;
+  GemmSpec gated = int4(all.bf16(), 32), mxfp4 = gated, zeros = int4(all.bf16(), 128);
+  gated.activation = ActivationKind::silu, gated.gated = true;
+  mxfp4.b = DType::fp4_e2m1, zeros.zero_points = true;
   for (const std::int32_t groups : {8, 128})
     all.add_groups(gated, GemmGroups::contiguous, groups, 512 / groups, 4096, 2048);
+  for (const std::int32_t m : {1, 16, 128, 4096})
+    all.add(mxfp4, m, 28672, 4096), all.add(zeros, m, 28672, 4096), all.add(mxfp4, m, 5760, 2880);
+  gated.b = DType::fp4_e2m1, gated.activation = ActivationKind::swigluoai;
+  for (const std::int32_t groups : {32, 128})
+    all.add_groups(gated, GemmGroups::contiguous, groups, 512 / groups, 5760, 2880);
   return all.cases;
 }
 

@@ -46,7 +46,7 @@ class NormalElements {
 
 /// The tensors of a config, each on the host and on the device.
 struct GemmTensors {
-  TwinBuffer a, b, out, a_scale, b_scale, out_scale, bias, table;
+  TwinBuffer a, b, out, a_scale, b_scale, b_zero, out_scale, bias, table;
 };
 
 /// Returns the standard deviation of an operand's elements: 1, or that of codes where a row's largest becomes a large
@@ -155,10 +155,21 @@ inline GemmTensors fill(const GemmCase& c, int threads) {
     t.b_scale = filled_mx_scales(c, 't', c.layers(), c.n, threads);
   } else if (c.has(Scaling::per_group)) {
     if (c.row_scales_of_a()) t.a_scale = filled_scales(c, 's', a_rows, 1, threads);
-    t.b_scale = filled(c.spec.group_scale(), c.layers() * (c.k / c.spec.scale_k), c.n, threads,
-                       [&](std::int64_t r, std::int64_t column) {
-                         return (1 + 0.5f * drawn(c.seed, 't', r, column)) / deviation_of(c.spec.b);
-                       });
+    const std::int32_t rows = c.layers() * (c.k / c.spec.scale_k);
+    if (c.spec.mxfp4()) {  // one of four powers of two
+      t.b_scale = filled(DType::i8, rows, c.n, threads, [&](std::int64_t r, std::int64_t column) {
+        return 125 + std::floor(2 * drawn(c.seed, 't', r, column));
+      });
+    } else {
+      t.b_scale = filled(c.spec.group_scale(), rows, c.n, threads, [&](std::int64_t r, std::int64_t column) {
+        return (1 + 0.5f * drawn(c.seed, 't', r, column)) / deviation_of(c.spec.b);
+      });
+    }
+    if (c.spec.zero_points) {
+      t.b_zero = filled(DType::i8, rows, c.n, threads, [&](std::int64_t r, std::int64_t column) {
+        return std::floor(8 * drawn(c.seed, 'z', r, column));
+      });
+    }
   }
   if (c.spec.out_scale == Scaling::per_tensor) {  // Values of gate x up are of the order of k.
     t.out_scale = filled(DType::f32, 1, 1, threads, [&](std::int64_t, std::int64_t) { return c.k / 16.0f; });
@@ -199,6 +210,7 @@ GemmProblem problem_of(const GemmCase& c, const GemmTensors& t, const Address& a
   if (c.has(Scaling::per_group)) {
     if (c.row_scales_of_a()) p.a_scale = static_cast<const float*>(address(t.a_scale));
     p.b_group_scale = address(t.b_scale);
+    if (c.spec.zero_points) p.b_zero = static_cast<const std::int8_t*>(address(t.b_zero));
     p.b_scale_k_stride = n, p.b_scale_batch_stride = n * (c.k / c.spec.scale_k);
   } else if (c.spec.mx()) {
     p.a_mx_scale = static_cast<const std::uint8_t*>(address(t.a_scale));

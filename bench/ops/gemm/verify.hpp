@@ -119,6 +119,7 @@ class GemmPart {
     if (s.scale == Scaling::per_group) {
       part_.b_group_scale = static_cast<const std::byte*>(p.b_group_scale) +
                             wanted.layer * p.b_scale_batch_stride * size_of(s.group_scale());
+      if (s.zero_points) part_.b_zero += wanted.layer * p.b_scale_batch_stride;
     }
     if (p.bias != nullptr) {
       part_.bias = static_cast<const std::byte*>(p.bias) + wanted.layer * p.bias_batch_stride * size_of(s.extra());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "config.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -52,6 +53,15 @@ class Fields {
     if (!object_[name].is_string()) refuse(name, "is no text");
     return object_[name].get<std::string>();
   }
+  std::vector<std::string> texts(const char* name) const {
+    std::vector<std::string> found;
+    if (!object_[name].is_array()) refuse(name, "is no list");
+    for (const json& text : object_[name]) {
+      if (!text.is_string()) refuse(name, "has an entry that is no text");
+      found.push_back(text.get<std::string>());
+    }
+    return found;
+  }
   Fields inner(const char* name) const {
     if (!object_[name].is_object()) refuse(name, "is no object");
     return {file_ + ": " + name, object_[name]};
@@ -74,13 +84,10 @@ class Fields {
   const json& object_;
 };
 
-RopeConfig read_rope(const Fields& fields) {
+/// `inner` has the type and its numbers; they may have theta, too.
+RopeConfig read_rope(const Fields& inner, double theta) {
   RopeConfig rope;
-  // Newer configs keep theta beside the scaling, in "rope_parameters".
-  const char* const scaling = fields.has("rope_scaling") ? "rope_scaling" : "rope_parameters";
-  rope.theta = fields.number_or("rope_theta", rope.theta);
-  if (!fields.has(scaling)) return rope;
-  const Fields inner = fields.inner(scaling);
+  rope.theta = theta;
   rope.theta = inner.number_or("rope_theta", rope.theta);
   const std::string type = inner.text_or("rope_type", inner.text_or("type", "default"));
   if (type == "default") return rope;
@@ -96,6 +103,60 @@ RopeConfig read_rope(const Fields& fields) {
   return rope;
 }
 
+/// Newer configs keep theta beside the scaling, in "rope_parameters".
+RopeConfig read_rope(const Fields& fields) {
+  const char* const scaling = fields.has("rope_scaling") ? "rope_scaling" : "rope_parameters";
+  const double theta = fields.number_or("rope_theta", RopeConfig{}.theta);
+  if (fields.has(scaling)) return read_rope(fields.inner(scaling), theta);
+  RopeConfig rope;
+  rope.theta = theta;
+  return rope;
+}
+
+/// All layers have experts.
+void read_experts(const Fields& fields, bool mixtral, ModelConfig& c) {
+  c.mixtral = mixtral;
+  c.experts = fields.integer(mixtral || !fields.has("num_experts") ? "num_local_experts" : "num_experts", 1, 1024);
+  c.experts_per_token = fields.integer("num_experts_per_tok", 1, 16);
+  if (c.experts_per_token > c.experts) fields.refuse("num_experts_per_tok", "is more than there are experts");
+  if (mixtral) return;
+  c.intermediate = fields.integer("moe_intermediate_size", 16, 1 << 18);
+  c.renormalise = fields.flag_or("norm_topk_prob", false);
+  if (fields.integer_or("decoder_sparse_step", 1, 1 << 10, 1) != 1)
+    fields.refuse("decoder_sparse_step", "is not 1: some layers are dense");
+  if (!fields.tokens("mlp_only_layers", 1 << 10).empty())
+    fields.refuse("mlp_only_layers", "is not empty: some layers are dense");
+}
+
+/// Gemma's layers are local or see all tokens. Gemma 3 has another theta for local ones, and no scaling there.
+void read_gemma(const Fields& fields, bool third, ModelConfig& c) {
+  c.gemma = c.tied_embeddings = true;
+  c.qk_norm = third;
+  c.sliding_window = fields.integer_or("sliding_window", 2, 1 << 24, 4096);
+  c.softmax_scale = static_cast<float>(1.0 / std::sqrt(fields.number_or("query_pre_attn_scalar", 256.0)));
+  c.attention_cap = static_cast<float>(fields.number_or("attn_logit_softcapping", third ? 0.0 : 50.0));
+  c.logits_cap = static_cast<float>(fields.number_or("final_logit_softcapping", third ? 0.0 : 30.0));
+  const std::int32_t pattern = fields.integer_or("sliding_window_pattern", 1, 1 << 10, third ? 6 : 2);
+  for (std::int32_t i = 0; i < c.layers; ++i) c.local.push_back((i + 1) % pattern != 0);
+  if (fields.has("layer_types")) {
+    const std::vector<std::string> types = fields.texts("layer_types");
+    if (types.size() != c.local.size()) fields.refuse("layer_types", "has not one entry for each layer");
+    for (std::size_t i = 0; i < types.size(); ++i) {
+      if (types[i] != "sliding_attention" && types[i] != "full_attention")
+        fields.refuse("layer_types", "has '" + types[i] + "', which is neither sliding_attention nor full_attention");
+      c.local[i] = types[i] == "sliding_attention";
+    }
+  }
+  const bool nested = fields.has("rope_parameters") && fields.inner("rope_parameters").has("full_attention");
+  if (nested) {
+    const Fields ropes = fields.inner("rope_parameters");
+    c.rope = read_rope(ropes.inner("full_attention"), third ? 1e6 : 1e4);
+    c.local_rope = ropes.has("sliding_attention") ? read_rope(ropes.inner("sliding_attention"), 1e4) : c.rope;
+  } else if (third) {
+    c.local_rope.theta = fields.number_or("rope_local_base_freq", 1e4);
+  }
+}
+
 }  // namespace
 
 ModelConfig read_config(const std::filesystem::path& folder) {
@@ -107,10 +168,18 @@ ModelConfig read_config(const std::filesystem::path& folder) {
   const Fields fields(file, object);
 
   const std::string family = fields.text_or("model_type", "");
-  if (family != "llama" && family != "mistral" && family != "qwen2" && family != "qwen3")
-    fields.refuse("model_type", "'" + family + "' is none of llama, mistral, qwen2, qwen3");
-  if (const std::string kind = fields.text_or("hidden_act", "silu"); kind != "silu")
-    fields.refuse("hidden_act", "'" + kind + "' is not silu");
+  const bool gemma = family == "gemma2" || family == "gemma3_text";
+  constexpr const char* families[] = {"llama",  "mistral",     "qwen2",   "qwen3",
+                                      "gemma2", "gemma3_text", "mixtral", "qwen3_moe"};
+  if (std::find(std::begin(families), std::end(families), family) == std::end(families)) {
+    std::string all;
+    for (const char* known : families) all += (all.empty() ? "" : ", ") + std::string(known);
+    fields.refuse("model_type", "'" + family + "' is none of " + all);
+  }
+  const char* const field = gemma ? "hidden_activation" : "hidden_act";
+  const std::string activation = gemma ? "gelu_pytorch_tanh" : "silu";
+  if (const std::string kind = fields.text_or(field, activation); kind != activation)
+    fields.refuse(field, "'" + kind + "' is not " + activation);
   if (fields.flag_or("mlp_bias", false)) fields.refuse("mlp_bias", "is true, which the engine has no products for");
 
   ModelConfig c;
@@ -125,21 +194,25 @@ ModelConfig read_config(const std::filesystem::path& folder) {
   c.norm_eps = static_cast<float>(fields.number_or("rms_norm_eps", 1e-6));
   c.tied_embeddings = fields.flag_or("tie_word_embeddings", false);
   c.qkv_bias = family == "qwen2" || fields.flag_or("attention_bias", false);
-  c.qk_norm = family == "qwen3";
+  c.qk_norm = family == "qwen3" || family == "qwen3_moe";
+  if (family == "mixtral" || family == "qwen3_moe") read_experts(fields, family == "mixtral", c);
   if (family == "mistral" || fields.flag_or("use_sliding_window", false))
-    c.sliding_window = fields.integer_or("sliding_window", 1, 1 << 24, 0);
-  c.rope = read_rope(fields);
+    c.sliding_window = fields.integer_or("sliding_window", 2, 1 << 24, 0);
+  if (!gemma || !fields.has("rope_parameters") || !fields.inner("rope_parameters").has("full_attention"))
+    c.rope = read_rope(fields);
+  c.local_rope = c.rope;
+  if (gemma) read_gemma(fields, family == "gemma3_text", c);
   c.eos = fields.tokens("eos_token_id", c.vocab);
   if (c.q_heads % c.kv_heads != 0) fields.refuse("num_attention_heads", "is no multiple of num_key_value_heads");
-  if (c.head_size != 64 && c.head_size != 128) fields.refuse("head_dim", "is neither 64 nor 128");
+  if (gemma ? c.head_size != 256 : c.head_size != 64 && c.head_size != 128)
+    fields.refuse("head_dim", gemma ? "is not 256" : "is neither 64 nor 128");
   if (c.hidden % 8 != 0 || c.intermediate % 8 != 0)
     fields.refuse("hidden_size", "or intermediate_size is no multiple of 8");
   return c;
 }
 
-RopeTables rope_tables(const ModelConfig& config) {
+RopeTables rope_tables(const ModelConfig& config, const RopeConfig& rope) {
   const int half = config.head_size / 2;
-  const RopeConfig& rope = config.rope;
   RopeTables tables;
   tables.cos.resize(static_cast<std::size_t>(config.max_positions) * half);
   tables.sin.resize(tables.cos.size());

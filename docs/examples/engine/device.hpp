@@ -48,6 +48,58 @@ class Buffer {
   std::size_t bytes_ = 0;
 };
 
+/// A copy of host memory on the device.
+inline Buffer on_device(const void* data, std::size_t bytes) {
+  Buffer buffer(bytes);
+  must(tilewave::hipMemcpy(buffer.data(), data, bytes, tilewave::hipMemcpyHostToDevice), "copying to the device");
+  return buffer;
+}
+
+/// A stream of one owner.
+class Stream {
+ public:
+  Stream() { must(tilewave::hipStreamCreate(&stream_), "creating a stream"); }
+  Stream(const Stream&) = delete;
+  ~Stream() { static_cast<void>(tilewave::hipStreamDestroy(stream_)); }
+  tilewave::hipStream_t get() const { return stream_; }
+  void wait() const { must(tilewave::hipStreamSynchronize(stream_), "waiting for the device"); }
+
+ private:
+  tilewave::hipStream_t stream_{};
+};
+
+/// What queue() puts on a stream, captured to be launched again and again. Its kernels have run before, since nothing may
+/// be loaded or allocated during a capture.
+class Graph {
+ public:
+  template <class Queue>
+  Graph(const Stream& stream, const Queue& queue) {
+    tilewave::hipGraph_t graph{};
+    must(tilewave::hipStreamBeginCapture(stream.get(), tilewave::hipStreamCaptureModeThreadLocal), "capturing a step");
+    try {
+      queue();
+    } catch (...) {
+      if (tilewave::hipStreamEndCapture(stream.get(), &graph) == tilewave::hipSuccess && graph != nullptr)
+        static_cast<void>(tilewave::hipGraphDestroy(graph));
+      throw;
+    }
+    must(tilewave::hipStreamEndCapture(stream.get(), &graph), "ending a capture");
+    const tilewave::hipError_t made = tilewave::hipGraphInstantiateWithFlags(&executable_, graph, 0);
+    static_cast<void>(tilewave::hipGraphDestroy(graph));
+    must(made, "making a graph");
+  }
+  Graph(Graph&& other) noexcept : executable_(std::exchange(other.executable_, nullptr)) {}
+  ~Graph() {
+    if (executable_ != nullptr) static_cast<void>(tilewave::hipGraphExecDestroy(executable_));
+  }
+  void launch(tilewave::hipStream_t stream) const {
+    must(tilewave::hipGraphLaunch(executable_, stream), "launching a graph");
+  }
+
+ private:
+  tilewave::hipGraphExec_t executable_{};
+};
+
 /// A part of a step's tables on the device: written on the host, sent with all others in one copy.
 class TableUpload {
  public:

@@ -38,10 +38,24 @@ std::vector<std::int32_t> draft_tokens(const std::vector<std::int32_t>& tokens, 
   return {};
 }
 
+namespace {
+
+Model model_of(const std::filesystem::path& folder, const EngineOptions& o) {
+  ModelConfig config = read_config(folder);
+  config.fp8_weights = o.fp8_weights, config.fp8_cache = o.fp8_cache;
+  if (config.gemma && (o.fp8_weights || o.fp8_cache)) throw Error("Gemma's weights and cache are served in bf16 alone");
+  if (config.experts > 0 && o.fp8_weights) throw Error("weights of experts are served in bf16 alone");
+  if (o.fp8_weights && (config.hidden % 16 != 0 || config.intermediate % 16 != 0))
+    throw Error("fp8 weights need a hidden_size and an intermediate_size that are multiples of 16");
+  return {config, load_weights(config, room_fp8(), Safetensors(folder)), {o.pages, o.page_tokens}, o.most_tokens};
+}
+
+}  // namespace
+
 Engine::Engine(const std::filesystem::path& folder, const EngineOptions& options)
-    : options_(checked(options)),
-      model_(folder, {options.pages, options.page_tokens}, options.most_tokens),
-      pool_(options.pages, options.page_tokens) {}
+    : options_(checked(options)), model_(model_of(folder, options)), pool_(options.pages, options.page_tokens) {
+  model_.use_graphs(options.graphs);
+}
 
 std::optional<std::string> Engine::submit(Request request) {
   const ModelConfig& c = config();
@@ -61,7 +75,7 @@ std::optional<std::string> Engine::submit(Request request) {
   const auto has_id = [&](const Sequence& s) { return s.request.id == request.id; };
   if (std::any_of(waiting_.begin(), waiting_.end(), has_id) || std::any_of(running_.begin(), running_.end(), has_id))
     return "the id is in use";
-  waiting_.push_back({.request = std::move(request)});
+  waiting_.emplace_back().request = std::move(request);
   waiting_.back().tokens = waiting_.back().request.prompt;
   return std::nullopt;
 }
@@ -188,7 +202,8 @@ StepInput Engine::input() {
 
 /// Takes the tokens that were drawn for a sequence: the first, and each one behind a draft that was right.
 Event Engine::accept(Sequence& s, const StepOutput& out) {
-  Event event{.id = s.request.id};
+  Event event;
+  event.id = s.request.id;
   if (s.first_row < 0) {  // a chunk of the prompt, not its end
     s.computed += s.scheduled;
     return event;

@@ -1,21 +1,31 @@
 // SPDX-License-Identifier: MIT
 // Every launch that a model makes, behind plain functions: the only door to tilewave. The rest of the engine knows
-// neither specs nor plans. Activations, weights and caches are bf16; rows follow each other without gaps.
+// neither specs nor plans. Activations are bf16, weights and caches bf16 or fp8; rows follow each other without gaps.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <tilewave/core/dtype.hpp>
 
 #include "config.hpp"
 #include "device.hpp"
 
 namespace engine {
 
-/// Weights of a product: [n, k], and [n] of bias or null.
+/// Weights of a product: [n, k], and [n] of bias or null. Weights of fp8 have a scale for each row, others none.
 struct Linear {
   const void* weight = nullptr;
+  const void* scale = nullptr;
   const void* bias = nullptr;
   std::int32_t n = 0, k = 0;
+};
+
+/// A layer of experts: a router [experts, k], and of each expert gates and ups [2 n, k] and a projection back [k, n].
+struct Experts {
+  const void *router = nullptr, *gate_up = nullptr, *down = nullptr;
+  std::int32_t experts = 0, chosen = 0;  // chosen: of a token
+  std::int32_t n = 0, k = 0;
+  bool renormalise = true;  // weights of a token's experts add up to 1
 };
 
 /// How the paged cache of every layer lies: K and V [pages, page_tokens, kv_heads, head_size] each.
@@ -45,34 +55,45 @@ struct SampleTables {
   const std::uint64_t *seed = nullptr, *offset = nullptr;
 };
 
+/// Queues on one stream. Every function throws Error with the op's name, the status and its reason.
 class Kernels {
  public:
-  /// Queues on `stream`. Every function throws Error with the op's name, the status and its reason.
-  Kernels(const ModelConfig& config, const CacheShape& cache, tilewave::hipStream_t stream);
-  ~Kernels();
+  Kernels() = default;
+  Kernels(const Kernels&) = delete;
+  virtual ~Kernels() = default;
 
-  /// out[i] = table[ids[i]], rows of `hidden` columns.
-  void gather_rows(const void* table, std::int32_t table_rows, const std::int32_t* ids, void* out, std::int32_t rows);
-  /// rmsnorm of rows of `hidden` columns.
-  void norm(const void* x, const void* weight, void* out, std::int32_t rows);
+  /// out[i] = scale * table[ids[i]], rows of `hidden` columns.
+  virtual void gather_rows(const void* table, std::int32_t table_rows, const std::int32_t* ids, float scale, void* out,
+                           std::int32_t rows) = 0;
+  /// rmsnorm of rows of `hidden` columns, by f32 weights. out may be x.
+  virtual void norm(const void* x, const void* weight, void* out, std::int32_t rows) = 0;
+  /// sum += x, and its rmsnorm goes to out.
+  virtual void add_norm(const void* x, void* sum, const void* weight, void* out, std::int32_t rows) = 0;
   /// out = x weight^T + bias + residual; residual may be null, or out itself.
-  void linear(const void* x, const Linear& by, const void* residual, void* out, std::int32_t rows);
-  /// out[:, c] = silu(gate) * up, of weights [gates, ups].
-  void gated(const void* x, const Linear& by, void* out, std::int32_t rows);
-  /// f32 logits.
-  void logits(const void* x, const Linear& by, float* out, std::int32_t rows);
+  virtual void linear(const void* x, const Linear& by, const void* residual, void* out, std::int32_t rows) = 0;
+  /// out[:, c] = activation(gate) * up, of weights [gates, ups].
+  virtual void gated(const void* x, const Linear& by, void* out, std::int32_t rows) = 0;
+  /// sum += for each row of x what its experts make of it, by their weights.
+  virtual void experts(const void* x, const Experts& by, void* sum, std::int32_t rows) = 0;
+  /// f32 logits, capped if the model says so.
+  virtual void logits(const void* x, const Linear& by, float* out, std::int32_t rows) = 0;
   /// q (in place) and k of qkv [tokens, q k v heads] are normalised if the model says so and turned by their positions;
   /// k and v go into their slots.
-  void rotate_and_cache(void* qkv, const void* q_norm, const void* k_norm, const float* cos, const float* sin,
-                        void* k_cache, void* v_cache, const StepTables& step);
-  /// out [tokens, q_heads * head_size] from the q of qkv and the caches.
-  void attend(const void* qkv, const void* k_cache, const void* v_cache, void* out, const StepTables& step);
+  virtual void rotate_and_cache(void* qkv, const void* q_norm, const void* k_norm, const float* cos, const float* sin,
+                                void* k_cache, void* v_cache, const StepTables& step) = 0;
+  /// out [tokens, q_heads * head_size] from the q of qkv and the caches. A window of 0 sees all tokens.
+  virtual void attend(const void* qkv, const void* k_cache, const void* v_cache, std::int32_t window, void* out,
+                      const StepTables& step) = 0;
   /// One token and its log probability (of the logits as they are) for each row.
-  void sample(const float* logits, const SampleTables& tables, std::int32_t* tokens, float* logprobs);
-
- private:
-  struct Plans;
-  std::unique_ptr<Plans> plans_;
+  virtual void sample(const float* logits, const SampleTables& tables, std::int32_t* tokens, float* logprobs) = 0;
+  /// How often the workspace has moved. Launches that a graph captured before use the old one.
+  virtual std::uint64_t workspace_moves() const = 0;
 };
+
+/// The kernels of the chip that kernels.cpp is compiled for.
+std::unique_ptr<Kernels> make_kernels(const ModelConfig& config, const CacheShape& cache, tilewave::hipStream_t stream);
+
+/// The fp8 of that chip.
+tilewave::DType room_fp8();
 
 }  // namespace engine

@@ -53,14 +53,21 @@ int main(int argc, char** argv) {
   app.add_option("--most-sequences", options.most_sequences, "Requests that run at once");
   app.add_option("--drafts", options.drafts, "Tokens that are guessed from the text and verified in one step");
   app.add_flag("!--no-reuse", options.reuse, "Compute every prompt from its beginning");
+  app.add_flag("!--no-graphs", options.graphs, "Launch each kernel of a decode step on its own");
+  app.add_flag("--fp8-weights", options.fp8_weights, "Quantise the weights of layers to fp8 while loading");
+  app.add_flag("--fp8-cache", options.fp8_cache, "Keep K and V in fp8");
+#ifdef ENGINE_HTTP
   app.add_option("--serve", port, "HTTP port: POST /v1/completions")->check(CLI::Range(1, 65535));
   app.add_option("--host", host, "Address to listen on");
+#endif
   CLI11_PARSE(app, argc, argv);
   try {
     Engine engine(folder, options);
     Service service(engine);
     const auto begin = std::chrono::steady_clock::now();
+#ifdef ENGINE_HTTP
     if (port > 0) serve(service, folder, host, port);
+#endif
     answer_lines(service);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     std::cerr << service.tokens() << " tokens in " << seconds

@@ -2,6 +2,7 @@
 #include "model.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <tilewave/core/dtype.hpp>
 #include <tilewave/core/math.hpp>
 
@@ -10,39 +11,8 @@ namespace engine {
 namespace {
 
 using tilewave::hipMemcpyDeviceToHost;
-using tilewave::hipMemcpyHostToDevice;
 
-/// A tensor's elements as bf16; other floats are rounded to the nearest.
-std::vector<std::uint16_t> as_bf16(const std::string& name, const TensorView& view) {
-  std::vector<std::uint16_t> values;
-  if (view.dtype == "BF16") {
-    values.resize(view.bytes / 2);
-    std::memcpy(values.data(), view.data, view.bytes);
-  } else if (view.dtype == "F16") {
-    values.resize(view.bytes / 2);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      std::uint16_t bits;
-      std::memcpy(&bits, view.data + 2 * i, 2);
-      values[i] = tilewave::f32_to_bf16(tilewave::f16_to_f32(bits));
-    }
-  } else if (view.dtype == "F32") {
-    values.resize(view.bytes / 4);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      float value;
-      std::memcpy(&value, view.data + 4 * i, 4);
-      values[i] = tilewave::f32_to_bf16(value);
-    }
-  } else {
-    throw Error(name + " is " + view.dtype + ", and the engine loads BF16, F16 and F32");
-  }
-  return values;
-}
-
-Buffer upload(const void* data, std::size_t bytes) {
-  Buffer buffer(bytes);
-  must(tilewave::hipMemcpy(buffer.data(), data, bytes, hipMemcpyHostToDevice), "copying weights to the device");
-  return buffer;
-}
+constexpr std::size_t most_graphs = 256;
 
 std::size_t bf16_bytes(std::int64_t rows, std::int64_t columns) { return static_cast<std::size_t>(rows * columns) * 2; }
 
@@ -56,20 +26,24 @@ std::size_t table_bytes(const ModelConfig& c, const CacheShape& cache, std::int3
 
 }  // namespace
 
-Model::Model(const std::filesystem::path& folder, const CacheShape& cache, std::int32_t most_tokens)
-    : config_(read_config(folder)),
-      kernels_(config_, cache, nullptr),
+Model::Model(const ModelConfig& config, ModelWeights weights, const CacheShape& cache, std::int32_t most_tokens)
+    : config_(config),
+      kernels_(make_kernels(config_, cache, stream_.get())),
       most_tokens_(most_tokens),
+      weights_(std::move(weights)),
       tables_(table_bytes(config_, cache, most_tokens)) {
-  const Safetensors weights(folder);
   const ModelConfig& c = config_;
-  embeddings_ = load(weights, {{"model.embed_tokens.weight", {c.vocab, c.hidden}}});
-  final_norm_ = load(weights, {{"model.norm.weight", {c.hidden}}});
-  if (!c.tied_embeddings) output_ = load(weights, {{"lm_head.weight", {c.vocab, c.hidden}}});
-  for (std::int32_t i = 0; i < c.layers; ++i) load_layer(weights, i, cache);
-  const RopeTables rope = rope_tables(c);
-  cos_ = upload(rope.cos.data(), rope.cos.size() * sizeof(float));
-  sin_ = upload(rope.sin.data(), rope.sin.size() * sizeof(float));
+  const auto angles = [&](const RopeConfig& rope, Buffer& cos, Buffer& sin) {
+    const RopeTables tables = rope_tables(c, rope);
+    cos = on_device(tables.cos.data(), tables.cos.size() * sizeof(float));
+    sin = on_device(tables.sin.data(), tables.sin.size() * sizeof(float));
+  };
+  angles(c.rope, cos_, sin_);
+  if (c.gemma) angles(c.local_rope, local_cos_, local_sin_);
+  const std::size_t cache_bytes =
+      bf16_bytes(std::int64_t{cache.pages} * cache.page_tokens, std::int64_t{c.kv_heads} * c.head_size) /
+      (c.fp8_cache ? 2 : 1);
+  for (std::int32_t i = 0; i < c.layers; ++i) caches_.push_back({Buffer(cache_bytes), Buffer(cache_bytes)});
 
   hidden_ = Buffer(bf16_bytes(most_tokens, c.hidden));
   normed_ = Buffer(bf16_bytes(most_tokens, c.hidden));
@@ -77,113 +51,149 @@ Model::Model(const std::filesystem::path& folder, const CacheShape& cache, std::
   attention_ = Buffer(bf16_bytes(most_tokens, std::int64_t{c.q_heads} * c.head_size));
   gated_ = Buffer(bf16_bytes(most_tokens, c.intermediate));
   const std::int32_t rows = most_tokens < most_logit_rows ? most_tokens : most_logit_rows;
+  if (c.gemma) branch_ = Buffer(bf16_bytes(most_tokens, c.hidden)), branch_rows_ = Buffer(bf16_bytes(rows, c.hidden));
   logits_ = Buffer(static_cast<std::size_t>(rows) * c.vocab * sizeof(float));
-  sampled_ = Buffer(rows * sizeof(std::int32_t));
-  logprobs_ = Buffer(rows * sizeof(float));
+  drawn_ = Buffer(rows * (sizeof(std::int32_t) + sizeof(float)));
 }
 
-/// Tensors of these shapes, one behind the other in one buffer.
-Buffer Model::load(const Safetensors& weights, const std::vector<Named>& tensors) {
-  std::vector<std::uint16_t> all;
-  for (const Named& tensor : tensors) {
-    const std::vector<std::uint16_t> values = as_bf16(tensor.name, weights.get(tensor.name, tensor.shape));
-    all.insert(all.end(), values.begin(), values.end());
-  }
-  return upload(all.data(), all.size() * 2);
+static Linear linear_of(const Weight& weight, std::int32_t n, std::int32_t k, const void* bias = nullptr) {
+  return {weight.data.data(), weight.scale.data(), bias, n, k};
 }
 
-void Model::load_layer(const Safetensors& weights, std::int32_t index, const CacheShape& cache) {
+/// From normed_ to attention_.
+void Model::queue_attention(Kernels& kernels, std::int32_t index, const StepTables& step) {
   const ModelConfig& c = config_;
-  const std::string prefix = "model.layers." + std::to_string(index) + ".";
-  const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
-  const std::int64_t q_rows = std::int64_t{c.q_heads} * c.head_size, kv_rows = std::int64_t{c.kv_heads} * c.head_size;
-  Layer layer;
-  layer.attention_norm = load(weights, {{prefix + "input_layernorm.weight", {c.hidden}}});
-  layer.mlp_norm = load(weights, {{prefix + "post_attention_layernorm.weight", {c.hidden}}});
-  // One product makes q, k and v, and one makes gates and ups.
-  layer.qkv = load(weights, {{attention + "q_proj.weight", {q_rows, c.hidden}},
-                             {attention + "k_proj.weight", {kv_rows, c.hidden}},
-                             {attention + "v_proj.weight", {kv_rows, c.hidden}}});
-  if (c.qkv_bias)
-    layer.qkv_bias = load(weights, {{attention + "q_proj.bias", {q_rows}},
-                                    {attention + "k_proj.bias", {kv_rows}},
-                                    {attention + "v_proj.bias", {kv_rows}}});
-  if (c.qk_norm) {
-    layer.q_norm = load(weights, {{attention + "q_norm.weight", {c.head_size}}});
-    layer.k_norm = load(weights, {{attention + "k_norm.weight", {c.head_size}}});
-  }
-  layer.out = load(weights, {{attention + "o_proj.weight", {c.hidden, q_rows}}});
-  layer.gate_up = load(weights, {{mlp + "gate_proj.weight", {c.intermediate, c.hidden}},
-                                 {mlp + "up_proj.weight", {c.intermediate, c.hidden}}});
-  layer.down = load(weights, {{mlp + "down_proj.weight", {c.hidden, c.intermediate}}});
-  const std::size_t cache_bytes = bf16_bytes(std::int64_t{cache.pages} * cache.page_tokens, kv_rows);
-  layer.k_cache = Buffer(cache_bytes);
-  layer.v_cache = Buffer(cache_bytes);
-  layers_.push_back(std::move(layer));
+  const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(index)];
+  const LayerCache& cache = caches_[static_cast<std::size_t>(index)];
+  const bool local = c.is_local(index) && local_cos_.data() != nullptr;
+  const Linear qkv = linear_of(layer.qkv, c.qkv_columns(), c.hidden, layer.qkv_bias.data());
+  kernels.linear(normed_.data(), qkv, nullptr, qkv_.data(), step.tokens);
+  kernels.rotate_and_cache(qkv_.data(), layer.q_norm.data(), layer.k_norm.data(),
+                           (local ? local_cos_ : cos_).as<float>(), (local ? local_sin_ : sin_).as<float>(),
+                           cache.k.data(), cache.v.data(), step);
+  kernels.attend(qkv_.data(), cache.k.data(), cache.v.data(), c.window_of(index), attention_.data(), step);
 }
 
-void Model::run_layer(const Layer& layer, const StepTables& step) {
+void Model::queue_layer(Kernels& kernels, std::int32_t index, const StepTables& step) {
   const ModelConfig& c = config_;
-  const std::int32_t q_columns = c.q_heads * c.head_size;
-  const Linear qkv{layer.qkv.data(), layer.qkv_bias.data(), c.qkv_columns(), c.hidden};
-  const Linear out{layer.out.data(), nullptr, c.hidden, q_columns};
-  const Linear gate_up{layer.gate_up.data(), nullptr, 2 * c.intermediate, c.hidden};
-  const Linear down{layer.down.data(), nullptr, c.hidden, c.intermediate};
+  const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(index)];
+  const Linear out = linear_of(layer.out, c.hidden, c.q_heads * c.head_size);
+  const Linear gate_up = linear_of(layer.gate_up, 2 * c.intermediate, c.hidden);
+  const Linear down = linear_of(layer.down, c.hidden, c.intermediate);
+  const std::int32_t tokens = step.tokens;
 
-  kernels_.norm(hidden_.data(), layer.attention_norm.data(), normed_.data(), step.tokens);
-  kernels_.linear(normed_.data(), qkv, nullptr, qkv_.data(), step.tokens);
-  kernels_.rotate_and_cache(qkv_.data(), layer.q_norm.data(), layer.k_norm.data(), cos_.as<float>(), sin_.as<float>(),
-                            layer.k_cache.data(), layer.v_cache.data(), step);
-  kernels_.attend(qkv_.data(), layer.k_cache.data(), layer.v_cache.data(), attention_.data(), step);
-  kernels_.linear(attention_.data(), out, hidden_.data(), hidden_.data(), step.tokens);
-  kernels_.norm(hidden_.data(), layer.mlp_norm.data(), normed_.data(), step.tokens);
-  kernels_.gated(normed_.data(), gate_up, gated_.data(), step.tokens);
-  kernels_.linear(gated_.data(), down, hidden_.data(), hidden_.data(), step.tokens);
+  if (!c.gemma) {
+    kernels.norm(hidden_.data(), layer.attention_norm.data(), normed_.data(), tokens);
+    queue_attention(kernels, index, step);
+    kernels.linear(attention_.data(), out, hidden_.data(), hidden_.data(), tokens);
+    kernels.norm(hidden_.data(), layer.mlp_norm.data(), normed_.data(), tokens);
+    if (c.experts > 0) {
+      const Experts experts{.router = layer.router.data(),
+                            .gate_up = layer.gate_up.data.data(),
+                            .down = layer.down.data.data(),
+                            .experts = c.experts,
+                            .chosen = c.experts_per_token,
+                            .n = c.intermediate,
+                            .k = c.hidden,
+                            .renormalise = c.renormalise};
+      return kernels.experts(normed_.data(), experts, hidden_.data(), tokens);
+    }
+    kernels.gated(normed_.data(), gate_up, gated_.data(), tokens);
+    kernels.linear(gated_.data(), down, hidden_.data(), hidden_.data(), tokens);
+    return;
+  }
+  // A branch is normalised before it joins the stream, which it does in the next norm.
+  const auto next_norm = [&](bool first, const Buffer& weight) {
+    first ? kernels.norm(hidden_.data(), weight.data(), normed_.data(), tokens)
+          : kernels.add_norm(branch_.data(), hidden_.data(), weight.data(), normed_.data(), tokens);
+  };
+  next_norm(index == 0, layer.attention_norm);
+  queue_attention(kernels, index, step);
+  kernels.linear(attention_.data(), out, nullptr, branch_.data(), tokens);
+  kernels.norm(branch_.data(), layer.attention_post_norm.data(), branch_.data(), tokens);
+  next_norm(false, layer.mlp_norm);
+  kernels.gated(normed_.data(), gate_up, gated_.data(), tokens);
+  kernels.linear(gated_.data(), down, nullptr, branch_.data(), tokens);
+  kernels.norm(branch_.data(), layer.mlp_post_norm.data(), branch_.data(), tokens);
+}
+
+void Model::queue(Kernels& kernels, const Step& step) {
+  const StepTables& tables = step.tables;
+  const ModelConfig& c = config_;
+  const std::int32_t rows = step.sample.rows;
+  // Gemma's factor is rounded as its activations are.
+  const float scale =
+      c.gemma ? tilewave::bf16_to_f32(tilewave::f32_to_bf16(std::sqrt(static_cast<float>(c.hidden)))) : 1.0f;
+  kernels.gather_rows(weights_.embeddings.data(), c.vocab, tables.ids, scale, hidden_.data(), tables.tokens);
+  for (std::int32_t i = 0; i < c.layers; ++i) queue_layer(kernels, i, tables);
+  if (rows == 0) return;
+  // Only these tokens need logits: their rows are gathered into the idle projection's room.
+  const Buffer& output = c.tied_embeddings ? weights_.embeddings : weights_.output;
+  const void* const final_norm = weights_.final_norm.data();
+  kernels.gather_rows(hidden_.data(), tables.tokens, step.sample.from, 1.0f, normed_.data(), rows);
+  if (c.gemma) {
+    kernels.gather_rows(branch_.data(), tables.tokens, step.sample.from, 1.0f, branch_rows_.data(), rows);
+    kernels.add_norm(branch_rows_.data(), normed_.data(), final_norm, hidden_.data(), rows);
+  } else {
+    kernels.norm(normed_.data(), final_norm, hidden_.data(), rows);
+  }
+  kernels.logits(hidden_.data(), {output.data(), nullptr, nullptr, c.vocab, c.hidden}, logits_.as<float>(), rows);
+  kernels.sample(logits_.as<float>(), step.sample, drawn_.as<std::int32_t>(), drawn_.as<float>() + rows);
+}
+
+Model::Step Model::upload(const StepInput& in) {
+  const auto tokens = static_cast<std::int32_t>(in.ids.size()), rows = static_cast<std::int32_t>(in.sample_from.size());
+  const auto sequences = static_cast<std::int32_t>(in.kv_lengths.size());
+  if (tokens > most_tokens_ || rows > most_logit_rows)
+    throw Error("a step has more tokens than the engine was made for");
+  tables_.begin();
+  Step step{.tables = {.tokens = tokens, .sequences = sequences, .table_columns = in.table_columns},
+            .sample = {.rows = rows}};
+  StepTables& t = step.tables;
+  for (std::int32_t s = 0; s < sequences; ++s)
+    t.most_queries = std::max(t.most_queries, in.q_starts[s + 1] - in.q_starts[s]);
+  t.ids = tables_.add(in.ids), t.positions = tables_.add(in.positions), t.slots = tables_.add(in.slots);
+  t.q_starts = tables_.add(in.q_starts), t.kv_lengths = tables_.add(in.kv_lengths);
+  t.block_table = tables_.add(in.block_table);
+  SampleTables& sample = step.sample;
+  sample.from = tables_.add(in.sample_from);
+  sample.temperature = tables_.add(in.temperature), sample.top_p = tables_.add(in.top_p);
+  sample.top_k = tables_.add(in.top_k), sample.seed = tables_.add(in.seed), sample.offset = tables_.add(in.offset);
+  tables_.send(stream_.get());
+  return step;
+}
+
+/// The tables of two steps of one shape lie at the same addresses, so a graph finds the new ones.
+void Model::launch(const Step& step) {
+  const auto eagerly = [&] { queue(*kernels_, step); };
+  if (!use_graphs_ || step.tables.most_queries != 1) return eagerly();
+  if (kernels_->workspace_moves() != workspace_moves_ || graphs_.size() > most_graphs) graphs_.clear();
+  workspace_moves_ = kernels_->workspace_moves();
+  const auto [at, first] =
+      graphs_.try_emplace({step.tables.sequences, step.tables.table_columns, step.sample.rows}, std::nullopt);
+  if (first) return eagerly();  // which makes plans, and may move the workspace
+  if (!at->second) at->second.emplace(stream_, eagerly);
+  at->second->launch(stream_.get());
 }
 
 StepOutput Model::run(const StepInput& in) {
-  const auto tokens = static_cast<std::int32_t>(in.ids.size()), rows = static_cast<std::int32_t>(in.sample_from.size());
-  const auto sequences = static_cast<std::int32_t>(in.kv_lengths.size());
-  if (tokens == 0) return {};
-  if (tokens > most_tokens_ || rows > most_logit_rows)
-    throw Error("a step has more tokens than the engine was made for");
-
-  tables_.begin();
-  StepTables step{.tokens = tokens, .sequences = sequences, .table_columns = in.table_columns};
-  for (std::int32_t s = 0; s < sequences; ++s)
-    step.most_queries = std::max(step.most_queries, in.q_starts[s + 1] - in.q_starts[s]);
-  step.ids = tables_.add(in.ids), step.positions = tables_.add(in.positions), step.slots = tables_.add(in.slots);
-  step.q_starts = tables_.add(in.q_starts), step.kv_lengths = tables_.add(in.kv_lengths);
-  step.block_table = tables_.add(in.block_table);
-  SampleTables sample{.rows = rows, .from = tables_.add(in.sample_from)};
-  sample.temperature = tables_.add(in.temperature), sample.top_p = tables_.add(in.top_p);
-  sample.top_k = tables_.add(in.top_k), sample.seed = tables_.add(in.seed), sample.offset = tables_.add(in.offset);
-  tables_.send(nullptr);
-
-  kernels_.gather_rows(embeddings_.data(), config_.vocab, step.ids, hidden_.data(), tokens);
-  for (const Layer& layer : layers_) run_layer(layer, step);
-
-  StepOutput out{std::vector<std::int32_t>(rows), std::vector<float>(rows)};
+  if (in.ids.empty()) return {};
+  const Step step = upload(in);
+  launch(step);
+  const auto rows = static_cast<std::size_t>(step.sample.rows);
   logit_rows_ = rows;
-  if (rows > 0) {  // only these tokens need logits: their rows are gathered into the idle projection's room
-    const Linear output{config_.tied_embeddings ? embeddings_.data() : output_.data(), nullptr, config_.vocab,
-                        config_.hidden};
-    kernels_.gather_rows(hidden_.data(), tokens, sample.from, normed_.data(), rows);
-    kernels_.norm(normed_.data(), final_norm_.data(), hidden_.data(), rows);
-    kernels_.logits(hidden_.data(), output, logits_.as<float>(), rows);
-    kernels_.sample(logits_.as<float>(), sample, sampled_.as<std::int32_t>(), logprobs_.as<float>());
-    must(tilewave::hipMemcpy(out.tokens.data(), sampled_.data(), rows * sizeof(std::int32_t), hipMemcpyDeviceToHost),
-         "reading tokens");
-    must(tilewave::hipMemcpy(out.logprobs.data(), logprobs_.data(), rows * sizeof(float), hipMemcpyDeviceToHost),
-         "reading log probabilities");
-  } else {
-    must(tilewave::hipStreamSynchronize(nullptr), "waiting for a step");
-  }
+  stream_.wait();
+  StepOutput out{std::vector<std::int32_t>(rows), std::vector<float>(rows)};
+  std::vector<std::byte> drawn(rows * (sizeof(std::int32_t) + sizeof(float)));
+  if (rows == 0) return out;
+  must(tilewave::hipMemcpy(drawn.data(), drawn_.data(), drawn.size(), hipMemcpyDeviceToHost), "reading tokens");
+  std::memcpy(out.tokens.data(), drawn.data(), rows * sizeof(std::int32_t));
+  std::memcpy(out.logprobs.data(), drawn.data() + rows * sizeof(std::int32_t), rows * sizeof(float));
   return out;
 }
 
-std::vector<float> Model::last_logits() const {
-  std::vector<float> values(logit_rows_ * config_.vocab);
+std::vector<float> Model::logits(std::size_t rows) const {
+  std::vector<float> values(rows * config_.vocab);
   must(tilewave::hipMemcpy(values.data(), logits_.data(), values.size() * sizeof(float), hipMemcpyDeviceToHost),
        "reading logits");
   return values;

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
-// A model's weights on the device, and its forward pass: the eight launches of a layer, in order.
+// A model's weights on the device, and its forward pass: the eight launches of a layer, in order. A decode step is
+// captured as one graph when its shape comes a second time.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <filesystem>
+#include <map>
+#include <optional>
 #include <vector>
 
 #include "config.hpp"
 #include "kernels.hpp"
-#include "safetensors.hpp"
+#include "weights.hpp"
 
 namespace engine {
 
@@ -35,38 +38,60 @@ inline constexpr std::int32_t most_logit_rows = 1024;
 
 class Model {
  public:
-  /// Loads config.json and *.safetensors. Throws Error with the file, field or tensor that is wrong. `most_tokens`: of a
-  /// step, and so the size of its activations.
-  Model(const std::filesystem::path& folder, const CacheShape& cache, std::int32_t most_tokens);
+  /// `most_tokens`: of a step, and so the size of its activations.
+  Model(const ModelConfig& config, ModelWeights weights, const CacheShape& cache, std::int32_t most_tokens);
 
   const ModelConfig& config() const { return config_; }
+  Kernels& kernels() { return *kernels_; }
+  const Stream& stream() const { return stream_; }
+  /// Decode steps of a shape that has been seen before are launched as one graph, unless this is false.
+  void use_graphs(bool use) { use_graphs_ = use; }
   /// Runs one step and waits for its tokens.
   StepOutput run(const StepInput& in);
-  /// The logits of the last run(), [rows, vocab]; for tests.
-  std::vector<float> last_logits() const;
+  /// Sends a step's tables to the device. queue() may then be called any number of times.
+  struct Step {
+    StepTables tables;
+    SampleTables sample;
+  };
+  Step upload(const StepInput& in);
+  /// Queues all launches of a step by `kernels`, which are the model's own, or watch over them.
+  void queue(Kernels& kernels, const Step& step);
+  /// The logits of the last run(), or of a step that was queued, [rows, vocab]; for tests.
+  std::vector<float> last_logits() const { return logits(logit_rows_); }
+  std::vector<float> logits(std::size_t rows) const;
+  const ModelWeights& weights() const { return weights_; }
+  const Buffer& logits_buffer() const { return logits_; }
+  const Buffer& cache(std::int32_t layer, bool values) const {
+    const LayerCache& cache = caches_[static_cast<std::size_t>(layer)];
+    return values ? cache.v : cache.k;
+  }
+  std::size_t graphs() const { return graphs_.size(); }
 
  private:
-  struct Layer {
-    Buffer attention_norm, qkv, qkv_bias, q_norm, k_norm, out, mlp_norm, gate_up, down;
-    Buffer k_cache, v_cache;
+  struct LayerCache {
+    Buffer k, v;
   };
-  struct Named {
-    std::string name;
-    std::vector<std::int64_t> shape;
-  };
-  static Buffer load(const Safetensors& weights, const std::vector<Named>& tensors);
-  void load_layer(const Safetensors& weights, std::int32_t index, const CacheShape& cache);
-  void run_layer(const Layer& layer, const StepTables& step);
+  void queue_layer(Kernels& kernels, std::int32_t index, const StepTables& step);
+  void queue_attention(Kernels& kernels, std::int32_t index, const StepTables& step);
+  void launch(const Step& step);
 
   ModelConfig config_;
-  Kernels kernels_;
+  Stream stream_;  // first, as all others are used on it
+  std::unique_ptr<Kernels> kernels_;
   std::int32_t most_tokens_;
-  std::vector<Layer> layers_;
-  Buffer embeddings_, final_norm_, output_, cos_, sin_;
-  // Activations of a step: the residual stream, its norm, projections, attention, the gated product; rows of logits.
-  Buffer hidden_, normed_, qkv_, attention_, gated_, logits_, sampled_, logprobs_;
+  ModelWeights weights_;
+  std::vector<LayerCache> caches_;
+  Buffer cos_, sin_, local_cos_, local_sin_;  // the latter are empty where all layers turn alike
+  // Activations of a step: the residual stream, its norm, projections, attention, the gated product; rows of logits,
+  // and their tokens with log probabilities behind them.
+  // Gemma: what a branch adds to the stream, and its rows.
+  Buffer hidden_, normed_, qkv_, attention_, gated_, logits_, drawn_, branch_, branch_rows_;
   TableUpload tables_;
   std::size_t logit_rows_ = 0;
+  // Decode steps by all that their launches depend on: sequences, columns of the block table, rows of logits.
+  bool use_graphs_ = true;
+  std::map<std::array<std::int32_t, 3>, std::optional<Graph>> graphs_;  // empty: the shape was seen once
+  std::uint64_t workspace_moves_ = 0;                                   // when the graphs were captured
 };
 
 }  // namespace engine

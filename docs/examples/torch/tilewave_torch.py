@@ -10,9 +10,9 @@ import os
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def load(include=None, build_directory=None, verbose=False):
+def load(include=None, build_directory=None, verbose=False, only=()):
     """Compiles what has changed (minutes the first time) and registers the operators. `include`: the folder that has tilewave/;
-    else $TILEWAVE_INCLUDE, else that of the tree. Throws what the compiler says."""
+    else $TILEWAVE_INCLUDE, else that of the tree. `only`: subjects, such as "attention"; by default all. Throws what the compiler says."""
     from torch.utils import cpp_extension
 
     include = include or os.environ.get("TILEWAVE_INCLUDE") or os.path.join(HERE, "..", "..", "..", "include")
@@ -21,7 +21,8 @@ def load(include=None, build_directory=None, verbose=False):
     os.environ.setdefault("TORCH_CUDA_ARCH_LIST", "9.0a")  # no other architecture may be compiled beside it
     if build_directory:
         os.makedirs(build_directory, exist_ok=True)
-    sources = [os.path.join(HERE, name) for name in sorted(os.listdir(HERE)) if name.endswith((".cu", ".cpp"))]
+    sources = [os.path.join(HERE, name) for name in sorted(os.listdir(HERE)) if name.endswith((".cu", ".cpp"))
+               and (not only or any(word in name for word in only))]
     cpp_extension.load(
         "tilewave_torch", sources, extra_include_paths=[os.path.abspath(include)], build_directory=build_directory,
         extra_cflags=["-std=c++20", "-O2", "-D__HIP_PLATFORM_NVIDIA__=1", "-include", "cuda_runtime_api.h"],

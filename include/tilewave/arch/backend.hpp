@@ -108,8 +108,9 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::widen_fp8(word) } -> std::same_as<Vec<std::uint32_t, 2>>;
   { B::widen_fp8_to_f16(word) } -> std::same_as<Vec<std::uint32_t, 2>>;
   { B::i4_unit } -> std::convertible_to<float>;
-  { B::widen_i4(word) } -> std::same_as<Chunk>;  // exactly i4_unit times the values
-  { B::widen_i4_to_f16(word) } -> std::same_as<Chunk>;
+  { B::template i4_zeros<DType::bf16>(0) } -> std::same_as<std::uint32_t>;
+  { B::widen_i4(word, word) } -> std::same_as<Chunk>;  // exactly i4_unit times the values
+  { B::widen_i4_to_f16(word, word) } -> std::same_as<Chunk>;
   { B::widen_fp4(word) } -> std::same_as<Chunk>;
   { B::widen_fp4_to_f16(word) } -> std::same_as<Chunk>;
   { B::template pick_bytes<0, 1, 4, 5>(word, word) } -> std::same_as<std::uint32_t>;
@@ -167,6 +168,7 @@ concept StagedBackend = Backend<B> &&
   { B::load_matrices(row) } -> std::same_as<Chunk>;  // four matrices of 8 x 8 elements of 2 bytes
   { B::post(*box, four, 0, *four) } -> std::same_as<void>;
   { B::prefetch(global) } -> std::same_as<void>;
+  { B::prefetch(global, bytes) } -> std::same_as<void>;
   { B::nanoseconds() } -> std::same_as<std::uint64_t>;
   { B::pause_until(std::uint64_t{}) } -> std::same_as<void>;
 };
@@ -256,11 +258,12 @@ concept TensorBackend = GroupBackend<B> &&
   { B::template group_multiply<DType::i8, 256>(operand, operand, wide_ints, false) } -> std::same_as<void>;
   { B::template group_multiply<DType::bf16, 128>(a, operand, sums) } -> std::same_as<void>;
   { B::template group_multiply<DType::f16, 128>(a, transposed, sums) } -> std::same_as<void>;
-  { B::template widen_i4_pairs<DType::f16>(two_words, 3) } -> std::same_as<Vec<std::uint32_t, 2>>;
+  { B::template widen_i4_pairs<DType::f16>(two_words, 3, words[0]) } -> std::same_as<Vec<std::uint32_t, 2>>;
   { B::template widen_i4_biased<DType::bf16>(words[0]) } -> std::same_as<Chunk>;
   { B::widen_i4_quad(words[0], 1) } -> std::same_as<std::uint32_t>;
   { B::template widen_fp4_pairs<DType::bf16>(two_words, 3) } -> std::same_as<Vec<std::uint32_t, 2>>;
   { B::widen_fp4_quad(words[0], 1) } -> std::same_as<std::uint32_t>;
+  { B::multiply_bf16(words[0], words[0]) } -> std::same_as<std::uint32_t>;
   { B::template store_matrices_straight<4>(row, words) } -> std::same_as<void>;
   // byte i of the result is the one of {high, low} that nibble i of the selector, 0 to 7, names
   { B::permute_bytes(words[0], words[1], words[2]) } -> std::same_as<std::uint32_t>;
@@ -271,10 +274,35 @@ concept TensorBackend = GroupBackend<B> &&
 /// The geometry of a launch. The grid is one-dimensional everywhere, so no room has y/z limits, and remaps are plain
 /// arithmetic.
 struct LaunchShape {
-  std::int64_t grid;   // blocks
-  int block;           // lanes
-  int cluster = 1;     // neighbouring blocks that run at the same time and reach each other's shared memory
-  bool early = false;  // may begin before the stream's previous kernel ends, and waits for it by itself
+  std::int64_t grid;  // blocks
+  int block;          // lanes
+  int cluster = 1;    // neighbouring blocks that run at the same time and reach each other's shared memory
+};
+
+/// On sm90 a kernel of a stream begins while the kernel before it ends (programmatic dependent launch), and waits
+/// before it touches device memory. Reads and writes keep the order of the stream. False: kernels that this thread
+/// launches begin when the kernel before has ended, for comparisons. Other chips have no such launches.
+inline thread_local constinit bool overlap_launches = true;
+
+/// A kernel whose run() waits for the stream's previous kernel itself. Every lane that touches device memory calls
+/// wait_for_previous() before, and at least one lane of each block does. Behind the wait a lane of the block may call
+/// launch_next(). The room does both at the beginning of all other kernels. Since launch_next() comes behind the wait,
+/// a kernel that begins early may rely on all kernels but the one right before it.
+template <class K>
+concept WaitsItself = requires {
+  requires K::waits_itself;
+};
+/// A kernel that calls launch_next() itself, or leaves it to the end of its blocks, so that blocks of the next kernel
+/// take no room while much is still to be read.
+template <class K>
+concept LaunchesNext = WaitsItself<K> || requires {
+  requires K::launches_next;
+};
+/// A kernel that is only launched behind one of its own op, which leaves the op's inputs alone. It may read these
+/// before it waits.
+template <class K>
+concept ReadsInputsEarly = WaitsItself<K> && requires {
+  requires K::reads_inputs_early;
 };
 
 /// Checks what every room can launch: 0 to 2^31 - 1 blocks, fewer than 2^32 lanes in all (HSA's dispatch packet counts

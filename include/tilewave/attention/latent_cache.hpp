@@ -13,9 +13,9 @@ namespace tilewave {
 
 /// plain: head_size elements of one type. If that is fp8, one scale serves the whole cache.
 /// groups_128: 656 bytes a token (DeepSeek-V3.2). 512 fp8 codes come first, then four f32 scales, each of 128 of these
-/// dimensions, then 64 bf16 dimensions that rope has turned.
+/// dimensions, then 64 bf16 dimensions that rope has rotated.
 /// groups_64: 584 bytes a token (DeepSeek-V4). A page first has 576 bytes of each token, 448 fp8 codes and 64 bf16
-/// dimensions that rope has turned. Then come eight bytes of each token: seven e8m0 scales, each of 64 of the codes,
+/// dimensions that rope has rotated. Then come eight bytes of each token: seven e8m0 scales, each of 64 of the codes,
 /// and one that is not used.
 enum class LatentLayout : int { plain, groups_128, groups_64 };
 

@@ -4,6 +4,8 @@
 // latency. So each lane keeps the weights of its own partials, and partials are read `batch` at a time.
 #pragma once
 
+#include <type_traits>
+
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/core/static_for.hpp"
 #include "tilewave/tile/element.hpp"
@@ -31,7 +33,7 @@ struct PartialRow {
 template <class B, DType X, RowPolicy P, bool guarded>
 struct PartialSum {
   static constexpr int lanes = P.lanes, chunks = P.chunks, unit = P.vec / size_of(X);
-  static constexpr int batch = 8;
+  static constexpr int batch = 8, few_at_once = !guarded && lanes * chunks * unit >= 512 ? 2 : batch;
   static_assert(lanes <= B::facts.wave_lanes && lanes % batch == 0,
                 "the lanes of a row are within a wave, and share batches of eight partials evenly");
 
@@ -69,32 +71,48 @@ struct PartialSum {
     const int first_lane = B::lane_id() - lane();
     static_for<lane_weights>([&](auto i) {
       for (int first = i * lanes; first < min_of(row.count, (i + 1) * lanes); first += batch) {
-        Packed<X, unit> partial[batch][chunks];
-        TILEWAVE_UNROLL
-        for (int j = 0; j < batch; ++j) {  // past the last partial it is read again, with a weight of zero
-          const auto* from = static_cast<const Storage<X>*>(row.x) + row.x_offset(min_of(first + j, row.count - 1));
-          TILEWAVE_UNROLL
-          for (int c = 0; c < chunks; ++c) {
-            const std::int32_t at = column(c) < columns ? column(c) : 0;
-            partial[j][c] = B::load(reinterpret_cast<const Packed<X, unit>*>(from + at));
-          }
-        }
-        TILEWAVE_UNROLL
-        for (int j = 0; j < batch; ++j) {
-          const float w = B::shuffle(weight[i], first_lane + (first + j) % lanes);
-          TILEWAVE_UNROLL
-          for (int c = 0; c < chunks; ++c) {
-            if constexpr (guarded) zero_unless(w != 0.0f, partial[j][c]);
-            const Vec<float, unit> values = widen<B, X, unit>(partial[j][c]);
-            TILEWAVE_UNROLL
-            for (int e = 0; e < unit; ++e) total.x[c][e] += w * values[e];
-          }
+        const auto add = [&](auto at_once) TILEWAVE_INLINE_LAMBDA {
+          total.template add<at_once>(row, columns, first, [&](int j) TILEWAVE_INLINE_LAMBDA {
+            return B::shuffle(weight[i], first_lane + (first + j) % lanes);
+          });
+        };
+        // Wide rows have two partials mostly, and reading one again would take as long.
+        if (few_at_once < batch && row.count - first <= few_at_once) {
+          add(std::integral_constant<int, few_at_once>{});
+        } else {
+          add(std::integral_constant<int, batch>{});
         }
       }
     });
     total.scale(sum == 0.0f ? 0.0f : 1.0f / sum);
     total.lse = sum == 0.0f ? minus_infinity : reference + B::log2(sum) * ln_2;
     return total;
+  }
+
+  /// Adds `at_once` partials from `first` on. Past the last partial it is read again, with a weight of zero.
+  template <int at_once, class Row, class Weight>
+  TILEWAVE_DEVICE void add(const Row& row, std::int32_t columns, int first, const Weight& weight) {
+    Packed<X, unit> partial[at_once][chunks];
+    TILEWAVE_UNROLL
+    for (int j = 0; j < at_once; ++j) {
+      const auto* from = static_cast<const Storage<X>*>(row.x) + row.x_offset(min_of(first + j, row.count - 1));
+      TILEWAVE_UNROLL
+      for (int c = 0; c < chunks; ++c) {
+        const std::int32_t at = column(c) < columns ? column(c) : 0;
+        partial[j][c] = B::load(reinterpret_cast<const Packed<X, unit>*>(from + at));
+      }
+    }
+    TILEWAVE_UNROLL
+    for (int j = 0; j < at_once; ++j) {
+      const float w = weight(j);
+      TILEWAVE_UNROLL
+      for (int c = 0; c < chunks; ++c) {
+        if constexpr (guarded) zero_unless(w != 0.0f, partial[j][c]);
+        const Vec<float, unit> values = widen<B, X, unit>(partial[j][c]);
+        TILEWAVE_UNROLL
+        for (int e = 0; e < unit; ++e) x[c][e] += w * values[e];
+      }
+    }
   }
 
   /// Zeroes values unless they are `kept`. Words are masked, since there are fewer words than elements. The mask is

@@ -31,7 +31,8 @@ struct GemmUnit {
 inline GemmUnit gemm_unit(ArchId arch, bool emulated, const GemmSpec& s) {
   if (facts_of(arch).f32_sums || s.a == DType::i8 || (emulated && !is_fp8(s.a))) return {};
   const bool promoted = s.scale == Scaling::per_block || (s.has_sums_to_choose() && s.sums == GemmSums::promoted);
-  const int chain = s.four_bit() ? s.scale_k : promoted ? gemm_scale_block : 0;
+  const bool by_scales = s.four_bit() && !(s.mxfp4() && s.a == DType::bf16);  // whose scales are in the weights
+  const int chain = by_scales ? s.scale_k : promoted ? gemm_scale_block : 0;
   return is_fp8(s.a) ? GemmUnit{32, 13, 13, chain} : GemmUnit{16, 25, 23, chain};
 }
 
@@ -124,7 +125,8 @@ class Gemm {
         for (std::int32_t k = 0; k < p.k; ++k) {
           if (s.four_bit()) {
             const auto* const layer_weights = static_cast<const std::uint8_t*>(p.b) + layer * p.b_batch_stride;
-            b_.push_back(four_bit_value(s.b, layer_weights, row, k, p.k));
+            const std::int64_t zero = layer * p.b_scale_batch_stride + k / s.scale_k * p.b_scale_k_stride + row;
+            b_.push_back(four_bit_value(s.b, layer_weights, row, k, p.k) - (s.zero_points ? p.b_zero[zero] : 0));
             continue;
           }
           const std::int64_t layer_offset = layer * p.b_batch_stride;
@@ -234,8 +236,14 @@ class Gemm {
         magnitude += std::abs(a[k] * b[k]);
       }
       if (unit_.step > 0) {
-        if (unit_.chain > 0 || from == 0) loss.begin(scale);
-        for (std::int32_t k = from; k < end; k += unit_.step) loss.add(a + k, b + k, std::min(unit_.step, end - k));
+        const bool scaled_weights = s.mxfp4() && unit_.chain == 0;
+        if (unit_.chain > 0 || from == 0) loss.begin(scaled_weights ? 1 : scale);
+        std::vector<double> weights(b + from, b + end);
+        if (scaled_weights) {
+          for (double& weight : weights) weight *= scale;
+        }
+        for (std::int32_t k = from; k < end; k += unit_.step)
+          loss.add(a + k, weights.data() + (k - from), std::min(unit_.step, end - k));
       }
       sum.value += block_sum * scale;
       sum.magnitude += magnitude * std::abs(scale);

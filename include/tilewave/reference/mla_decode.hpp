@@ -31,7 +31,7 @@ inline std::vector<double> latent_row(const LatentRow& layout, const unsigned ch
       std::memcpy(&scale, row + layout.scale_byte() + 4 * (d / 128), 4);
       x[d] = kv(row, d) * scale;
     } else {
-      x[d] = kv(row, d) * std::ldexp(1.0, scales[d / 64] - 127);
+      x[d] = kv(row, d) * e8m0_to_f32(scales[d / 64]);
     }
   }
   return x;

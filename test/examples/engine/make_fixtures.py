@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Makes the tiny models of engine_test and what transformers says of them. Usage: make_fixtures.py OUT_FOLDER
+"""Makes the tiny models of engine_test and what transformers says of them. Usage: make_fixtures.py OUT_FOLDER [FAMILY...]
 
 Needs torch and transformers, on the CPU. For each family: a folder with config.json, model.safetensors (random weights in
 bf16) and expected.json: prompts, the greedy tokens, and the logits behind the prompt, computed in float32 from the bf16
@@ -21,10 +21,19 @@ def common(**more):
 
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
+GEMMA = dict(head_dim=256, query_pre_attn_scalar=128, sliding_window=24, hidden_activation="gelu_pytorch_tanh", tie_word_embeddings=True,
+             layer_types=["sliding_attention", "full_attention"], attn_implementation="eager")
 FAMILIES = {
     "llama": lambda: (transformers.LlamaConfig(**common(rope_theta=10000.0, rope_scaling=LLAMA3, tie_word_embeddings=True)), transformers.LlamaForCausalLM),
     "mistral": lambda: (transformers.MistralConfig(**common(sliding_window=24, tie_word_embeddings=False)), transformers.MistralForCausalLM),
     "qwen2": lambda: (transformers.Qwen2Config(**{**common(tie_word_embeddings=True), "num_attention_heads": 1}), transformers.Qwen2ForCausalLM),
+    "gemma2": lambda: (transformers.Gemma2Config(**{**common(), **GEMMA}, attn_logit_softcapping=20.0, final_logit_softcapping=15.0),
+                       transformers.Gemma2ForCausalLM),
+    "gemma3": lambda: (transformers.Gemma3TextConfig(**{**common(), **GEMMA}), transformers.Gemma3ForCausalLM),
+    "mixtral": lambda: (transformers.MixtralConfig(**common(num_local_experts=4, num_experts_per_tok=2, tie_word_embeddings=True)),
+                        transformers.MixtralForCausalLM),
+    "qwen3_moe": lambda: (transformers.Qwen3MoeConfig(**common(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=64, norm_topk_prob=True,
+                                                               tie_word_embeddings=True)), transformers.Qwen3MoeForCausalLM),
     "qwen3": lambda: (transformers.Qwen3Config(**common(tie_word_embeddings=True)), transformers.Qwen3ForCausalLM),
 }
 
@@ -50,7 +59,8 @@ def make(family, folder):
     with torch.no_grad():
         for name, values in model.named_parameters():  # norms and biases that do something
             if "norm" in name:
-                values.copy_((1.0 + 0.2 * torch.randn_like(values)).bfloat16().float())
+                one = 0.0 if family.startswith("gemma") else 1.0  # Gemma's are added to one
+                values.copy_((one + 0.2 * torch.randn_like(values)).bfloat16().float())
             if name.endswith("bias"):
                 values.copy_((0.3 * torch.randn_like(values)).bfloat16().float())
     cases = []
@@ -65,9 +75,9 @@ def make(family, folder):
 
 
 def main():
-    if len(sys.argv) != 2:
-        raise SystemExit("usage: make_fixtures.py OUT_FOLDER")
-    for family in FAMILIES:
+    if len(sys.argv) < 2:
+        raise SystemExit("usage: make_fixtures.py OUT_FOLDER [FAMILY...]")
+    for family in sys.argv[2:] or FAMILIES:
         folder = pathlib.Path(sys.argv[1]) / family
         folder.mkdir(parents=True, exist_ok=True)
         make(family, folder)

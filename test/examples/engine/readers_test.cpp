@@ -67,6 +67,13 @@ TEST_CASE("a config that is wrong is refused by its field") {
   CHECK(says(config_error([](nlohmann::json& c) { c["vocab_size"] = "many"; }), "vocab_size is no integer"));
   CHECK(says(config_error([](nlohmann::json& c) { c["num_hidden_layers"] = 0; }), "num_hidden_layers is 0"));
   CHECK(says(config_error([](nlohmann::json& c) { c["model_type"] = "mamba"; }), "'mamba' is none of"));
+  CHECK(says(config_error([](nlohmann::json& c) { c["model_type"] = "llama, mistral"; }), "is none of"));
+  CHECK(says(config_error([](nlohmann::json& c) { c["model_type"] = "mixtral"; }), "num_local_experts is missing"));
+  CHECK(says(config_error([](nlohmann::json& c) {
+               c["model_type"] = "qwen3_moe", c["num_experts"] = 2, c["num_experts_per_tok"] = 3;
+             }),
+             "more than there are experts"));
+  CHECK(says(config_error([](nlohmann::json& c) { c["model_type"] = "gemma2"; }), "head_dim is not 256"));
   CHECK(says(config_error([](nlohmann::json& c) { c["num_key_value_heads"] = 3; }), "no multiple"));
   CHECK(says(config_error([](nlohmann::json& c) { c["head_dim"] = 80; }), "head_dim is neither 64 nor 128"));
   CHECK(says(config_error([](nlohmann::json& c) { c["hidden_act"] = "gelu"; }), "'gelu' is not silu"));

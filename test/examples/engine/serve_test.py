@@ -48,6 +48,7 @@ class Lines(unittest.TestCase):
             self.assertTrue(done.stderr.startswith("engine: "))
 
 
+@unittest.skipUnless("--serve" in subprocess.run([ENGINE, "--help"], capture_output=True, text=True).stdout, "the engine was built without HTTP")
 class Http(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

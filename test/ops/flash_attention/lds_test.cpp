@@ -97,6 +97,24 @@ TEST_CASE("a negative softmax_scale is refused by name, and other entries take i
   }
 }
 
+TEST_CASE("tokens and pages that lie backwards are refused by name, and other entries take them") {
+  for (const FlashAttentionEntry* entry : all_flash_attention_entries()) {
+    const bool lds = entry->policy.path == FlashAttentionPath::lds, paged = entry->spec.paged();
+    if (!(plain(entry->spec) || entry->spec == FlashAttentionSpec{.storage = KvStorage::paged})) continue;
+    if (entry->policy.path == FlashAttentionPath::tensor) continue;
+    const FlashLayout layout = paged ? FlashLayout::nhd : FlashLayout::bshd;
+    FlashCall call(entry->spec, {.q = {3}, .kv = {70}, .layout = layout});
+    const FlashAttentionProblem forwards = call.p;
+    call.p.k_strides.token = call.p.k_page_strides.token = -128;
+    const std::string tokens = flash_attention_takes(entry->policy, call.p).reason;
+    CHECK(tokens == (lds ? "lds: tokens of K or V must not lie backwards" : ""));
+    call.p = forwards;
+    call.p.v_page_strides.page = -call.p.v_page_strides.page;
+    const std::string pages = flash_attention_takes(entry->policy, call.p).reason;
+    CHECK(pages == (lds && paged ? "lds: pages must lie forwards, less than 2^35 elements apart" : ""));
+  }
+}
+
 TEST_CASE("the entry straight to registers is better for a few queries, the one through LDS for many") {
   constexpr FlashAttentionPolicy lds{.path = FlashAttentionPath::lds}, registers{};
   FlashAttentionProblem p;

@@ -112,6 +112,7 @@ class GemmCall {
         a_mx_(DType::i8, a_layers_, mx_scales(s.m), 1, {mx_stride(s.m), 0}),
         b_mx_(DType::i8, layers_, mx_scales(s.n), 1, {mx_stride(s.n), 0}),
         group_scale_(stored(spec.group_scale()), layers_ * k_groups(), s.n, k_groups(), group_strides()),
+        zero_(DType::i8, layers_ * k_groups(), s.n, k_groups(), group_strides()),
         out_scale_(DType::f32, per_group() ? a_layers_ * s.m : 1, out_scales(), 1, {out_scales() + s.gap, 0}) {
     if (spec.out_scale == Scaling::per_tensor) out_scale_.set(1, 1, [](int, int) { return given_scale; });
     a_.set(a_layers_ * a_rows_, a_columns_, [&](int r, int c) {
@@ -131,6 +132,8 @@ class GemmCall {
         const float scale = values('t', r, c);  // of mxfp4 the power of two below
         return spec.mxfp4() ? static_cast<float>(static_cast<std::int8_t>(127 + std::ilogb(scale))) : scale;
       });
+      zero_.set(layers_ * k_groups(), s.n,
+                [&](int r, int c) { return std::max(-8.0f, std::floor(8 * values('z', r, c))); });
     } else if (preshuffled()) {
       const int unit = 16 / size_of(spec.b);
       b_.set(layers_, b_columns_, [&](int layer, int at) {
@@ -268,6 +271,7 @@ class GemmCall {
     if (spec_.four_bit()) {
       if (row_scales_of_a()) p.a_scale = static_cast<const float*>(data(a_scale_));
       p.b_group_scale = data(group_scale_);
+      if (spec_.zero_points) p.b_zero = static_cast<const std::int8_t*>(data(zero_));
       p.b_scale_k_stride = group_strides().inner;
     } else if (scales) {
       p.a_scale = static_cast<const float*>(data(a_scale_));
@@ -386,7 +390,7 @@ class GemmCall {
   std::int32_t layers_, a_layers_;
   std::int32_t a_rows_, a_columns_, b_rows_, b_columns_;  // of a matrix as it lies in memory
   RowStrides operand_, weights_, output_, added_;         // added_: of residual; differs from out's if there are gaps
-  Tensor a_, b_, out_, residual_, bias_, a_scale_, b_scale_, a_mx_, b_mx_, group_scale_, out_scale_;
+  Tensor a_, b_, out_, residual_, bias_, a_scale_, b_scale_, a_mx_, b_mx_, group_scale_, zero_, out_scale_;
   std::vector<std::int32_t> table_;
   bench::DeviceBuffer table_on_device_;
 };

@@ -177,6 +177,7 @@ const Wrong<P> not_of_int4[] = {
     {"scales of groups", C::unsupported_scaling, [](P& p) { p.spec.scale = Scaling::per_group; }},
     {"a group", C::bad_value, [](P& p) { p.spec.scale_k = 32; }},
     {"b_group_scale", C::bad_value, [](P& p) { p.b_group_scale = p.bias; }},
+    {"zero points", C::unsupported_dtype, [](P& p) { p.spec.zero_points = true; }},
 };
 const Wrong<P> of_int4[] = {
     {"rows of i8", C::unsupported_dtype, [](P& p) { p.spec.a = DType::i8; }},
@@ -298,6 +299,7 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     if (spec.four_bit()) {
       if (is_fp8(spec.a)) good.a_scale = floats(a_scale.device()), good.a_scale_batch_stride = m;
       good.b_group_scale = group_scale.device();
+      if (spec.zero_points) good.b_zero = static_cast<const std::int8_t*>(b_scale.device());
       good.b_scale_k_stride = n, good.b_scale_batch_stride = 8 * n;
     } else if (spec.scale != Scaling::none) {
       good.a_scale = floats(a_scale.device()), good.b_scale = floats(b_scale.device());

@@ -21,7 +21,7 @@ GemmPolicy chosen(const GemmSpec& spec, std::int32_t m, std::int32_t n, std::int
   GemmProblem p;
   p.spec = spec;
   p.a = somewhere(1), p.b = somewhere(2), p.out = somewhere(3);
-  if (spec.b == DType::i4) p.b_group_scale = somewhere(4), p.b_scale_k_stride = n;
+  if (spec.four_bit()) p.b_group_scale = somewhere(4), p.b_scale_k_stride = n;
   if (spec.scale == Scaling::per_row) p.a_scale = p.b_scale = static_cast<const float*>(somewhere(5));
   p.m = m, p.n = n, p.k = k;
   p.a_stride = k, p.out_stride = n;
@@ -94,6 +94,15 @@ TEST_CASE("weights of four bits go straight to up to 16 rows") {
   CHECK(chosen(codes, 1, 5120, 8192).columns == 64);   // one pass of three
   CHECK(chosen(codes, 17, 28672, 4096).path == GemmPath::tensor);
   CHECK(chosen(codes, 4096, 28672, 4096).path == GemmPath::tensor);
+}
+
+TEST_CASE("weights of MXFP4 take tiles of 256 rows of A where they fill the chip") {
+  const GemmSpec mxfp4{
+      .b = DType::fp4_e2m1, .scale = Scaling::per_group, .weights = GemmWeights::preshuffled, .scale_k = 32};
+  CHECK(chosen(mxfp4, 4096, 4096, 4096).rows == 256);  // 210 us, 266 by 128 rows
+  CHECK(chosen(mxfp4, 4096, 5120, 8192).rows == 256);
+  CHECK(chosen(mxfp4, 128, 28672, 4096).rows == 128);  // 69 us, 110 by 64 rows
+  CHECK(chosen(mxfp4, 16, 28672, 4096).columns == 256);
 }
 
 TEST_CASE("groups take tiles by the rows that one has") {

@@ -11,8 +11,12 @@ namespace {
 /// Calls f(entry) for each entry that this build can run and that is sampled.
 template <class F>
 void each_entry(const F& f) {
+#if defined(GEMM_ENTRIES)
+  for (const auto entries : {GEMM_ENTRIES()}) {
+#else
   for (const auto entries : {all_gemm_entries(), all_gemm_feature_entries(), all_gemm_grouped_entries(),
                              all_gemm_gated_entries(), all_gemm_int4_entries(), all_gemm_mx_entries()}) {
+#endif
     for (const GemmEntry* const entry : in_turn(entries)) {
       INFO(name_of(entry->arch) << " " << name_of(entry->spec) << " " << name_of(entry->policy));
       f(*entry);
@@ -131,20 +135,22 @@ TEST_CASE("a product with the identity is exact") {
   });
 }
 
-TEST_CASE("weights of i4 are their values times the scales of their groups, exactly") {
+TEST_CASE("weights of i4 are their values, less zero points, times the scales of their groups, exactly") {
   each_entry([](const GemmEntry& e) {
-    if (e.spec.b != DType::i4 || e.spec.gated) return;
+    if (e.spec.b != DType::i4 || e.spec.groups != GemmGroups::one) return;
     constexpr std::int32_t k = 384, n = 48;  // A has rows of the identity for some k of each scale.
     GemmCall call(e.spec, {.m = 36, .n = n, .k = k}, [](char tensor, std::int64_t r, std::int64_t c) {
       if (tensor == 'a') return float(c == 11 * r % k);
       if (tensor == 'b') return float((3 * r + 5 * c) % 16 - 8) / 4;
+      if (tensor == 'z') return float((5 * r + 3 * c) % 17 - 8) / 8;  // all of -8 to 8
       return tensor == 's' ? 1.0f : std::ldexp(1.0f, int((r + c) % 7) - 3);
     });
     REQUIRE(call.run(e) == "");
     for (int r = 0; r < 36; ++r) {
       for (int c = 0; c < n; ++c) {
         const int at = 11 * r % k;
-        const double right = std::ldexp((3 * c + 5 * at) % 16 - 8, (at / e.spec.scale_k + c) % 7 - 3);
+        const int group = at / e.spec.scale_k, zero = e.spec.zero_points ? (5 * group + 3 * c) % 17 - 8 : 0;
+        const double right = std::ldexp((3 * c + 5 * at) % 16 - 8 - zero, (group + c) % 7 - 3);
         if (call.out().at(r, c) != right) FAIL("row " << r << " column " << c << ": " << call.out().at(r, c));
       }
     }
@@ -153,7 +159,7 @@ TEST_CASE("weights of i4 are their values times the scales of their groups, exac
 
 TEST_CASE("all codes of mxfp4 under all scales are exact") {
   each_entry([](const GemmEntry& e) {
-    if (!e.spec.mxfp4() || e.spec.gated || e.spec.out != DType::bf16) return;
+    if (!e.spec.mxfp4() || e.spec.groups != GemmGroups::one || e.spec.out != DType::bf16) return;
     // A has rows of the identity, for each k of two groups. The 254 scales are dealt out to columns, 127 in a group.
     // Those that only a fraction of fp4 would bring back into f32 come with none of it: 2^127 times 6 is infinite.
     constexpr std::int32_t k = 64, n = 128, m = 64;

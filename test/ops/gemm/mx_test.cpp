@@ -202,6 +202,7 @@ TEST_CASE("specs of mxfp4 weights under rows of other types are refused by name"
     CHECK(code_of([](GemmSpec& s) { s.scale = Scaling::per_row; }) == StatusCode::unsupported_scaling);
     CHECK(code_of([](GemmSpec& s) { s.scale_k = 64; }) == StatusCode::bad_value);
     CHECK(code_of([](GemmSpec& s) { s.scale_k = 0; }) == StatusCode::bad_value);
+    CHECK(code_of([](GemmSpec& s) { s.zero_points = true; }) == StatusCode::unsupported_dtype);
     CHECK(code_of([](GemmSpec& s) { s.weights = GemmWeights::row_major; }) == StatusCode::unsupported_layout);
     CHECK(code_of([](GemmSpec& s) {
             s.out_scale = Scaling::per_group;

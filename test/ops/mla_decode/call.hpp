@@ -139,6 +139,15 @@ class MlaCall {
     bench::check_hip(hipMemcpy(const_cast<void*>(p.kv), kv_.data(), kv_.size(), hipMemcpyHostToDevice), "copying kv");
   }
 
+  /// Gives sequences other lengths, none longer than before.
+  void set_lengths(const std::vector<std::int32_t>& lengths) {
+    shape_.lengths = lengths;
+    host.context_lengths = shape_.lengths.data();
+    bench::check_hip(hipMemcpy(const_cast<std::int32_t*>(p.context_lengths), lengths.data(), 4 * lengths.size(),
+                               hipMemcpyHostToDevice),
+                     "copying lengths");
+  }
+
   static constexpr float plain_scale = 0.5f;
 
  private:

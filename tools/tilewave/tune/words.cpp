@@ -41,6 +41,11 @@ bool is_pingpong(const Csv& csv, std::size_t row) {
   return csv.find("pingpong") && tried_count(csv, row, "pingpong") != 0;
 }
 
+/// A file from before there were zero points has no column of them.
+bool has_zero_points(const Csv& csv, std::size_t row) {
+  return csv.find("zero_points") && tried_count(csv, row, "zero_points") != 0;
+}
+
 }  // namespace
 
 std::string gemm_spec_text(const Csv& csv, std::size_t row) {
@@ -48,10 +53,10 @@ std::string gemm_spec_text(const Csv& csv, std::size_t row) {
   return fmt::format(
       "{{.a = DType::{}, .b = DType::{}, .out = DType::{}, .scale = Scaling::{}, .layout = GemmLayout::{}, "
       ".weights = GemmWeights::{}, .groups = GemmGroups::{}, .activation = ActivationKind::{}, "
-      ".gated = {}, .out_scale = Scaling::{}, .scale_k = {}, .sums = GemmSums::{}}}",
+      ".gated = {}, .out_scale = Scaling::{}, .scale_k = {}, .sums = GemmSums::{}{}}}",
       name("a_dtype"), name("b_dtype"), name("out_dtype"), name("scale"), name("layout"), name("weights"),
       name("group_kind"), name("activation"), tried_count(csv, row, "gated") != 0, name("out_scale"),
-      tried_count(csv, row, "group"), sums_word(csv, row));
+      tried_count(csv, row, "group"), sums_word(csv, row), has_zero_points(csv, row) ? ", .zero_points = true" : "");
 }
 
 std::string gemm_policy_text(const Csv& csv, std::size_t row) {

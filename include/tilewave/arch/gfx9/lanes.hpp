@@ -188,18 +188,24 @@ struct Lanes {
   /// v_cvt_off_f32_i4 takes the low four bits of a byte and makes sixteenths of them. The high halves of its results
   /// are bf16.
   static constexpr float i4_unit = 0.0625f;
-  TILEWAVE_DEVICE static Chunk widen_i4(std::uint32_t word) {
-    const auto pair = [](std::uint32_t codes) {
-      return high_halves(__builtin_amdgcn_cvt_off_f32_i4(codes), __builtin_amdgcn_cvt_off_f32_i4(codes >> 8));
+  template <DType type>
+  TILEWAVE_DEVICE static std::uint32_t i4_zeros(int zero) {
+    if constexpr (type == DType::bf16) return __builtin_bit_cast(std::uint32_t, 0.0625f * static_cast<float>(zero));
+    return (0x6408u + static_cast<std::uint32_t>(zero)) * 0x10001u;
+  }
+  TILEWAVE_DEVICE static Chunk widen_i4(std::uint32_t word, std::uint32_t zeros = 0) {
+    const float less = __builtin_bit_cast(float, zeros);
+    const auto pair = [less](std::uint32_t codes) {
+      return high_halves(__builtin_amdgcn_cvt_off_f32_i4(codes) - less,
+                         __builtin_amdgcn_cvt_off_f32_i4(codes >> 8) - less);
     };
     const std::uint32_t high = opaque(word >> 4);  // LLVM would shift each code on its own
     return {{pair(word), pair(word >> 16), pair(high), pair(high >> 16)}};
   }
   /// The f16 1024 + 8 + value has the high byte 0x64 and the code below it.
-  TILEWAVE_DEVICE static Chunk widen_i4_to_f16(std::uint32_t word) {
-    const auto less = [](std::uint32_t pair) {
-      constexpr auto base = static_cast<_Float16>(1032);
-      return __builtin_bit_cast(std::uint32_t, __builtin_bit_cast(Halves, pair) - Halves{base, base});
+  TILEWAVE_DEVICE static Chunk widen_i4_to_f16(std::uint32_t word, std::uint32_t zeros = 0x64086408u) {
+    const auto less = [zeros](std::uint32_t pair) {
+      return __builtin_bit_cast(std::uint32_t, __builtin_bit_cast(Halves, pair) - __builtin_bit_cast(Halves, zeros));
     };
     constexpr std::uint32_t high = 0x64646464u;
     const std::uint32_t codes = word ^ 0x88888888u, first = codes & 0x0f0f0f0fu, second = codes >> 4 & 0x0f0f0f0fu;

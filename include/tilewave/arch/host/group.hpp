@@ -318,7 +318,7 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
     static_assert(detail::group_type<Id, type>, "wave groups multiply bf16, f16 and the chip's fp8 here");
     static_assert(std::is_same_v<B, SwizzledOperand> || (is_16_bits(type) && columns % 64 == 0),
                   "transposed operands have 16-bit elements, and those of b whole boxes of 64 columns");
-    static_assert(detail::narrow_columns<columns> || columns == 128,
+    static_assert(detail::narrow_columns<columns> || columns == 128 || columns == 256,
                   "the sm90 room multiplies an operand in registers by these widths alone");
     detail::call_mma({.kind = GroupCall::Kind::mma,
                       .registers = true,

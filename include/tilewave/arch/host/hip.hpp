@@ -10,9 +10,11 @@
 
 #include <cstddef>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include "tilewave/arch/facts.hpp"
 #include "tilewave/arch/host/fiber.hpp"
@@ -27,6 +29,13 @@ enum hipError_t : int {
   hipErrorOutOfMemory = 2,
   hipErrorNoDevice = 100,
   hipErrorInvalidDevice = 101,
+  hipErrorLaunchFailure = 719,
+  hipErrorStreamCaptureUnsupported = 900,
+};
+enum hipStreamCaptureMode : int {
+  hipStreamCaptureModeGlobal = 0,
+  hipStreamCaptureModeThreadLocal = 1,
+  hipStreamCaptureModeRelaxed = 2,
 };
 enum hipMemcpyKind : int {
   hipMemcpyHostToHost = 0,
@@ -46,7 +55,13 @@ enum hipDeviceAttribute_t : int {
 }  // namespace emulated_hip
 
 namespace host::detail {
-struct Stream {};
+/// What a stream was given while it was captured, in order. Each call does one of these, and returns false if it fails.
+struct Graph {
+  std::vector<std::function<bool()>> calls;
+};
+struct Stream {
+  Graph* captured = nullptr;  // null: calls are carried out at once
+};
 struct Event {};
 struct Allocations {
   std::mutex mutex;
@@ -67,6 +82,8 @@ inline namespace emulated_hip {
 
 using hipStream_t = host::detail::Stream*;  // null is the default stream
 using hipEvent_t = host::detail::Event*;
+using hipGraph_t = host::detail::Graph*;
+using hipGraphExec_t = host::detail::Graph*;
 
 inline const char* hipGetErrorString(hipError_t error) {
   switch (error) {
@@ -75,6 +92,8 @@ inline const char* hipGetErrorString(hipError_t error) {
     case hipErrorOutOfMemory: return "out of memory";
     case hipErrorNoDevice: return "no device";
     case hipErrorInvalidDevice: return "invalid device ordinal";
+    case hipErrorLaunchFailure: return "unspecified launch failure";
+    case hipErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
   }
   return "unknown error";
 }
@@ -158,11 +177,15 @@ inline hipError_t hipMemset(void* to, int value, std::size_t bytes) {
   return hipSuccess;
 }
 inline hipError_t hipMemcpyAsync(void* to, const void* from, std::size_t bytes, hipMemcpyKind kind,
-                                 hipStream_t = nullptr) {
-  return hipMemcpy(to, from, bytes, kind);
+                                 hipStream_t stream = nullptr) {
+  if (stream == nullptr || stream->captured == nullptr) return hipMemcpy(to, from, bytes, kind);
+  stream->captured->calls.push_back([=] { return hipMemcpy(to, from, bytes, kind) == hipSuccess; });
+  return hipSuccess;
 }
-inline hipError_t hipMemsetAsync(void* to, int value, std::size_t bytes, hipStream_t = nullptr) {
-  return hipMemset(to, value, bytes);
+inline hipError_t hipMemsetAsync(void* to, int value, std::size_t bytes, hipStream_t stream = nullptr) {
+  if (stream == nullptr || stream->captured == nullptr) return hipMemset(to, value, bytes);
+  stream->captured->calls.push_back([=] { return hipMemset(to, value, bytes) == hipSuccess; });
+  return hipSuccess;
 }
 
 inline hipError_t hipStreamCreate(hipStream_t* stream) {
@@ -173,8 +196,46 @@ inline hipError_t hipStreamDestroy(hipStream_t stream) {
   delete stream;
   return hipSuccess;
 }
-inline hipError_t hipStreamSynchronize(hipStream_t) { return hipSuccess; }
+inline hipError_t hipStreamSynchronize(hipStream_t stream) {
+  const bool capturing = stream != nullptr && stream->captured != nullptr;
+  return host::detail::answer(capturing ? hipErrorStreamCaptureUnsupported : hipSuccess);
+}
 inline hipError_t hipDeviceSynchronize() { return hipSuccess; }
+
+/// Until the capture ends, launches, copies and fills of the stream are written down, and not carried out. A graph may
+/// be launched any number of times, with the arguments that the calls had.
+inline hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode) {
+  if (stream == nullptr || stream->captured != nullptr) return host::detail::answer(hipErrorInvalidValue);
+  stream->captured = new host::detail::Graph;
+  return hipSuccess;
+}
+inline hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t* graph) {
+  if (stream == nullptr || stream->captured == nullptr || graph == nullptr)
+    return host::detail::answer(hipErrorInvalidValue);
+  *graph = stream->captured;
+  stream->captured = nullptr;
+  return hipSuccess;
+}
+inline hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t* executable, hipGraph_t graph, unsigned long long) {
+  if (executable == nullptr || graph == nullptr) return host::detail::answer(hipErrorInvalidValue);
+  *executable = new host::detail::Graph(*graph);
+  return hipSuccess;
+}
+inline hipError_t hipGraphLaunch(hipGraphExec_t executable, hipStream_t stream) {
+  if (executable == nullptr || (stream != nullptr && stream->captured != nullptr))
+    return host::detail::answer(hipErrorInvalidValue);
+  for (const auto& call : executable->calls)
+    if (!call()) return host::detail::answer(hipErrorLaunchFailure);
+  return hipSuccess;
+}
+inline hipError_t hipGraphDestroy(hipGraph_t graph) {
+  delete graph;
+  return hipSuccess;
+}
+inline hipError_t hipGraphExecDestroy(hipGraphExec_t executable) {
+  delete executable;
+  return hipSuccess;
+}
 
 inline hipError_t hipEventCreate(hipEvent_t* event) {
   *event = new host::detail::Event;

@@ -106,10 +106,25 @@ inline Status execute(const LaunchRequest& request) {
   return {};
 }
 
+/// A copy of a kernel's arguments that a graph keeps.
+class Arguments {
+ public:
+  Arguments(const void* bytes, std::size_t count) : lines_((count + sizeof(Line) - 1) / sizeof(Line)) {
+    std::memcpy(lines_.data(), bytes, count);
+  }
+  const void* data() const { return lines_.data(); }
+
+ private:
+  struct alignas(64) Line {  // tensor maps among arguments are aligned to 64 bytes
+    std::byte bytes[64];
+  };
+  std::vector<Line> lines_;
+};
+
 /// Checks a launch and runs it. Code that does not depend on the kernel's type is here; otherwise it would take most of
 /// a kernel's compile time. `block_threads` and `shared_bytes` are the kernel's.
 inline Status start(const SeenLaunch& launch, const ArchFacts& facts, int block_threads, LaunchRequest request,
-                    std::size_t shared_bytes) {
+                    std::size_t shared_bytes, hipStream_t stream) {
   const LaunchShape shape = launch.shape;
   if (Status s = check_launch(shape, facts); !s.ok()) return s;
   if (shape.block != block_threads) return {StatusCode::bad_extent, "the block is not the kernel's block_threads"};
@@ -136,7 +151,12 @@ inline Status start(const SeenLaunch& launch, const ArchFacts& facts, int block_
   request.cluster_blocks = shape.cluster;
   request.block_lanes = shape.block;
   request.wave_lanes = facts.wave_lanes;
-  return execute(request);
+  if (stream == nullptr || stream->captured == nullptr) return execute(request);
+  stream->captured->calls.push_back([request, arguments = Arguments(launch.args, launch.args_bytes)]() mutable {
+    request.args = arguments.data();
+    return execute(request).ok();
+  });
+  return {};
 }
 
 }  // namespace detail
@@ -154,17 +174,20 @@ struct Launch {
   /// Deterministic for kernels without races, whatever the number of threads. K::Args, K::Shared and whatever a lane
   /// holds are plain data: a failing lane's stack is dropped without running destructors.
   template <class K>
-  static Status launch(LaunchShape shape, const typename K::Args& args, hipStream_t = nullptr) {
+  static Status launch(LaunchShape shape, const typename K::Args& args, hipStream_t stream = nullptr) {
     using Shared = typename K::Shared;
     static_assert(std::is_trivially_copyable_v<typename K::Args> && std::is_trivially_destructible_v<Shared>,
                   "arguments and shared memory are plain data: no destructor runs on a device");
+    static_assert(alignof(typename K::Args) <= 64, "a graph keeps arguments aligned to 64 bytes");
     static_assert(alignof(Shared) <= 4096, "shared memory is aligned to the page");
     const auto kernel = [](const void* args, void* shared) {
       K::run(*static_cast<const typename K::Args*>(args), *static_cast<Shared*>(shared));
     };
     const typename K::Args copy = args;  // a copy, as on hardware: later changes by the caller do not matter
     const SeenLaunch seen{typeid(K), Id, shape, &copy, sizeof(copy)};
-    return detail::start(seen, facts_of(Id), K::block_threads, {.kernel = kernel, .args = &copy}, sizeof(Shared));
+    constexpr Early early = ReadsInputsEarly<K> ? Early::no_store : WaitsItself<K> ? Early::no_access : Early::over;
+    return detail::start(seen, facts_of(Id), K::block_threads, {.kernel = kernel, .args = &copy, .early = early},
+                         sizeof(Shared), stream);
   }
 };
 

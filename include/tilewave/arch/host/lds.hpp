@@ -174,6 +174,7 @@ inline void queue_copy(void* to, const void* from, int bytes, Where where) {
   if (!in_shared(self, to, bytes)) {
     fail(self, "the target of a copy is not in shared memory at %s:%d", where.base_name(), where.line);
   }
+  must_have_waited(self, false, where);
   if (copies.count == max_lane_copies) {
     fail(self, "more than %d copies that nobody has waited for at %s:%d", max_lane_copies, where.base_name(),
          where.line);

@@ -38,6 +38,7 @@ TILEWAVE_HOST_UNTRACKED inline void account(const void* pointer, Where where) {
   LaunchCounters& counters = cluster.counters;
   const auto shared = reinterpret_cast<std::uintptr_t>(cluster.block[0].shared);
   const bool in_shared = address - shared < cluster.blocks * cluster.shared_bytes;
+  if (self.early != Early::over && !in_shared) must_have_waited(self, Kind == Access::store, where);
   if constexpr (Kind == Access::stream) {
     counters.stream_bytes += Bytes;
   } else if constexpr (Kind == Access::load) {

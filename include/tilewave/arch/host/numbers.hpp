@@ -67,14 +67,20 @@ struct Numbers {
 
   /// Widens eight i4 to bf16 or f16, exactly: the low halves of bytes first, then the high ones.
   static constexpr float i4_unit = 1.0f;
-  static Chunk widen_i4(std::uint32_t word) { return widened_i4(word, f32_to_bf16); }
-  static Chunk widen_i4_to_f16(std::uint32_t word) { return widened_i4(word, f32_to_f16); }
+  template <DType type>
+  static std::uint32_t i4_zeros(int zero) {
+    return static_cast<std::uint32_t>(zero);
+  }
+  static Chunk widen_i4(std::uint32_t word, std::uint32_t zeros = 0) { return widened_i4(word, f32_to_bf16, zeros); }
+  static Chunk widen_i4_to_f16(std::uint32_t word, std::uint32_t zeros = 0) {
+    return widened_i4(word, f32_to_f16, zeros);
+  }
 
   template <DType type>
-  static Vec<std::uint32_t, 2> widen_i4_pairs(const Vec<std::uint32_t, 2>& words, int pair) {
+  static Vec<std::uint32_t, 2> widen_i4_pairs(const Vec<std::uint32_t, 2>& words, int pair, std::uint32_t zeros = 0) {
     static_assert(type == DType::bf16 || type == DType::f16, "pairs are of bf16 or f16");
     const auto widened = type == DType::bf16 ? widen_i4 : widen_i4_to_f16;
-    return {{widened(words[0])[pair], widened(words[1])[pair]}};
+    return {{widened(words[0], zeros)[pair], widened(words[1], zeros)[pair]}};
   }
 
   template <DType type>
@@ -118,6 +124,10 @@ struct Numbers {
     return codes;
   }
 
+  static std::uint32_t multiply_bf16(std::uint32_t pair, std::uint32_t factors) {
+    const auto half = [](std::uint32_t word, int i) { return bf16_to_f32(static_cast<std::uint16_t>(word >> 16 * i)); };
+    return pack_bf16(half(pair, 0) * half(factors, 0), half(pair, 1) * half(factors, 1));
+  }
   /// Returns four of the 8 bytes low, high as a word; low's bytes come first.
   template <int a, int b, int c, int d>
   static std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high) {
@@ -154,12 +164,12 @@ struct Numbers {
     }
     return pairs;
   }
-  static Chunk widened_i4(std::uint32_t word, std::uint16_t (*narrow)(float)) {
+  static Chunk widened_i4(std::uint32_t word, std::uint16_t (*narrow)(float), std::uint32_t zeros = 0) {
     Chunk pairs{};
     for (int i = 0; i < 8; ++i) {
       const int code = static_cast<int>(word >> (i < 4 ? 8 * i : 8 * (i - 4) + 4) & 15u);
-      pairs[i / 2] |= static_cast<std::uint32_t>(narrow(static_cast<float>(code < 8 ? code : code - 16)))
-                      << 16 * (i % 2);
+      const int value = (code < 8 ? code : code - 16) - static_cast<int>(zeros);
+      pairs[i / 2] |= static_cast<std::uint32_t>(narrow(static_cast<float>(value))) << 16 * (i % 2);
     }
     return pairs;
   }

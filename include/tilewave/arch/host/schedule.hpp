@@ -269,7 +269,11 @@ TILEWAVE_HOST_UNTRACKED inline void lane_returned(Lane& self) {
   if (self.copies.count != 0) fail(self, "%d copies into LDS are under way at the end", self.copies.count);
   order_release(&cluster.ended);
   wave.returned |= self.bit();
-  if (++wave.block->returned == cluster.block_lanes) detail::check_copies(self);
+  if (++wave.block->returned == cluster.block_lanes) {
+    detail::check_copies(self);
+    if (cluster.early != Early::over && !wave.block->waited)
+      fail(self, "the block ends, and no lane of it has called wait_for_previous");
+  }
   if (++cluster.returned == cluster.lanes()) {
     switch_fiber(self.stack.fiber, cluster.main);
   } else {

@@ -137,6 +137,7 @@ TILEWAVE_HOST_UNTRACKED inline void queue_bulk_copy(void* shared, const void* gl
   if (!in_shared(self, shared, bytes)) {
     fail(self, "the target of copy_bulk is not in shared memory at %s:%d", where.base_name(), where.line);
   }
+  must_have_waited(self, false, where);
   queue_copy(self, *self.wave->block,
              {.shared = shared, .global = global, .bytes = bytes, .barrier = barrier, .where = where});
   cluster.counters.bulk_bytes += bytes;
@@ -272,6 +273,10 @@ requires(facts_of(Id).tensor_copies) struct Staged<Id> {
   /// This is only a hint, so nothing is done here.
   static void prefetch(const void* p, Where where = {}) {
     if (p == nullptr) detail::bad_access(*current_lane, p, 1, where);
+  }
+  static void prefetch(const void* p, std::uint32_t bytes, Where where = {}) {
+    if (p == nullptr || reinterpret_cast<std::uintptr_t>(p) % 16 != 0 || bytes % 16 != 0 || bytes == 0)
+      detail::bad_access(*current_lane, p, 16, where);
   }
   /// Time does not pass in this room.
   static std::uint64_t nanoseconds() { return 0; }

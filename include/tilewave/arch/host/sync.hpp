@@ -41,9 +41,18 @@ struct Sync {
            where.line, static_cast<unsigned long long>(found));
     }
   }
-  /// Kernels run one after the other, so there is nothing to do.
-  static void launch_next() {}
-  static void wait_for_previous() {}
+  /// Kernels run one after the other, but a lane of a kernel that waits itself is held to the rules as if it had begun
+  /// before the kernel in front of it: it may not touch device memory before it has waited, and no block may let the
+  /// next kernel begin before.
+  static void launch_next(Where where = {}) {
+    Lane& self = *current_lane;
+    if (self.early != Early::over)
+      fail(self, "launch_next before wait_for_previous at %s:%d", where.base_name(), where.line);
+  }
+  static void wait_for_previous() {
+    current_lane->early = Early::over;
+    current_lane->wave->block->waited = true;
+  }
   /// This only orders instructions, so nothing is done here.
   static void sched_fence() {}
 };

@@ -56,6 +56,7 @@ TILEWAVE_HOST_UNTRACKED inline void begin_copy(const TensorBox& box, const void*
                                                Where where) {
   Lane& self = *current_lane;
   check_box(self, box, shared, "copy_tensor", where);
+  must_have_waited(self, false, where);
   if (blocks == 0 || blocks >> self.cluster->blocks != 0) {
     fail(self, "copy_tensor at %s:%d to blocks of mask 0x%x in a cluster of %d", where.base_name(), where.line, blocks,
          self.cluster->blocks);
@@ -82,6 +83,7 @@ TILEWAVE_HOST_UNTRACKED inline void queue_store(const TensorBox& box, const void
   Lane& self = *current_lane;
   Block& block = *self.wave->block;
   check_box(self, box, shared, "store_tensor", where);
+  must_have_waited(self, true, where);
   const TensorShape& shape = box.map->shape;
   const std::int64_t row_bytes = shape.columns * size_of(shape.type);
   if (row_bytes % 16 != 0 && std::int64_t{box.column} * size_of(shape.type) + shape.box_bytes() > row_bytes) {

@@ -114,6 +114,9 @@ struct BulkCopy;
 struct TensorStore;
 struct Group;
 
+/// What a lane of a kernel that waits for the one before itself may not do with device memory yet.
+enum class Early : int { over, no_access, no_store };
+
 struct alignas(64) Lane {
   LaneStack stack;
   Wave* wave = nullptr;
@@ -122,6 +125,7 @@ struct alignas(64) Lane {
   int awaited = 0;              // number of the cluster's barrier at which the lane arrived last
   std::int64_t agreements = 0;  // statements made in this block
   std::int64_t stores = 0;      // batches of tensor stores ended in this block
+  Early early = Early::over;
   struct {
     // made in this block; batches that ended, and that were waited for
     std::int64_t calls = 0, batches = 0, awaited = 0;
@@ -202,6 +206,7 @@ struct Block : Meeting {
   int stores = 0;                // stores that nobody has waited for yet
   Group* group = nullptr;        // [waves / 4]
   int unseen = 0;                // unseen rows of all lanes
+  bool waited = false;           // true once a lane has called wait_for_previous
 };
 
 /// A cluster that runs. `kernel` runs the body of one lane.
@@ -210,8 +215,9 @@ struct Cluster : Meeting {
   int copies_in_flight = 0;  // bulk copies of all blocks
   bool failed = false;
   Options options;
-  std::uint64_t random = 1;  // state of the generator, which is never 0
-  WaveSet runnable = 0;      // waves with ready lanes
+  Early early = Early::over;  // of lanes when they begin, and of this launch
+  std::uint64_t random = 1;   // state of the generator, which is never 0
+  WaveSet runnable = 0;       // waves with ready lanes
   Block block[max_cluster_blocks];
   Wave* wave[max_cluster_waves] = {};
   void (*kernel)(const void* args, void* shared) = nullptr;
@@ -257,6 +263,13 @@ inline thread_local constinit Lane* current_lane = nullptr;
   cluster.failed = true;
   switch_fiber(self.stack.fiber, cluster.main);
   __builtin_unreachable();
+}
+
+/// Fails a lane that reads or writes device memory while the kernel before may still write there.
+TILEWAVE_HOST_UNTRACKED inline void must_have_waited(Lane& self, bool stores, Where where) {
+  if (self.early == Early::over || (self.early == Early::no_store && !stores)) return;
+  fail(self, "device memory is %s at %s:%d before wait_for_previous", stores ? "written" : "read", where.base_name(),
+       where.line);
 }
 
 }  // namespace tilewave::host

@@ -29,6 +29,7 @@ struct LaunchRequest {
   int cluster_blocks = 1;
   int block_lanes = 0;
   int wave_lanes = 0;
+  Early early = Early::over;
   Options options{};
 
   /// Returns the number of the i-th cluster to run.
@@ -64,6 +65,7 @@ class Worker {
     cluster_.kernel = request.kernel;
     cluster_.args = request.args;
     cluster_.options = request.options;
+    cluster_.early = request.early;
     cluster_.blocks = request.cluster_blocks;
     cluster_.block_lanes = request.block_lanes;
     cluster_.block_waves = request.block_lanes / request.wave_lanes;
@@ -132,6 +134,7 @@ class Worker {
       Block& block = cluster_.block[b];
       block.id = id * cluster_.blocks + b;
       block.arrived = block.returned = block.number = block.unseen = 0;
+      block.waited = false;
       detail::drop_copies(block);
       detail::drop_stores(block);
       for (int g = 0; g < cluster_.block_waves / group_waves; ++g) block.group[g].restart();
@@ -163,6 +166,7 @@ class Worker {
       lane.wave = cluster_.wave[i / request.wave_lanes];
       lane.index = i % request.wave_lanes;
       lane.agreements = lane.stores = 0;
+      lane.early = request.early;
       lane.copies.count = lane.copies.batches = lane.copies.open = 0;
       lane.group = {};
       lane.unseen.count = 0;

@@ -227,26 +227,25 @@ struct Lanes {
   /// A code with its sign bit flipped is the value plus 8. The bf16 128 + 8 + value has the high byte 0x43 and that
   /// code; the f16 1024 + 8 + value has the high byte 0x64 and that code.
   static constexpr float i4_unit = 1.0f;
-  TILEWAVE_DEVICE static Chunk widen_i4(std::uint32_t word) {
-    return widened_i4<0x43>(word, [](std::uint32_t pair) TILEWAVE_INLINE_LAMBDA {
-      std::uint32_t values;
-      asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(values) : "r"(pair), "r"(0x43084308u));
-      return values;
-    });
+  template <DType type>
+  TILEWAVE_DEVICE static constexpr std::uint32_t i4_zeros(int zero) {
+    return (static_cast<std::uint32_t>((type == DType::bf16 ? 0x4308 : 0x6408) + zero) & 0xffffu) * 0x10001u;
   }
-  TILEWAVE_DEVICE static Chunk widen_i4_to_f16(std::uint32_t word) {
-    return widened_i4<0x64>(word, [](std::uint32_t pair) TILEWAVE_INLINE_LAMBDA {
-      std::uint32_t values;
-      asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(values) : "r"(pair), "r"(0x64086408u));
-      return values;
-    });
+  TILEWAVE_DEVICE static Chunk widen_i4(std::uint32_t word, std::uint32_t zeros = 0x43084308u) {
+    return widened_i4<0x43>(
+        word, [&](std::uint32_t pair) TILEWAVE_INLINE_LAMBDA { return less_pair<DType::bf16>(pair, zeros); });
+  }
+  TILEWAVE_DEVICE static Chunk widen_i4_to_f16(std::uint32_t word, std::uint32_t zeros = 0x64086408u) {
+    return widened_i4<0x64>(
+        word, [&](std::uint32_t pair) TILEWAVE_INLINE_LAMBDA { return less_pair<DType::f16>(pair, zeros); });
   }
 
   /// Widens two bytes of a word, its low or high halves. Each code goes below the type's high byte.
   template <DType type>
-  TILEWAVE_DEVICE static Vec<std::uint32_t, 2> widen_i4_pairs(const Vec<std::uint32_t, 2>& words, int pair) {
-    constexpr bool bf16 = type == DType::bf16;
-    constexpr std::uint32_t high_bytes = bf16 ? 0x43004300u : 0x64006400u, eight = 0x00080008u;
+  TILEWAVE_DEVICE static Vec<std::uint32_t, 2> widen_i4_pairs(const Vec<std::uint32_t, 2>& words, int pair,
+                                                              std::uint32_t zeros = type == DType::bf16 ? 0x43084308u
+                                                                                                        : 0x64086408u) {
+    constexpr std::uint32_t high_bytes = type == DType::bf16 ? 0x43004300u : 0x64006400u;
     std::uint32_t codes;
     asm("prmt.b32 %0, %1, %2, %3;"
         : "=r"(codes)
@@ -259,13 +258,7 @@ struct Lanes {
     asm("prmt.b32 %0, %1, %2, 0x5150;" : "=r"(pairs[0]) : "r"(codes), "r"(high_bytes));
     asm("prmt.b32 %0, %1, %2, 0x5352;" : "=r"(pairs[1]) : "r"(codes), "r"(high_bytes));
     TILEWAVE_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      if constexpr (bf16) {
-        asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(pairs[i]) : "r"(pairs[i]), "r"(high_bytes | eight));
-      } else {
-        asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(pairs[i]) : "r"(pairs[i]), "r"(high_bytes | eight));
-      }
-    }
+    for (int i = 0; i < 2; ++i) pairs[i] = less_pair<type>(pairs[i], zeros);
     return pairs;
   }
 
@@ -312,6 +305,11 @@ struct Lanes {
     return (codes << 4 & 0x80808080u) | (codes << 2 & 0x1c1c1c1cu);
   }
 
+  TILEWAVE_DEVICE static std::uint32_t multiply_bf16(std::uint32_t pair, std::uint32_t factors) {
+    asm("mul.rn.bf16x2 %0, %0, %1;" : "+r"(pair) : "r"(factors));
+    return pair;
+  }
+
   template <int a, int b, int c, int d>
   TILEWAVE_DEVICE static std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high) {
     std::uint32_t word;
@@ -325,6 +323,16 @@ struct Lanes {
   }
 
  private:
+  /// Returns the differences of two pairs of bf16 or f16.
+  template <DType type>
+  TILEWAVE_DEVICE static std::uint32_t less_pair(std::uint32_t pair, std::uint32_t less) {
+    if constexpr (type == DType::bf16) {
+      asm("sub.rn.bf16x2 %0, %0, %1;" : "+r"(pair) : "r"(less));
+    } else {
+      asm("sub.rn.f16x2 %0, %0, %1;" : "+r"(pair) : "r"(less));
+    }
+    return pair;
+  }
   /// Two fp4 codes, the high four bits of each half of a word, as bf16 or f16.
   template <DType type>
   TILEWAVE_DEVICE static std::uint32_t fp4_pair(std::uint32_t codes) {

@@ -33,6 +33,10 @@ template <class K>
 __global__ void __launch_bounds__(K::block_threads, blocks_per_sm<K>)
     entry(const __grid_constant__ typename K::Args args) {
   if constexpr (K::Room::is_this_pass) {
+    if constexpr (!WaitsItself<K>) {
+      K::Room::wait_for_previous();
+      if constexpr (!LaunchesNext<K>) K::Room::launch_next();
+    }
     extern __shared__ __align__(1024) unsigned char bytes[];  // swizzled operands need this alignment
     K::run(args, *reinterpret_cast<typename K::Shared*>(bytes));
   }
@@ -82,7 +86,7 @@ struct Launch {
       attributes[count].id = cudaLaunchAttributeClusterDimension;
       attributes[count++].val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
     }
-    if (shape.early) {
+    if (overlap_launches) {
       attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
       attributes[count++].val.programmaticStreamSerializationAllowed = 1;
     }

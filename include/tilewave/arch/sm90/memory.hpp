@@ -59,6 +59,9 @@ struct Memory : Accesses {
   }
 
   TILEWAVE_DEVICE static void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+  TILEWAVE_DEVICE static void prefetch(const void* p, std::uint32_t bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes) : "memory");
+  }
   TILEWAVE_DEVICE static void copy_bulk(void* shared, const void* global, std::uint32_t bytes,
                                         std::uint64_t* mbarrier) {
     const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));

@@ -15,6 +15,7 @@ inline Status flash_lds_takes(const FlashAttentionPolicy& policy, const FlashAtt
   constexpr std::int64_t most = (std::int64_t{1} << 31) - 4096;  // bytes
   const std::int64_t of_k = p.spec.paged() ? p.k_page_strides.token : p.k_strides.token,
                      of_v = p.spec.paged() ? p.v_page_strides.token : p.v_strides.token;
+  if (of_k < 0 || of_v < 0) return {StatusCode::bad_stride, "lds: tokens of K or V must not lie backwards"};
   if (max_of(of_k, of_v) * 2 * max_of(policy.keys, p.block_size) > most) {
     return {StatusCode::bad_stride, "lds: the keys of one tile or page, as tokens of K or V lie apart, span 2 GiB"};
   }
@@ -25,8 +26,9 @@ inline Status flash_lds_takes(const FlashAttentionPolicy& policy, const FlashAtt
     if (p.k_page_strides.unit != p.spec.unit()) {
       return {StatusCode::bad_stride, "lds: dimensions of K must be contiguous"};
     }
-    if (max_of(p.k_page_strides.page, p.v_page_strides.page) >= std::int64_t{1} << 35) {
-      return {StatusCode::bad_stride, "lds: pages must be less than 2^35 elements apart"};
+    for (const std::int64_t page : {p.k_page_strides.page, p.v_page_strides.page}) {
+      if (page < 0 || page >= std::int64_t{1} << 35)
+        return {StatusCode::bad_stride, "lds: pages must lie forwards, less than 2^35 elements apart"};
     }
     if (policy.stages > 2 && p.table_columns > flash_lds_page_ids) {  // copies go straight into LDS
       return {StatusCode::bad_extent, "lds: table_columns must be 8192 or less"};

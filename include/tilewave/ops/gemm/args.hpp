@@ -22,7 +22,7 @@ struct GemmArgs {
   const std::int32_t* group_table;   // GemmProblem::group_offsets or group_rows, as the spec says
   const float *a_scale, *b_scale;
   const void* b_group_scale;
-  const std::uint8_t *a_mx_scale, *b_mx_scale;
+  const std::uint8_t *a_mx_scale, *b_mx_scale;  // b_mx_scale: or zero points, which no spec has beside MX scales
   const void *a, *b;
   std::int64_t a_stride, b_stride;
   std::int64_t a_layer_stride, b_layer_stride;
@@ -67,7 +67,7 @@ inline GemmArgs gemm_args(const GemmProblem& p, const GemmPolicy& policy, std::i
           .b_scale = p.b_scale,
           .b_group_scale = p.b_group_scale,
           .a_mx_scale = p.a_mx_scale,
-          .b_mx_scale = p.b_mx_scale,
+          .b_mx_scale = p.spec.zero_points ? reinterpret_cast<const std::uint8_t*>(p.b_zero) : p.b_mx_scale,
           .a = p.a,
           .b = p.b,
           .a_stride = p.a_stride,

@@ -66,7 +66,7 @@ inline Status check_gemm_extents(const GemmProblem& p) {
 
 /// The memory regions of the tensors of a call. A tensor that the spec does not have has an empty region.
 struct GemmRegions {
-  Region a, b, out, residual, bias, a_scale, b_scale, out_scale, table, workspace;  // table: of groups
+  Region a, b, out, residual, bias, a_scale, b_scale, b_zero, out_scale, table, workspace;  // table: of groups
   Region ids, row_weights;
 
   explicit GemmRegions(const GemmProblem& p) {
@@ -146,6 +146,8 @@ struct GemmRegions {
         if (is_fp8(s.a)) a_scale = Region(p.a_scale, sizeof(float), gemm_a_rows(p), {a_layers});
         b_scale = Region(p.b_group_scale, size_of(s.group_scale()), p.n,
                          {{p.k / s.scale_k, p.b_scale_k_stride, "b_scale_k_stride is 0"}, b_layers});
+        if (s.zero_points)
+          b_zero = Region(p.b_zero, 1, p.n, {{p.k / s.scale_k, p.b_scale_k_stride, "b_scale_k_stride is 0"}, b_layers});
         return;
       case Scaling::mx:
         a_scale = mx_scales(p.a_mx_scale, p.m, a_layers);
@@ -217,9 +219,13 @@ inline Status check_gemm_operand_scales(const GemmProblem& p) {
   }
   if (p.b_group_scale != nullptr && s.scale != Scaling::per_group)
     return {StatusCode::bad_value, "b_group_scale is for weights of four bits"};
+  if (s.zero_points ? p.k > 0 && p.b_zero == nullptr : p.b_zero != nullptr)
+    return {s.zero_points ? StatusCode::null_pointer : StatusCode::bad_value,
+            "b_zero is for specs with zero points, and needed there"};
   if (!is_aligned(p.a_scale, 4) || !is_aligned(p.b_scale, 4))
     return {StatusCode::misaligned, "scales need 4-byte alignment"};
-  if (!is_aligned(p.b_group_scale, 8)) return {StatusCode::misaligned, "scales of groups need 8-byte alignment"};
+  if (!is_aligned(p.b_group_scale, 8) || !is_aligned(p.b_zero, 8))
+    return {StatusCode::misaligned, "scales of groups and zero points need 8-byte alignment"};
   return {};
 }
 
@@ -315,7 +321,7 @@ inline Status check_gemm_strips(const GemmProblem& p, const ArchFacts& facts) {
 /// Checks that no written tensor shares a byte with another tensor. Only residual may be out itself.
 inline Status check_gemm_overlap(const GemmProblem& p, const GemmRegions& r) {
   if (p.spec.scattered && p.residual != nullptr) return {StatusCode::bad_value, "scattered rows take no residual"};
-  if (!clear_of(r.out, {r.a, r.b, r.bias, r.a_scale, r.b_scale, r.out_scale, r.table, r.ids, r.row_weights}))
+  if (!clear_of(r.out, {r.a, r.b, r.bias, r.a_scale, r.b_scale, r.b_zero, r.out_scale, r.table, r.ids, r.row_weights}))
     return {StatusCode::bad_value, "out overlaps an input or out_scale"};
   if (p.spec.out_scale == Scaling::per_group &&
       !clear_of(r.out_scale, {r.a, r.b, r.residual, r.bias, r.a_scale, r.b_scale, r.table, r.ids, r.row_weights})) {
@@ -323,8 +329,8 @@ inline Status check_gemm_overlap(const GemmProblem& p, const GemmRegions& r) {
   }
   if (!in_place_or_clear(r.out, r.residual))
     return {StatusCode::bad_value, "out overlaps residual, but is not the same tensor"};
-  if (!clear_of(r.workspace, {r.a, r.b, r.out, r.residual, r.bias, r.a_scale, r.b_scale, r.out_scale, r.table, r.ids,
-                              r.row_weights}))
+  if (!clear_of(r.workspace, {r.a, r.b, r.out, r.residual, r.bias, r.a_scale, r.b_scale, r.b_zero, r.out_scale, r.table,
+                              r.ids, r.row_weights}))
     return {StatusCode::bad_value, "workspace overlaps another tensor"};
   return {};
 }

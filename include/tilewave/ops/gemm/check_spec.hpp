@@ -25,6 +25,7 @@ constexpr Status check_mx_spec(const GemmSpec& s, const ArchFacts& facts) {
   if (is_fp6(s.b) && s.weights == GemmWeights::preshuffled)
     return {StatusCode::unsupported_layout, "preshuffled weights with mx scales are fp4 or fp8"};
   if (s.scale_k != 0) return {StatusCode::bad_value, "scale_k must be 32, 64 or 128 with weights of i4, else 0"};
+  if (s.zero_points) return {StatusCode::unsupported_dtype, "zero points are of weights of i4 with scales of groups"};
   if (s.out_scale == Scaling::per_group)
     return {StatusCode::unsupported_scaling, "with mx scales out has no scales of groups"};
   if (s.groups == GemmGroups::contiguous)
@@ -56,6 +57,8 @@ constexpr Status check_gemm_operands(const GemmSpec& s, const ArchFacts& facts) 
   if (s.mxfp4() && s.scale_k != 32) return {StatusCode::bad_value, "scale_k of fp4 weights must be 32"};
   if (s.four_bit() ? s.scale_k != 32 && s.scale_k != 64 && s.scale_k != 128 : s.scale_k != 0)
     return {StatusCode::bad_value, "scale_k must be 32, 64 or 128 with weights of i4, 32 of fp4, else 0"};
+  if (s.zero_points && (s.b != DType::i4 || is_fp8(s.a)))
+    return {StatusCode::unsupported_dtype, "zero points are of weights of i4 under rows of bf16 or f16"};
   if (s.four_bit() && s.weights != GemmWeights::preshuffled)
     return {StatusCode::unsupported_layout, "weights of four bits with scales of groups must be preshuffled"};
   if (s.four_bit() && s.out_scale == Scaling::per_group)

@@ -178,8 +178,7 @@ Status gemm_launch_tiles(const Epilogue& epilogue, const GemmProblem& p, int spl
     if constexpr (P.stream) {
       using Combine = GemmTensorCombineKernel<B, S, P, Epilogue>;
       if (!s.ok() || args.stream.tail == 0) return s;
-      s = B::template launch<Combine>(
-          {.grid = args.stream.tail * Combine::blocks, .block = Combine::block_threads, .early = true}, args, stream);
+      s = B::template launch<Combine>({args.stream.tail * Combine::blocks, Combine::block_threads}, args, stream);
     }
     return s;
   } else {

@@ -48,10 +48,12 @@ constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   const int tile_boxes = tall / p.waves_rows / 64 * ceil_div(group_wide / halves, 128 / out_size);
   const int boxes = p.swapped ? 1 : p.pingpong ? gemm_pingpong_boxes(s, p) : tile_boxes;
   const int out = wave_groups * boxes * (p.swapped ? group_wide : 16 * 4) * 128;
-  const int b_scales = int4 ? 128 / s.scale_k * p.columns : shared_scales ? p.columns / 64 : 1;
+  const int b_scales = int4 ? depth_k / s.scale_k * p.columns : shared_scales ? p.columns / 64 : 1;
   int small = 2 * 8 * p.stages + 4 * (row_scales ? wave_groups * group_wide : 1);
   small += 4 * (shared_scales && !int4 ? p.stages * p.rows : 1);
-  small = align_up(small, 16) + 4 * (shared_scales ? p.stages * b_scales : 1);
+  const bool in_exponents = s.mxfp4() && s.a == DType::bf16;
+  small = align_up(small, 16) + 4 * (shared_scales && !in_exponents ? p.stages * b_scales : 1);
+  small = align_up(small, 16) + 4 * (s.zero_points || in_exponents ? p.stages * b_scales : 1);
   const int tall_bytes = tall * (int4 ? depth_k / 2 : p.depth_bytes);
   const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
   const bool saves_tile = (block || (promoted && !p.swapped)) && !shared_scales && s.groups != GemmGroups::one;
@@ -86,10 +88,13 @@ constexpr Status gemm_tensor_tile(const GemmSpec& s, const GemmPolicy& p) {
                                                                                    : 112;
   if (tiles * group_wide / 2 >= registers)
     return illegal_policy("a lane's sums of its wave group's part of the tile must fit its registers");
-  if (s.four_bit() ? p.depth_bytes != 128 * size_of(s.a) : p.depth_bytes != 128)
+  const bool half_stage = s.mxfp4() && s.a == DType::bf16 && p.depth_bytes == 128;
+  if (s.four_bit() ? !half_stage && p.depth_bytes != 128 * size_of(s.a) : p.depth_bytes != 128)
     return illegal_policy(s.four_bit()
                               ? "a stage of int4 weights is 128 values of k: depth_bytes is 128 times A's element"
                               : "a stage is one box of the tensor copy engine: depth_bytes is 128");
+  if (p.stages < 3 && (s.four_bit() || (s.scale == Scaling::per_block && p.swapped)))
+    return illegal_policy("three waves fetch scales in turns, each for a stage: at least 3 stages");
   return {};
 }
 
@@ -100,7 +105,8 @@ constexpr Status gemm_tensor_product(const GemmSpec& s, const GemmPolicy& p) {
   const bool sums_by_stage = s.scale == Scaling::per_block || promoted;  // are scaled or promoted after each stage
   const int n = sums_by_stage && group_wide > 128 ? group_wide / 2 : group_wide;
   const bool narrow = n == 8 || n == 16 || n == 32 || n == 64 || n == 128;
-  if (s.four_bit() && !narrow)
+  const bool in_unit = s.mxfp4() && s.a == DType::bf16;  // sums stay in the matrix unit
+  if (s.four_bit() && !narrow && !(in_unit && n == 256))
     return illegal_policy("products of int4 weights have 8, 16, 32, 64 or 128 rows of A for a wave group");
   if (s.a == DType::i8 && n != 16 && n != 64 && n != 128 && n != 256)
     return illegal_policy("products of i8 are 16, 64, 128 or 256 wide for a wave group");
@@ -161,7 +167,8 @@ constexpr Status gemm_tensor_output(const GemmSpec& s, const GemmPolicy& p) {
   if (p.cluster > sm90_facts.max_cluster_blocks || p.splits > sm90_facts.max_cluster_blocks)
     return illegal_policy("a cluster has at most 16 blocks: cluster and splits");
   const int wide_bytes = p.stages * p.depth_bytes * (p.swapped ? p.rows : p.columns);
-  const int tall_bytes = p.stages * (s.four_bit() ? 64 : p.depth_bytes) * (p.swapped ? p.columns : p.rows);
+  const int tall_row = s.four_bit() ? p.depth_bytes / size_of(s.a) / 2 : p.depth_bytes;
+  const int tall_bytes = p.stages * tall_row * (p.swapped ? p.columns : p.rows);
   if (p.splits > 1 && p.rows * (p.columns + 4) * static_cast<int>(sizeof(float)) > wide_bytes + tall_bytes)
     return illegal_policy("blocks that share K merge their sums in the ring, which must hold a tile of them in f32");
   return {};
@@ -183,8 +190,8 @@ constexpr Status gemm_tensor_policy(const GemmSpec& s, const GemmPolicy& p) {
 /// The laws of GemmFewRowsKernel: few rows of A by int4 weights on sm90.
 constexpr Status gemm_few_rows_policy(const GemmSpec& s, const GemmPolicy& p) {
   if (!s.four_bit()) return illegal_policy("only int4 weights come straight to registers on this architecture");
-  if (s.scale_k != 128 || s.groups != GemmGroups::one || s.gated)
-    return illegal_policy("few rows of int4 weights: scale_k is 128, without groups or gates");
+  if (s.scale_k != 128 || s.groups != GemmGroups::one || s.gated || s.zero_points)
+    return illegal_policy("few rows of int4 weights: scale_k is 128, without groups, gates or zero points");
   if (p.swapped || p.stream || p.cluster != 1 || p.splits != 1 || p.waves_per_simd != 1)
     return illegal_policy(
         "few rows of int4 weights: not swapped, no stream, one of cluster, splits and waves_per_simd");

@@ -29,6 +29,7 @@ struct GemmProblem {
   /// per_tensor: [1]. per_row: [layers][N]. per_block: [layers][ceil(N / 128), ceil(K / 128)] by its strides.
   const float* b_scale = nullptr;
   const void* b_group_scale = nullptr;  // per_group: [layers][K / scale_k, N] of spec.group_scale(), 8-byte aligned
+  const std::int8_t* b_zero = nullptr;  // zero_points: as b_group_scale, -8 to 8, each the checkpoint's less 8
   /// mx: [layers] e8m0 codes in the order of shuffled_scale, 16-byte aligned. Rows are padded to 32 and scales
   /// of a row to 8; the padding may hold anything.
   const std::uint8_t *a_mx_scale = nullptr, *b_mx_scale = nullptr;

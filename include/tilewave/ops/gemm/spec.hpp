@@ -90,6 +90,8 @@ struct GemmSpec {
   // which names a token and one of its slots.
   bool gathered = false;   // row r takes the token's row of A, and its scales
   bool scattered = false;  // row r goes to the row of out that the slot has
+  /// int4 weights under rows of 16 bits: a value is the code less its zero point, of which each scale has one.
+  bool zero_points = false;
 
   friend constexpr bool operator==(const GemmSpec&, const GemmSpec&) = default;
 
@@ -112,7 +114,8 @@ struct GemmSpec {
 };
 
 /// Returns a name such as `fp8_e4m3fn.fp4_e2m1.bf16.mx.nt` or `bf16.i4.bf16.group128.nt`. What is not the default
-/// follows: `.preshuffled`, `.masked`, `.silu`, `.gated`, `.per_group` (of out), `.fast`, `.gathered`, `.scattered`.
+/// follows: `.preshuffled`, `.masked`, `.silu`, `.gated`, `.per_group` (of out), `.fast`, `.gathered`, `.scattered`,
+/// `.zeros`.
 inline std::string name_of(const GemmSpec& s) {
   const std::string scale_k = s.scale_k > 0 ? std::to_string(s.scale_k) : "";
   std::string name = std::string(name_of(s.a)) + "." + std::string(name_of(s.b)) + "." + std::string(name_of(s.out)) +
@@ -125,6 +128,7 @@ inline std::string name_of(const GemmSpec& s) {
   if (s.sums != GemmSums::promoted) name += std::string(".") + name_of(s.sums);
   if (s.gathered) name += ".gathered";
   if (s.scattered) name += ".scattered";
+  if (s.zero_points) name += ".zeros";
   return name;
 }
 

@@ -45,13 +45,26 @@ constexpr std::int32_t mla_decode_splits(const MlaDecodeProblem& p, const MlaDec
 }
 
 /// Returns the parts into which a balanced launch cuts all tiles of the batch. Each has a block for every row block of
-/// a sequence. They walk the same tokens side by side, so that all but one of them find rows of the cache in L2. There
-/// are as many parts as the chip holds, but no more than tiles in the longest batch that the block table can hold.
+/// a sequence. They walk the same tokens side by side, so that all but one of them find rows of the cache in L2.
+///
+/// There are as many parts as the chip holds, but no more than tiles in the longest batch that the block table can
+/// hold. A few less are better if whole sequences, or equal shares of one, fill them: a part that begins or ends inside
+/// a sequence has one more item, and leaves a partial result. Such an end costs as much as `end_tiles` tiles.
 constexpr std::int64_t mla_decode_parts(const MlaDecodeProblem& p, const MlaDecodePolicy& policy,
                                         const ArchFacts& facts) {
-  const std::int64_t tiles = p.batch * ceil_div<std::int64_t>(p.capacity(), policy.tokens);
+  constexpr std::int64_t end_tiles = 4;
+  const std::int64_t sequence = max_of<std::int64_t>(1, ceil_div<std::int64_t>(p.capacity(), policy.tokens));
+  const std::int64_t batch = max_of(1, p.batch), tiles = batch * sequence;
   const std::int64_t held = paged_attention_chip_blocks(policy, facts) / mla_decode_row_blocks(p, policy);
-  return max_of<std::int64_t>(1, min_of(held, tiles));
+  const std::int64_t most = max_of<std::int64_t>(1, min_of(held, tiles));
+  const std::int64_t rounds = ceil_div(batch, most);  // whole sequences of a part, if there are as many
+  const std::int64_t alike = batch <= most ? most / batch * batch : ceil_div(batch, rounds);
+  const auto cost = [&](std::int64_t parts) {
+    const bool whole = batch % parts == 0 || parts % batch == 0;
+    const std::int64_t items = whole ? max_of<std::int64_t>(1, batch / parts) : batch / parts + 2;
+    return ceil_div(tiles, parts) + items * end_tiles;
+  };
+  return cost(alike) <= cost(most) ? alike : most;
 }
 /// Returns the blocks of a launch.
 constexpr std::int64_t mla_decode_blocks(const MlaDecodeProblem& p, const MlaDecodePolicy& policy,

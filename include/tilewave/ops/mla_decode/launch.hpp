@@ -32,7 +32,7 @@ inline MlaDecodeLaunches mla_decode_launches(const MlaDecodeProblem& p, const Ml
       balanced ? paged_attention_combine_threads / facts.wave_lanes : paged_attention_combine_waves_of_block;
   MlaDecodeLaunches launches{
       .decode = {.grid = mla_decode_blocks(p, policy, facts), .block = policy.block_waves() * facts.wave_lanes},
-      .combine = {.grid = 0, .block = combine_waves * facts.wave_lanes, .early = balanced}};
+      .combine = {.grid = 0, .block = combine_waves * facts.wave_lanes}};
   if (mla_decode_partials(p, policy, facts) > 0) {
     const std::int64_t waves = p.output_rows() * (balanced ? mla_decode_combine_waves(p, facts) : 1);
     launches.combine.grid = ceil_div<std::int64_t>(waves, combine_waves);
@@ -45,6 +45,7 @@ namespace detail {
 /// Returns ok if path tensor takes the problem: strides and extents that tensor maps can express.
 inline Status mla_tensor_takes(const MlaDecodePolicy& policy, const MlaDecodeProblem& p) {
   constexpr StatusCode stride = StatusCode::bad_stride;
+  if (!(p.softmax_scale > 0.0f)) return {StatusCode::bad_value, "tensor: softmax_scale must be positive"};
   if (p.q_head_stride <= 0 || p.q_row_stride != p.num_q_heads * p.q_head_stride)
     return {stride, "tensor: heads and query tokens of q must be evenly spaced"};
   if (policy.gathered) return {};

@@ -11,7 +11,7 @@ namespace tilewave {
 
 /// out[i, h, :] = sum over t of softmax_t(softmax_scale * q[i, h, :] . row[t, :]) row[t, :512], for the last query
 /// tokens of each sequence. All heads share the rows of the cache. With an absorbed up-projection, q and rows are 512
-/// latent dimensions and then 64 that rope has turned (head_size 576). With head_size 512 they are 448 and 64, and a
+/// latent dimensions and then 64 that rope has rotated (head_size 576). With head_size 512 they are 448 and 64, and a
 /// value is the whole row.
 ///
 /// Products of 16-bit floats are accumulated in f32, and probabilities are rounded to bf16. fp8 codes are widened

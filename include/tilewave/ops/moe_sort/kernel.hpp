@@ -27,7 +27,6 @@ struct MoeSortCount {
   static constexpr int waves_per_simd = P.waves_per_simd;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    B::launch_next();
     const std::int32_t first = B::block_id() * a.block_choices, end = min_of(first + a.block_choices, a.choices);
     const auto each_expert = [&](const auto& visit) {
       TILEWAVE_ROLL
@@ -48,6 +47,7 @@ struct MoeSort {
   using Room = B;
   using Args = MoeSortArgs;
   static constexpr bool clustered = from == MoeSortCounts::cluster, counted = from == MoeSortCounts::workspace;
+  static constexpr bool waits_itself = counted, reads_inputs_early = counted;
   static constexpr int block_threads = P.threads_of(from);
   // a lane has 32 reads in flight
   static constexpr int waves_per_simd = counted ? min_of(P.waves_per_simd, 4) : P.waves_per_simd;
@@ -91,6 +91,7 @@ struct MoeSort {
       B::barrier();
       sum_up(a, shared, false);
       B::wait_for_previous();
+      B::launch_next();
     } else {
       Choices::count(a, segment, first, segment_end, shared.next, shared.others, rank_first);
       B::barrier();

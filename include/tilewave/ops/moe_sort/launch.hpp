@@ -196,7 +196,7 @@ Status moe_sort_launch(const MoeSortProblem& p, hipStream_t stream) {
   const Status counted = B::template launch<MoeSortCount<B, S, P>>({args.blocks, P.many_threads}, args, stream);
   if (!counted.ok()) return counted;
   using Counted = MoeSort<B, S, P, MoeSortCounts::workspace>;
-  return B::template launch<Counted>({args.blocks, P.many_threads, 1, true}, args, stream);
+  return B::template launch<Counted>({args.blocks, P.many_threads}, args, stream);
 }
 
 }  // namespace tilewave

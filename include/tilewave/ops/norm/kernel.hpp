@@ -94,6 +94,7 @@ template <class B, NormSpec S, NormPolicy P>
 struct Norm {
   using Room = B;
   using Args = NormArgs;
+  static constexpr bool waits_itself = StagedBackend<B>;
   using Tile = Row<B, S.x, P>;
   using Output = RowOutput<B, S.x, RowOutputSpec{S.out, S.scale}, P>;
   using Columns = NormColumns<B, S, P>;
@@ -108,6 +109,11 @@ struct Norm {
   static constexpr bool all_ahead = P.held && Columns::ahead == P.chunks;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
+    if constexpr (waits_itself) {
+      prefetch_weight(a);
+      B::wait_for_previous();
+      B::launch_next();
+    }
     const auto at = Tile::lane_row(a.extent, shared);
     const int columns = a.extent.columns;
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
@@ -217,6 +223,17 @@ struct Norm {
  private:
   using LaneRow = typename Tile::LaneRow;
 
+  /// The first blocks bring the weight into L2 while the kernel before still ends: a step of a model meets each weight
+  /// once, and rows that were just written are in L2.
+  TILEWAVE_DEVICE static void prefetch_weight(const Args& a) {
+    constexpr int line = 128, blocks = 4;
+    if (B::block_id() >= blocks) return;
+    const auto* const weight = static_cast<const char*>(a.weight);
+    TILEWAVE_ROLL
+    for (int i = (B::block_id() * block_threads + B::block_lane_id()) * line; i < a.extent.columns * size_of(S.weight);
+         i += blocks * block_threads * line)
+      B::prefetch(weight + i);
+  }
   TILEWAVE_DEVICE static void* row_of_sum(const Args& a, const LaneRow& at) {
     return Tile::row(a.residual_out, a.extent, at, a.residual_out_strides);
   }

@@ -47,8 +47,7 @@ inline PagedAttentionLaunches paged_attention_launches(const PagedAttentionProbl
                  .cluster = policy.bulk() && !balanced ? num_splits : 1},
       .combine = {.grid = 0,
                   .block = balanced ? paged_attention_combine_threads
-                                    : paged_attention_combine_waves_of_block * facts.wave_lanes,
-                  .early = balanced}};
+                                    : paged_attention_combine_waves_of_block * facts.wave_lanes}};
   if (balanced || (!policy.bulk() && num_splits > 1)) {
     const std::int64_t rows = p.output_rows();
     const std::int64_t waves = rows * (balanced ? paged_attention_combine_waves(p, facts) : 1);

@@ -39,7 +39,7 @@ struct FlashAttentionLds {
       if constexpr (L::page_ids > 0) keep_pages(a, item, shared);
       FlashLdsMainLoop<L>(a, item, shared, s).run();
     }
-    write(a, item, s);
+    write(a, item, shared, s);
   }
 
  private:
@@ -105,17 +105,24 @@ struct FlashAttentionLds {
     for (int t = 0; t < L::value_tiles; ++t) s.out[t] = typename L::Sums{};
   }
 
-  TILEWAVE_DEVICE static void write(const FlashAttentionArgs& a, const WorkItem& item, const State& s) {
+  /// Writes the rows of a wave by way of LDS, since a lane has few neighbouring dimensions of its row, and stores of
+  /// whole rows take a third of the time.
+  TILEWAVE_DEVICE static void write(const FlashAttentionArgs& a, const WorkItem& item, Shared& shared, const State& s) {
     const float all = s.sum + B::shuffle_xor(s.sum, 32);
     const float sum = item.sequence.beyond_capacity ? __builtin_nanf("") : all;
     const float lse = sum == 0.0f ? minus_infinity : (B::log2(sum) - s.negative_reference) * ln_2;
     const JoinedSink joined = with_sink<B>(a, item.head, lse);
     const std::int32_t row = row_of(item);
-    if (row >= item.sequence.q_count) return;
+    if (a.lse != nullptr && Map::unit(B::lane_id()) == 0 && row < item.sequence.q_count)
+      B::store(a.lse + item.head * a.lse_head_stride + item.sequence.q_first + row, joined.lse);
     float scale = sum == 0.0f ? 0.0f : joined.out_scale * (L::truncates ? 1.0f + L::truncation_loss : 1.0f) / sum;
     if constexpr (is_fp8(S.out)) scale *= B::load(a.out_scale);
-    constexpr int element = size_of(S.out);
-    char* const to = static_cast<char*>(a.out) + element * item.sequence.query_at(a, a.out_strides, row, item.head);
+
+    constexpr int element = size_of(S.out), row_chunks = S.value_size * element / 16, lanes = B::facts.wave_lanes;
+    static_assert(L::wave_rows * P.waves * row_chunks * sizeof(Chunk) <= sizeof(Shared), "outputs fit into the tiles");
+    Chunk* const rows = reinterpret_cast<Chunk*>(&shared) + B::wave_id() * (L::wave_rows * row_chunks);
+    const auto place = [](int of_row, int chunk) { return of_row * row_chunks + (chunk ^ of_row % row_chunks); };
+    B::lds_barrier();  // all waves have read their last tiles
     TILEWAVE_UNROLL
     for (int t = 0; t < L::value_tiles; ++t) {
       TILEWAVE_UNROLL
@@ -123,12 +130,21 @@ struct FlashAttentionLds {
         Vec<float, 4> of;
         TILEWAVE_UNROLL
         for (int e = 0; e < 4; ++e) of[e] = s.out[t][i + e] * scale;
-        const int dimension = 32 * t + Map::kv_row(B::lane_id(), i);
-        B::store(reinterpret_cast<Packed<S.out, 4>*>(to + element * dimension), narrow<B, S.out, 4>(of));
+        const int byte = element * (32 * t + Map::kv_row(B::lane_id(), i));
+        char* const to = reinterpret_cast<char*>(rows + place(Map::row(B::lane_id()), byte / 16)) + byte % 16;
+        *reinterpret_cast<Packed<S.out, 4>*>(to) = narrow<B, S.out, 4>(of);
       }
     }
-    if (a.lse != nullptr && Map::unit(B::lane_id()) == 0)
-      B::store(a.lse + item.head * a.lse_head_stride + item.sequence.q_first + row, joined.lse);
+    B::lds_barrier();
+    const std::int32_t first = item.first_row + L::wave_rows * B::wave_id();
+    char* const out = static_cast<char*>(a.out) + element * item.sequence.query_at(a, a.out_strides, 0, item.head);
+    TILEWAVE_UNROLL
+    for (int i = 0; i < L::wave_rows * row_chunks / lanes; ++i) {
+      const int index = i * lanes + B::lane_id(), of_row = index / row_chunks, chunk = index % row_chunks;
+      if (first + of_row >= item.sequence.q_count) continue;
+      Chunk* const to = reinterpret_cast<Chunk*>(out + element * ((first + of_row) * a.out_strides.token)) + chunk;
+      B::store(to, rows[place(of_row, chunk)]);
+    }
   }
 };
 

@@ -21,7 +21,8 @@ struct FlashLdsWorkItem {
   /// need no branch.
   TILEWAVE_DEVICE std::int32_t tile(std::int32_t n) const {
     n = min_of(n, tiles - 1);
-    return n < left ? first + n : n < masked ? full_end + n - left : full_first + n - masked;
+    const std::int32_t before = n < left ? first : full_end - left;
+    return n + (n < masked ? before : full_first - masked);
   }
 };
 
@@ -29,6 +30,7 @@ template <class RoomOf, FlashAttentionSpec S, FlashAttentionPolicy P>
 struct FlashLdsLayout {
   using Room = RoomOf;
   using B = Room;
+  static constexpr int key_bytes = 2 * S.head_size, value_bytes = 2 * S.value_size;  // of a token
   static constexpr bool paged = S.storage == KvStorage::paged;
   static constexpr FlashTile tile{P.waves, P.keys, paged};
   using Keys = FlashKeyTile<B, tile, S.head_size>;

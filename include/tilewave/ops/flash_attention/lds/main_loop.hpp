@@ -63,8 +63,8 @@ struct FlashLdsMainLoop {
         shared(lds),
         s(state),
         places(a, work_item, lds),
-        keys(places.key_stride, places.fetch_rows(a), B::wave_id()),
-        values(places.value_stride, places.fetch_rows(a), B::wave_id()),
+        keys(places.key_stride, B::wave_id()),
+        values(places.value_stride, B::wave_id()),
         scale(__builtin_bit_cast(float, B::opaque(__builtin_bit_cast(std::uint32_t, a.scale_log2)))) {}
 
   TILEWAVE_DEVICE void run() {
@@ -73,13 +73,21 @@ struct FlashLdsMainLoop {
     int slot = (stages - masked % stages) % stages;  // of tile 0: the steady loop begins with slot 0
     prepare(slot);
     std::int32_t n = 0;
-    for (; n < masked; ++n) {
+    // Two masked steps at a time move no scores, but take registers that copies through registers do not leave.
+    for (; direct ? masked % 2 > n : n < masked; ++n) {
       step<false, 0>(n, slot);
       TILEWAVE_UNROLL
       for (int t = 0; t < key_tiles; ++t) scores[0][t] = scores[1][t];
       slot = (slot + 1) % stages;
     }
-    for (; n < item.tiles; n += stages) {
+    if constexpr (direct) {
+      for (; n < masked; n += 2) {
+        step<false, 0>(n, slot);
+        step<false, 1>(n + 1, slot + 1);
+        slot = (slot + 2) % stages;
+      }
+    }
+    for (; n + stages <= item.tiles; n += stages) {
       static_for<stages>([&](auto i) TILEWAVE_INLINE_LAMBDA { step<true, i % 2>(n + i, i); });
     }
     if constexpr (direct) B::template copies_wait<0>();
@@ -90,17 +98,15 @@ struct FlashLdsMainLoop {
   TILEWAVE_DEVICE void prepare(int slot) {
     if constexpr (direct) {
       static_for<Keys::fetches>([&](auto i) TILEWAVE_INLINE_LAMBDA {
-        keys.template copy<i, false>(shared.k[slot], places.template first<i>(keys), last_of(0));
+        keys.template copy<i>(shared.k[slot], places.template first<i>(keys));
       });
       places.begin(1 - stages, keys, values);
-      static_for<stages - 1>([&](auto m) TILEWAVE_INLINE_LAMBDA {
-        static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { fetch<i, false>(m + 1 - stages, slot + m + 1); });
-      });
-      B::template copies_wait<(stages - 1) * copies>();
+      // LLVM does not see copies, and would wait for those below at the first use of q. So q is there before them.
+      static_for<L::head_slices>([&](auto c) TILEWAVE_INLINE_LAMBDA { B::keep(s.q[c]); });
+      B::template copies_wait<0>();
     } else {
-      static_for<Keys::fetches>([&](auto i) TILEWAVE_INLINE_LAMBDA {
-        keys.template load<i, false>(places.template first<i>(keys), last_of(0));
-      });
+      static_for<Keys::fetches>([&](auto i)
+                                    TILEWAVE_INLINE_LAMBDA { keys.template load<i>(places.template first<i>(keys)); });
       places.begin(-1, keys, values);
       static_for<Keys::fetches>([&](auto i) TILEWAVE_INLINE_LAMBDA { keys.template put<i>(shared.k[slot]); });
       static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { load<i, false>(-1); });
@@ -112,6 +118,12 @@ struct FlashLdsMainLoop {
       multiply<i>(scores[0]);
       if constexpr (i + ahead < score_products) read<i + ahead, i % ahead>(slot + stages - 1);
       B::sched_fence();
+      if constexpr (direct) {
+        interleave<(stages - 1) * copies, score_products, i>([&](auto c) TILEWAVE_INLINE_LAMBDA {
+          fetch<c % copies, false>(c / copies + 1 - stages, slot + c / copies + 1);
+        });
+        B::sched_fence();
+      }
     });
     if constexpr (direct) B::template copies_wait<pending>();
     B::lds_barrier();
@@ -201,9 +213,9 @@ struct FlashLdsMainLoop {
     if constexpr (direct) {
       const FlashLdsPlace from = places.template next<i, whole>(n, keys, values);
       if constexpr (of < 0) {
-        keys.template copy<i, whole>(of_k, from, whole ? 0 : last_of(n + stages));
+        keys.template copy<i>(of_k, from);
       } else {
-        values.template copy<of, whole>(of_v, from, whole ? 0 : last_of(n + stages - 1));
+        values.template copy<of>(of_v, from);
       }
     } else {  // the loads of the step before are stored
       if constexpr (of < 0) {
@@ -220,7 +232,7 @@ struct FlashLdsMainLoop {
     constexpr int of = i - Keys::fetches;
     const FlashLdsPlace from = places.template next<i, whole>(n, keys, values);
     if constexpr (of < 0) {
-      keys.template load<i, whole>(from, whole ? 0 : last_of(n + stages));
+      keys.template load<i>(from);
     } else {
       values.template load<of, whole>(from, whole ? 0 : last_of(n + stages - 1));
     }

@@ -24,13 +24,13 @@ struct FlashLdsPlaces {
         key_stride(static_cast<std::int32_t>(2 * a.k_strides.token)),
         value_stride(static_cast<std::int32_t>(2 * a.v_strides.token)) {}
 
-  TILEWAVE_DEVICE static int fetch_rows(const FlashAttentionArgs&) { return tile_keys; }
   template <class Keys, class Values>
   TILEWAVE_DEVICE void begin(std::int32_t, const Keys&, const Values&) {}
   /// Returns the place of fetch i of K in tile 0.
   template <int i, class Keys>
   TILEWAVE_DEVICE FlashLdsPlace first(const Keys&) {
-    return {next_keys = of_keys + std::int64_t{item.tile(0) * tile_keys} * key_stride, 0};
+    const std::int32_t token = item.tile(0) * tile_keys;
+    return {next_keys = of_keys + std::int64_t{token} * key_stride, 0, bytes<false>(token, key_stride, L::key_bytes)};
   }
   /// Returns the place of fetch i of step n. Fetches of K, tile n + stages, come before those of V, tile n + stages -
   /// 1.
@@ -38,10 +38,20 @@ struct FlashLdsPlaces {
   TILEWAVE_DEVICE FlashLdsPlace next(std::int32_t n, const Keys&, const Values&) {
     if constexpr (i == 0) move<whole>(n + stages, key_stride, of_keys, next_keys);
     if constexpr (i == key_fetches) move<whole>(n + stages - 1, value_stride, of_values, next_values);
-    return {i < key_fetches ? next_keys : next_values, 0};
+    if constexpr (i < key_fetches) {
+      return {next_keys, 0, bytes<whole>(item.tile(n + stages) * tile_keys, key_stride, L::key_bytes)};
+    } else {
+      return {next_values, 0, bytes<whole>(item.tile(n + stages - 1) * tile_keys, value_stride, L::value_bytes)};
+    }
   }
 
  private:
+  /// Returns the bytes from a tile's first token to the end of its last one, or of the sequence's.
+  template <bool whole>
+  TILEWAVE_DEVICE std::uint32_t bytes(std::int32_t token, std::int32_t stride, int row) const {
+    const std::int32_t most = tile_keys - 1;
+    return (whole ? most : min_of(most, item.sequence.kv_count - 1 - token)) * stride + row;
+  }
   template <bool whole>
   TILEWAVE_DEVICE void move(std::int32_t n, std::int32_t stride, const char* first, const char*& at) const {
     if constexpr (whole) {
@@ -58,7 +68,7 @@ struct FlashLdsPlaces<L, true> {
   static constexpr int key_fetches = L::Keys::fetches, fetches = key_fetches + L::Values::fetches;
   static constexpr int stages = L::stages, tile_keys = L::tile_keys, lookups = L::alike ? key_fetches : fetches;
   struct Found {
-    std::int32_t id, within;  // the page, and the first key in it
+    std::int32_t id, within, rows;  // the page, the first key in it, and its last key
   };
 
   const FlashLdsWorkItem& item;
@@ -69,8 +79,8 @@ struct FlashLdsPlaces<L, true> {
   const std::int32_t* ids;                // of the sequence's pages
   std::int32_t first_column, last_group;  // of the ids in LDS; where the last key's group begins
   const std::int32_t* in_lds;
-  std::int32_t id[lookups], within[lookups];  // of fetch i in the next step
-  std::int32_t key_token, value_token;        // first tokens of the tiles that were looked up last
+  std::int32_t id[lookups], within[lookups], rows[lookups];  // of fetch i in the next step, as in Found
+  std::int32_t key_token, value_token;                       // first tokens of the tiles that were looked up last
   std::int32_t next_id;
   Found newest[key_fetches], ready[key_fetches];  // alike: of the tiles of K that were fetched last, and before it
 
@@ -91,7 +101,6 @@ struct FlashLdsPlaces<L, true> {
     if constexpr (L::page_ids > 0) in_lds = shared.pages;
   }
 
-  TILEWAVE_DEVICE static int fetch_rows(const FlashAttentionArgs& a) { return a.block_size.divisor; }
   /// Looks up what step n fetches.
   template <class Keys, class Values>
   TILEWAVE_DEVICE void begin(std::int32_t n, const Keys& keys, const Values& values) {
@@ -100,13 +109,13 @@ struct FlashLdsPlaces<L, true> {
   }
   template <int i, class Keys>
   TILEWAVE_DEVICE FlashLdsPlace first(const Keys& keys) {
-    find<i>(min_of(item.tile(0) * tile_keys + keys.first_row(i), last_group));
+    find<i, false>(item.tile(0) * tile_keys + keys.first_row(i));
     take_id<i>();
-    return place<i>();
+    return place<i, false>();
   }
   template <int i, bool whole, class Keys, class Values>
   TILEWAVE_DEVICE FlashLdsPlace next(std::int32_t n, const Keys& keys, const Values& values) {
-    const FlashLdsPlace at = place<i>();
+    const FlashLdsPlace at = place<i, whole>();
     if constexpr (i < lookups) look_up<i, whole>(n + 1, keys, values);
     if constexpr ((i + 1) % fetches < lookups) take_id<(i + 1) % fetches>();
     return at;
@@ -131,12 +140,14 @@ struct FlashLdsPlaces<L, true> {
     } else {
       key = value_token + values.first_row(i - key_fetches);
     }
-    find<i>(whole ? key : min_of(key, last_group));
+    find<i, whole>(key);
   }
-  template <int i>
+  template <int i, bool whole>
   TILEWAVE_DEVICE void find(std::int32_t key) {
+    if constexpr (!whole) key = min_of(key, last_group);
     const std::int32_t column = block_size.quotient(key);
     within[i] = key - column * block_size.divisor;
+    if constexpr (!whole) rows[i] = min_of(block_size.divisor, item.sequence.kv_count - key + within[i]) - 1;
     if constexpr (L::page_ids > 0) {
       id[i] = in_lds[column - first_column];
     } else {
@@ -152,16 +163,23 @@ struct FlashLdsPlaces<L, true> {
   TILEWAVE_DEVICE static std::uint64_t page(std::int32_t number, std::uint32_t units) {
     return 16 * (std::uint64_t{static_cast<std::uint32_t>(number)} * units);
   }
-  template <int i>
+  template <int i, bool whole>
   TILEWAVE_DEVICE FlashLdsPlace place() {
-    if constexpr (i < key_fetches) {
-      if constexpr (L::alike) ready[i] = newest[i], newest[i] = {next_id, within[i]};
-      return {of_keys + page(next_id, key_page), within[i] * key_stride};
-    } else if constexpr (L::alike) {
-      const Found& of = ready[i - key_fetches];
-      return {of_values + page(of.id, value_page), of.within * value_stride};
+    constexpr bool of_key = i < key_fetches;
+    Found of;
+    if constexpr (!of_key && L::alike) {
+      of = ready[i - key_fetches];
     } else {
-      return {of_values + page(next_id, value_page), within[i] * value_stride};
+      of = {next_id, within[i], rows[i]};
+      if constexpr (L::alike) ready[i] = newest[i], newest[i] = of;
+    }
+    if constexpr (whole) of.rows = block_size.divisor - 1;
+    if constexpr (of_key) {
+      return {of_keys + page(of.id, key_page), of.within * key_stride,
+              static_cast<std::uint32_t>(of.rows * key_stride + L::key_bytes)};
+    } else {
+      return {of_values + page(of.id, value_page), of.within * value_stride,
+              static_cast<std::uint32_t>(of.rows * value_stride + L::value_bytes)};
     }
   }
 };

@@ -34,10 +34,12 @@ struct FlashTile {
   bool paged;
 };
 
-/// Where a fetch begins: an address, and an offset in bytes that is the same in all lanes.
+/// Where a fetch begins: an address, and an offset in bytes that is the same in all lanes. From `bytes` on nothing is
+/// read, and zeros take its place: keys behind the last one, whose probabilities are 0.
 struct FlashLdsPlace {
   const char* base;
   std::int32_t offset;
+  std::uint32_t bytes;
 };
 
 /// Keys that lie together in every page. What a wave fetches at once is of one such group.
@@ -59,15 +61,14 @@ struct FlashRowFetch {
   static constexpr bool alike = waves * lanes % units == 0 && row_step % 32 == 0;
   static_assert(!paged || flash_page_keys * units % lanes == 0, "a copy of a wave has tokens of one group");
 
-  std::int32_t stride;       // bytes from a token to the next
-  std::uint32_t span_bytes;  // from the first of the tokens that lie together to the end of the last
-  int first;                 // this wave's first chunk in a slot
+  std::int32_t stride;  // bytes from a token to the next
+  int first;            // this wave's first chunk in a slot
   std::uint32_t offset[alike ? 1 : copies];
   Chunk held[held_in_registers ? copies : 1];
 
   template <class Mask>
-  TILEWAVE_DEVICE FlashRowFetch(std::int32_t token_stride, int together, int wave, const Mask& mask)
-      : stride(token_stride), span_bytes((together - 1) * token_stride + 16 * units), first(wave * lanes) {
+  TILEWAVE_DEVICE FlashRowFetch(std::int32_t token_stride, int wave, const Mask& mask)
+      : stride(token_stride), first(wave * lanes) {
     TILEWAVE_UNROLL
     for (int i = 0; i < (alike ? 1 : copies); ++i)
       offset[i] = (row_of(i) - first_row(i)) * stride + 16 * unit_of(i, mask);
@@ -78,15 +79,14 @@ struct FlashRowFetch {
     return paged ? (i * waves * lanes + first) / group * flash_page_keys : 0;
   }
 
-  /// Copies part i of the tile whose first token is at `tile`. Unless the tile is whole, tokens behind its token `last`
-  /// are that one again; their probabilities are 0.
-  template <int i, bool whole, class Mask>
-  TILEWAVE_DEVICE void copy(Chunk* slot, const FlashLdsPlace& at, std::int32_t last, const Mask& mask) const {
-    source(at).copy(slot + i * waves * lanes + first, from<i, whole>(last, mask), start<i, whole>() + at.offset);
+  /// Copies part i of a tile.
+  template <int i>
+  TILEWAVE_DEVICE void copy(Chunk* slot, const FlashLdsPlace& at) const {
+    source(at).copy(slot + i * waves * lanes + first, offset[alike ? 0 : i], start<i>() + at.offset);
   }
-  template <int i, bool whole, class Mask>
-  TILEWAVE_DEVICE void load(const FlashLdsPlace& at, std::int32_t last, const Mask& mask) {
-    held[i] = source(at).load(from<i, whole>(last, mask), start<i, whole>() + at.offset);
+  template <int i>
+  TILEWAVE_DEVICE void load(const FlashLdsPlace& at) {
+    held[i] = source(at).load(offset[alike ? 0 : i], start<i>() + at.offset);
   }
   template <int i>
   TILEWAVE_DEVICE void put(Chunk* slot) const {
@@ -100,19 +100,10 @@ struct FlashRowFetch {
   TILEWAVE_DEVICE static int unit_of(int i, const Mask& mask) {
     return chunk_index(i) % units ^ mask(row_of(i));
   }
-  TILEWAVE_DEVICE typename B::Source source(const FlashLdsPlace& at) const { return {at.base, span_bytes}; }
-  template <int i, bool whole, class Mask>
-  TILEWAVE_DEVICE std::uint32_t from(std::int32_t last, const Mask& mask) const {
-    if constexpr (whole) return offset[alike ? 0 : i];
-    // This must not become a multiply-add, which would write an SGPR that a copy may not read so soon. LLVM does not
-    // see copies.
-    const std::int32_t before = paged ? min_of(first_row(i), align_down(last, flash_page_keys)) : 0;
-    const auto row = B::opaque(static_cast<std::uint32_t>((min_of(row_of(i), last) - before) * stride));
-    return row + 16 * unit_of(i, mask);
-  }
-  template <int i, bool whole>
+  TILEWAVE_DEVICE typename B::Source source(const FlashLdsPlace& at) const { return {at.base, at.bytes}; }
+  template <int i>
   TILEWAVE_DEVICE std::int32_t start() const {
-    return whole && alike && !paged ? i * row_step * stride : 0;
+    return alike && !paged ? i * row_step * stride : 0;
   }
 };
 
@@ -128,19 +119,18 @@ struct FlashKeyTile : SharedTile<FlashTileKernel<B, T.waves, head_size>, flash_t
 
   Fetch fetch;
 
-  TILEWAVE_DEVICE FlashKeyTile(std::int32_t stride, int together, int wave)
-      : Tile(head_size, 0), fetch(stride, together, wave, Mask{}) {
+  TILEWAVE_DEVICE FlashKeyTile(std::int32_t stride, int wave) : Tile(head_size, 0), fetch(stride, wave, Mask{}) {
     TILEWAVE_UNROLL
     for (int i = 0; i < Tile::unit_offsets; ++i) Tile::at[i] = B::opaque(std::int32_t{Tile::at[i]});
   }
 
-  template <int i, bool whole>
-  TILEWAVE_DEVICE void copy(Chunk* slot, const FlashLdsPlace& at, std::int32_t last) const {
-    fetch.template copy<i, whole>(slot, at, last, Mask{});
+  template <int i>
+  TILEWAVE_DEVICE void copy(Chunk* slot, const FlashLdsPlace& at) const {
+    fetch.template copy<i>(slot, at);
   }
-  template <int i, bool whole>
-  TILEWAVE_DEVICE void load(const FlashLdsPlace& at, std::int32_t last) {
-    fetch.template load<i, whole>(at, last, Mask{});
+  template <int i>
+  TILEWAVE_DEVICE void load(const FlashLdsPlace& at) {
+    fetch.template load<i>(at);
   }
   template <int i>
   TILEWAVE_DEVICE void put(Chunk* slot) const {
@@ -184,14 +174,14 @@ struct FlashValueLines {
   Fetch fetch;
   int at[tiles];
 
-  TILEWAVE_DEVICE FlashValueLines(std::int32_t stride, int together, int wave) : fetch(stride, together, wave, Mask{}) {
+  TILEWAVE_DEVICE FlashValueLines(std::int32_t stride, int wave) : fetch(stride, wave, Mask{}) {
     TILEWAVE_UNROLL
     for (int t = 0; t < tiles; ++t) at[t] = B::opaque(std::int32_t{8 * read_offset(B::lane_id(), t, shift)});
   }
 
-  template <int i, bool whole>
-  TILEWAVE_DEVICE void copy(Chunk* slot, const FlashLdsPlace& at, std::int32_t last) const {
-    fetch.template copy<i, whole>(slot, at, last, Mask{});
+  template <int i>
+  TILEWAVE_DEVICE void copy(Chunk* slot, const FlashLdsPlace& at) const {
+    fetch.template copy<i>(slot, at);
   }
   TILEWAVE_DEVICE int first_row(int i) const { return fetch.first_row(i); }
   /// Returns the keys of k slice `k_slice` that the lane's half has, for dimension 32 `tile` + lane % 32.
@@ -221,7 +211,7 @@ struct FlashTransposedValues : SharedTile<FlashTileKernel<B, T.waves, T.keys>, f
   int to[fetches][2];             // chunks in a slot for the two dimensions
   std::uint32_t held[fetches][8];
 
-  TILEWAVE_DEVICE FlashTransposedValues(std::int32_t of_tokens, int, int) : Tile(keys, 0), token_stride(of_tokens) {
+  TILEWAVE_DEVICE FlashTransposedValues(std::int32_t of_tokens, int) : Tile(keys, 0), token_stride(of_tokens) {
     TILEWAVE_UNROLL
     for (int i = 0; i < Tile::unit_offsets; ++i) Tile::at[i] = B::opaque(std::int32_t{Tile::at[i]});
     TILEWAVE_UNROLL
@@ -235,6 +225,7 @@ struct FlashTransposedValues : SharedTile<FlashTileKernel<B, T.waves, T.keys>, f
     }
   }
 
+  /// Loads part i of a tile. Unless the tile is whole, tokens behind its token `last` are that one again.
   template <int i, bool whole>
   TILEWAVE_DEVICE void load(const FlashLdsPlace& place, std::int32_t last) {
     const char* const tile = place.base + place.offset;

@@ -27,6 +27,7 @@ struct FlashAttentionRegisters {
     FastDiv row_tiles, kv_heads;
   };
   struct Shared {};
+  static constexpr bool launches_next = true;  // when its blocks end
   static constexpr int block_threads = P.waves * B::facts.wave_lanes;
   static constexpr int waves_per_simd = P.waves_per_simd;
 

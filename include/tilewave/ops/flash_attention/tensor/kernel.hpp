@@ -31,6 +31,7 @@ struct FlashAttentionTensor {
   using L = FlashAttentionTensorLayout<B, S, P>;
   using Args = typename L::Args;
   using Shared = typename L::Shared;
+  static constexpr bool launches_next = true;  // when its blocks end
   static constexpr int block_threads = (L::groups + 1) * L::group_lanes;
   static constexpr int waves_per_simd = (L::groups + 1) * P.waves_per_simd;
   static constexpr bool shift_registers = P.waves_per_simd == 1 && L::groups > 1;

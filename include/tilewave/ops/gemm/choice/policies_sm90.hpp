@@ -18,7 +18,9 @@ constexpr int gemm_stages(const GemmSpec& s, const GemmPolicy& p) {
                   : p.pingpong ? 2 * 2 * 64 * 128
                                : p.rows * align_up(gemm_tile_columns(s, p) * min_of(size_of(s.out), 2), 128);
   const bool block = s.scale == Scaling::per_block;
-  const int b_bytes = s.four_bit() ? 64 + 4 * (128 / s.scale_k) : p.depth_bytes;  // of a row of B
+  const int depth_k = p.depth_bytes / size_of(s.a), scale_bytes = s.zero_points ? 8 : 4;
+  const int b_bytes =
+      s.four_bit() ? depth_k / 2 + scale_bytes * (depth_k / s.scale_k) : p.depth_bytes;  // of a row of B
   const int stage = p.rows * p.depth_bytes + p.columns * b_bytes + (block ? 4 * p.rows + p.columns / 16 : 0) + 24;
   const int most = p.swapped && p.waves() == 1 && !s.four_bit() ? 10 : 16;
   return min_of(most, (sm90_facts.lds_bytes - out - (s.scale == Scaling::per_row || s.four_bit() ? 2048 : 0)) / stage);
@@ -67,7 +69,10 @@ constexpr GemmPolicies gemm_sm90_int4(const GemmSpec& s) {
   codes(32, 128, 2, splits);
   codes(64, 192, 3, splits);
   codes(128, 128, 2, splits);
-  if (s.scale_k != 128) return list.all;
+  if (s.mxfp4() && s.a == DType::bf16) {  // sums in the matrix unit leave registers for those of 256 rows
+    list.add({.rows = 256, .columns = 128, .swapped = true});
+  }
+  if (s.scale_k != 128 || s.zero_points) return list.all;
   const auto few_rows = [&](int rows, int strips, int waves) {
     GemmPolicy p{.rows = rows, .columns = 16 * strips, .depth_bytes = 128 * size_of(s.a), .stages = 2, .waves_rows = 1};
     p.path = GemmPath::weights_in_registers;

@@ -79,6 +79,7 @@ struct GemmInt4Kernel {
   using Codes = Vec<std::uint32_t, Units::products>;
   using AWords = Vec<std::uint32_t, Units::a_words>;
   using LaneScales = Packed<S.group_scale(), run_length>;
+  using LaneZero = Packed<DType::i8, 1>;
   using Window = typename B::template Window<true>;
   static constexpr std::uint32_t nowhere = 1u << 31;  // an offset beyond every window
 
@@ -113,6 +114,7 @@ struct GemmInt4Kernel {
     Rows rows[Units::per_step];
     Codes codes[W::tiles_n][atoms][Units::per_step];
     LaneScales scales[step_scales][W::tiles_n][atoms];
+    LaneZero zeros[S.zero_points ? step_scales : 1][W::tiles_n][atoms];  // of the row whose codes the lane has
   };
 
   /// Loads one step after the other.
@@ -123,6 +125,8 @@ struct GemmInt4Kernel {
     std::int32_t left;                               // k from the next step on
     // Offsets in the windows, in bytes, of this lane's units and scales.
     std::uint32_t a_offset[W::tiles_m], code_offset[W::tiles_n][atoms], scale_offset[W::tiles_n][atoms];
+    const char* zeros;
+    std::uint32_t zero_offset[S.zero_points ? W::tiles_n : 1][atoms];
 
     TILEWAVE_DEVICE Loads(const GemmArgs& g, const GemmTile& tile, typename Args::Steps steps) {
       const typename W::TileRowsA rows_a(g, tile);
@@ -148,6 +152,9 @@ struct GemmInt4Kernel {
       scales = static_cast<const char*>(g.b_group_scale) +
                (tile.layer * g.b_scale_layer_stride + k / S.scale_k * g.b_scale_k_stride + rows_b.first) * scale_size;
       scale_bytes = static_cast<std::uint32_t>(rows_b.span()) * scale_size;
+      if constexpr (S.zero_points)
+        zeros = reinterpret_cast<const char*>(g.b_mx_scale) + tile.layer * g.b_scale_layer_stride +
+                k / S.scale_k * g.b_scale_k_stride + rows_b.first;
       scale_stride = g.b_scale_k_stride * scale_size;
       TILEWAVE_UNROLL
       for (int j = 0; j < W::tiles_n; ++j) {
@@ -161,6 +168,8 @@ struct GemmInt4Kernel {
                                            Units::code_offset(lane_group, code_row % 16)
                                      : nowhere;
           scale_offset[j][atom] = rows_b.has(first + run_length * lane_group) ? scale_row * scale_size : nowhere;
+          if constexpr (S.zero_points)
+            zero_offset[j][atom] = rows_b.has(first + position) ? static_cast<std::uint32_t>(code_row) : nowhere;
         }
       }
     }
@@ -203,10 +212,20 @@ struct GemmInt4Kernel {
           to.scales[s][j / atoms][j % atoms] =
               scale_window.template load<LaneScales>(scale_offset[j / atoms][j % atoms] | beyond);
         }
+        if constexpr (S.zero_points) {
+          const Window zero_window{zeros + s * (scale_stride / size_of(S.group_scale())),
+                                   scale_bytes / size_of(S.group_scale())};
+          TILEWAVE_UNROLL
+          for (int j = 0; j < W::tiles_n * atoms; ++j) {
+            to.zeros[s][j / atoms][j % atoms] =
+                zero_window.template load<LaneZero>(zero_offset[j / atoms][j % atoms] | beyond);
+          }
+        }
       });
       a += Units::step_k * size_of(S.a);
       codes += Units::step_k * 8;
       scales += step_scales * scale_stride;
+      if constexpr (S.zero_points) zeros += step_scales * (scale_stride / size_of(S.group_scale()));
       left -= Units::step_k;
     }
   };
@@ -280,6 +299,10 @@ struct GemmInt4Kernel {
               const std::uint32_t codes = stage.codes[j][atom][u][p];
               if constexpr (S.mxfp4()) {
                 kv[atom] = bf16_products ? B::widen_fp4(codes) : B::widen_fp4_to_f16(codes);
+              } else if constexpr (S.zero_points) {
+                const std::uint32_t zeros =
+                    B::template i4_zeros<S.a>(static_cast<std::int8_t>(stage.zeros[s][j][atom][0]));
+                kv[atom] = bf16_products ? B::widen_i4(codes, zeros) : B::widen_i4_to_f16(codes, zeros);
               } else {
                 kv[atom] = bf16_products ? B::widen_i4(codes) : B::widen_i4_to_f16(codes);
               }

@@ -1,39 +1,59 @@
 // SPDX-License-Identifier: MIT
-// The list of specs with weights of four bits: dense products of int4 with 16-bit and fp8 rows of A, and the first half
-// of experts' feed-forward layers, silu(gate) * up. MXFP4 weights are those of gpt-oss's experts, swigluoai of gate and
-// up, and dense under fp8 rows.
+// The list of specs with weights of four bits: dense products of int4 with 16-bit and fp8 rows of A, with zero points
+// too, and of MXFP4, and the first half of experts' feed-forward layers. These are silu(gate) * up of int4, and
+// swigluoai of MXFP4, as gpt-oss has it. The wide list has what combines these.
 #pragma once
 
 #include "tilewave/ops/gemm/registry.hpp"
 
 namespace tilewave {
 
-constexpr std::array<GemmSpec, 5> gemm_int4_specs(ArchId arch) {
+namespace detail {
+
+/// Returns the spec of weights of four bits under rows of bf16.
+constexpr GemmSpec four_bit_spec(DType b, int scale_k) {
+  return {.b = b, .scale = Scaling::per_group, .weights = GemmWeights::preshuffled, .scale_k = scale_k};
+}
+/// Returns the spec of experts' gates and ups, in contiguous groups.
+constexpr GemmSpec four_bit_gated_spec(DType b, ActivationKind activation) {
+  GemmSpec s = four_bit_spec(b, 32);
+  s.groups = GemmGroups::contiguous;
+  s.activation = activation;
+  s.gated = true;
+  return s;
+}
+
+}  // namespace detail
+
+constexpr std::array<GemmSpec, 6> gemm_int4_specs(ArchId arch) {
   constexpr DType i4 = DType::i4, fp4 = DType::fp4_e2m1;
-  constexpr GemmWeights preshuffled = GemmWeights::preshuffled;
-  return {{{.b = i4, .scale = Scaling::per_group, .weights = preshuffled, .scale_k = 128},
-           {.a = facts_of(arch).fp8, .b = i4, .scale = Scaling::per_group, .weights = preshuffled, .scale_k = 128},
-           {.b = i4,
-            .scale = Scaling::per_group,
-            .weights = preshuffled,
-            .groups = GemmGroups::contiguous,
-            .activation = ActivationKind::silu,
-            .gated = true,
-            .scale_k = 32},
-           {.b = fp4,
-            .scale = Scaling::per_group,
-            .weights = preshuffled,
-            .groups = GemmGroups::contiguous,
-            .activation = ActivationKind::swigluoai,
-            .gated = true,
-            .scale_k = 32},
-           {.a = facts_of(arch).fp8, .b = fp4, .scale = Scaling::per_group, .weights = preshuffled, .scale_k = 32}}};
+  GemmSpec fp8_rows = detail::four_bit_spec(i4, 128), zeros = detail::four_bit_spec(i4, 128);
+  fp8_rows.a = facts_of(arch).fp8;
+  zeros.zero_points = true;
+  return {{detail::four_bit_spec(i4, 128), fp8_rows, detail::four_bit_gated_spec(i4, ActivationKind::silu),
+           detail::four_bit_gated_spec(fp4, ActivationKind::swigluoai), detail::four_bit_spec(fp4, 32), zeros}};
+}
+
+constexpr std::array<GemmSpec, 6> gemm_int4_wide_specs(ArchId arch) {
+  constexpr DType i4 = DType::i4, fp4 = DType::fp4_e2m1;
+  GemmSpec fp8_rows = detail::four_bit_spec(fp4, 32), f16_rows = fp8_rows, groups = fp8_rows;
+  fp8_rows.a = facts_of(arch).fp8;
+  f16_rows.a = f16_rows.out = DType::f16;
+  groups.groups = GemmGroups::masked;
+  GemmSpec zeros = detail::four_bit_spec(i4, 64), gated_zeros = detail::four_bit_gated_spec(i4, ActivationKind::silu);
+  zeros.a = zeros.out = DType::f16;
+  zeros.zero_points = gated_zeros.zero_points = true;
+  GemmSpec contiguous = groups;
+  contiguous.groups = GemmGroups::contiguous;
+  return {{fp8_rows, f16_rows, groups, contiguous, zeros, gated_zeros}};
 }
 
 constexpr GemmPolicies gemm_int4_policies(ArchId arch, const GemmSpec& s) { return gemm_policies(arch, s); }
 
-/// The entries of a spec, under the name in which the generated list of int4 specs finds them.
+/// The entries of a spec, under the names in which the generated lists find them.
 template <class B, GemmSpec S>
 inline constexpr auto& gemm_int4_entries = gemm_entries<B, S>;
+template <class B, GemmSpec S>
+inline constexpr auto& gemm_int4_wide_entries = gemm_entries<B, S>;
 
 }  // namespace tilewave

@@ -9,18 +9,23 @@
 
 namespace tilewave {
 
-/// A stage is 128 k. A strip of it is 8 rows of 128 bytes, with the swizzle of copy_tensor. An SM takes about 120
-/// cycles to start a copy of any size, so one copy brings all strips that are contiguous.
+/// A stage is 128 k, or 64. A strip of it is a line of 128 bytes for each 16 k, with the swizzle of copy_tensor. An SM
+/// takes about 120 cycles to start a copy of any size, so one copy brings all strips that are contiguous.
 template <class B, GemmSpec S, GemmPolicy P, class TileRows>
 struct GemmInt4Rows {
-  static constexpr int step = 128, strip_chunks = step * 8 / 16, strips = P.columns / 16;
+  static constexpr int step = P.depth_bytes / size_of(S.a), strip_chunks = step * 8 / 16, strips = P.columns / 16;
   static constexpr int slice_k = 32 / size_of(S.a);  // values of k in a product
   static constexpr int scale_k = S.four_bit() ? S.scale_k : step;
   static constexpr int scales_per_stage = step / scale_k, k_slices = scale_k / slice_k;  // k slices under one scale
   static constexpr int box_strips = S.gated ? TileRows::run / 16 : strips;
+  /// Codes of MXFP4 under bf16 are widened with their scales in the exponents, less two: then all are exact, the least
+  /// as subnormals, and the largest, 6 times 2^127, fits. Sums stay in the matrix unit.
+  static constexpr bool scales_in_exponents = S.mxfp4() && S.a == DType::bf16;
   /// What makes sums of the values that `widen` makes those of the weights. It multiplies whole sums, since a scale of
   /// 2^127 leaves no room for it.
-  static constexpr float factor = !is_fp8(S.a) ? 1.0f : 1.0f / (S.mxfp4() ? B::fp4_fp8_unit : B::i4_fp8_unit);
+  static constexpr float factor = scales_in_exponents ? 4.0f
+                                  : !is_fp8(S.a)      ? 1.0f
+                                                      : 1.0f / (S.mxfp4() ? B::fp4_fp8_unit : B::i4_fp8_unit);
 
   /// B as the tensor map sees it: the strips of all layers, each of K / 16 rows of 128 bytes.
   static TensorShape shape(const void* b, std::int32_t k, std::int64_t strips_of_all) {
@@ -39,27 +44,49 @@ struct GemmInt4Rows {
     B::copy_tensor(to + first * strip_chunks, map, 0, stage * (step / 16), strip, full);
   }
 
+  /// What widening needs of a row under a scale, as a pair of A's type: its zero point, or its scale for the exponents.
+  static constexpr bool row_pairs = S.zero_points || scales_in_exponents;
+
   /// Widens the codes of 64 rows under scale number `scale` of the stage into operands a of group_multiply. A lane
-  /// reads all 16 k, as its neighbours do, and keeps the two or four of each eight that are its own.
-  TILEWAVE_DEVICE static void widen(const Chunk* rows, int wave, int scale, Chunk (&codes)[k_slices]) {
+  /// reads all 16 k, as its neighbours do, and keeps the two or four of each eight that are its own. `of_rows`: the
+  /// pairs of the stage's rows, [scales_per_stage][P.columns], from the first of the 64 rows on.
+  TILEWAVE_DEVICE static void widen(const Chunk* rows, const std::uint32_t* of_rows, int wave, int scale,
+                                    Chunk (&codes)[k_slices]) {
     using Words = Vec<std::uint32_t, 2>;  // 16 k of a row, half a unit
     const int lane = B::lane_id(), own = lane % 4, row = lane / 4;
     const auto* const strip = reinterpret_cast<const Words*>(rows + wave * strip_chunks);
     // The unit of a row in line l is row / 2 ^ l % 8. Four lines depend on the lane; the others differ by constants.
+    // Every second strip of 64 k begins in the middle of the eight lines that the swizzle counts.
+    const int middle = strip_chunks < 64 ? wave % 2 : 0;
     const Words* of_line[4];
     TILEWAVE_UNROLL
     for (int l = 0; l < 4; ++l) of_line[l] = strip + 2 * (row / 2 ^ l) + row % 2;
+    std::uint32_t own_pairs[2]{};
+    if constexpr (row_pairs) {
+      TILEWAVE_UNROLL
+      for (int h = 0; h < 2; ++h) own_pairs[h] = of_rows[scale * P.columns + 16 * wave + row + 8 * h];
+    }
     TILEWAVE_UNROLL
     for (int p = 0; p < k_slices; ++p) {
       TILEWAVE_UNROLL
       for (int h = 0; h < 2; ++h) {
         const auto words_of = [&](int sixteen) TILEWAVE_INLINE_LAMBDA {
           const int line = (scale * k_slices + p) * (slice_k / 16) + sixteen;  // of the strip's 8
-          return of_line[line % 4][line * 16 + 8 * (h ^ line / 4)];
+          return of_line[line % 4][line * 16 + 8 * (h ^ line / 4 ^ middle)];
         };
         if constexpr (size_of(S.a) == 2) {
-          const Words pairs = S.mxfp4() ? B::template widen_fp4_pairs<S.a>(words_of(0), own)
-                                        : B::template widen_i4_pairs<S.a>(words_of(0), own);
+          Words pairs;
+          if constexpr (S.mxfp4()) {
+            pairs = B::template widen_fp4_pairs<S.a>(words_of(0), own);
+          } else if constexpr (S.zero_points) {
+            pairs = B::template widen_i4_pairs<S.a>(words_of(0), own, own_pairs[h]);
+          } else {
+            pairs = B::template widen_i4_pairs<S.a>(words_of(0), own);
+          }
+          if constexpr (scales_in_exponents) {
+            TILEWAVE_UNROLL
+            for (int i = 0; i < 2; ++i) pairs[i] = B::multiply_bf16(pairs[i], own_pairs[h]);
+          }
           codes[p][h] = pairs[0];
           codes[p][2 + h] = pairs[1];
         } else {
@@ -78,35 +105,55 @@ struct GemmInt4Rows {
   struct FetchedScales {
     static constexpr int lanes = B::facts.wave_lanes, per_load = 4, count = scales_per_stage * P.columns / per_load;
     using Scales = Packed<S.group_scale(), per_load>;
-    Scales scales[ceil_div(count, lanes)];
+    using Zeros = Packed<DType::i8, per_load>;
+    static constexpr int loads = ceil_div(count, lanes);
+    Scales scales[loads];
+    Zeros zeros[S.zero_points ? loads : 1];
 
     TILEWAVE_DEVICE void load(const GemmArgs& a, const GemmTile& tile, std::int32_t stage) {
       const auto* const first =
           static_cast<const Storage<S.group_scale()>*>(a.b_group_scale) + tile.layer * a.b_scale_layer_stride;
-      for_each_load([&](Scales& some, int at) TILEWAVE_INLINE_LAMBDA {
+      for_each_load([&](int i, int at) TILEWAVE_INLINE_LAMBDA {
         const int r = at % P.columns, scale = at / P.columns;
         const std::int32_t column = min_of(tile.first_column + TileRows::column(r), a.n - per_load);
         const std::int32_t row = gemm_row_of_b<S>(a, column, TileRows::half(r));
         const std::int32_t k_block = min_of(stage * scales_per_stage + scale, a.k / scale_k - 1);  // beyond K, A is 0
-        some = B::load(reinterpret_cast<const Scales*>(first + k_block * a.b_scale_k_stride + row));
+        const std::int64_t offset = k_block * a.b_scale_k_stride + row;
+        scales[i] = B::load(reinterpret_cast<const Scales*>(first + offset));
+        if constexpr (S.zero_points)
+          zeros[i] =
+              B::load(reinterpret_cast<const Zeros*>(a.b_mx_scale + tile.layer * a.b_scale_layer_stride + offset));
       });
     }
     template <class Shared>
     TILEWAVE_DEVICE void store(Shared& shared, int slot) {
-      for_each_load([&](const Scales& some, int at) TILEWAVE_INLINE_LAMBDA {
-        *reinterpret_cast<Vec<float, per_load>*>(shared.b_scale[slot] + at) =
-            tilewave::widen<B, S.group_scale(), per_load>(some);
+      for_each_load([&](int i, int at) TILEWAVE_INLINE_LAMBDA {
+        const Vec<float, per_load> wide = tilewave::widen<B, S.group_scale(), per_load>(scales[i]);
+        Vec<std::uint32_t, per_load> pairs;
+        TILEWAVE_UNROLL
+        for (int e = 0; e < per_load; ++e) {
+          const std::uint32_t quarter = __builtin_bit_cast(std::uint32_t, 0.25f * wide[e]) >> 16;
+          pairs[e] = scales_in_exponents ? quarter | quarter << 16
+                     : S.zero_points     ? zeros_of(static_cast<std::int8_t>(zeros[S.zero_points ? i : 0][0] >> 8 * e))
+                                         : 0;
+        }
+        if constexpr (!scales_in_exponents) *reinterpret_cast<Vec<float, per_load>*>(shared.b_scale[slot] + at) = wide;
+        if constexpr (row_pairs) *reinterpret_cast<Vec<std::uint32_t, per_load>*>(shared.row_pairs[slot] + at) = pairs;
       });
     }
 
    private:
-    /// Calls body(registers, offset in [scales_per_stage][P.columns]) for each load of the lane.
+    TILEWAVE_DEVICE static std::uint32_t zeros_of(int zero) {
+      if constexpr (S.zero_points) return B::template i4_zeros<S.a>(zero);
+      return 0;
+    }
+    /// Calls body(number, offset in [scales_per_stage][P.columns]) for each load of the lane.
     template <class Body>
     TILEWAVE_DEVICE void for_each_load(const Body& body) {
       TILEWAVE_UNROLL
       for (int i = 0; i < ceil_div(count, lanes); ++i) {
         const int load = i * lanes + B::lane_id();
-        if (count % lanes == 0 || load < count) body(scales[i], load * per_load);
+        if (count % lanes == 0 || load < count) body(i, load * per_load);
       }
     }
   };

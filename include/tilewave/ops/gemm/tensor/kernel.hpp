@@ -38,6 +38,7 @@ struct GemmTensorKernel {
   struct Shared : L::Shared,
                   std::conditional_t<L::saves_tile, SavedTiles, NoSavedTiles>,
                   std::conditional_t<P.pingpong, Turns, NoTurns> {};
+  static constexpr bool waits_itself = true;
   static constexpr int block_threads = (L::wave_groups + 1) * L::wave_group_lanes;
   static constexpr int waves_per_simd = (L::wave_groups + 1) * P.waves_per_simd;
   static constexpr bool shift_registers = L::wave_groups > 1 && P.waves_per_simd == 1;
@@ -66,6 +67,7 @@ struct GemmTensorKernel {
       if (!L::gathered) B::prefetch_map(a.a);
       for (const auto& map : a.b) B::prefetch_map(map);
     }
+    B::wait_for_previous();
     if (a.clustered()) {
       B::cluster_arrive();
       B::cluster_wait();
@@ -83,6 +85,7 @@ struct GemmTensorKernel {
         } else {
           fetch(a, queue, rank, shared);
         }
+        B::launch_next();  // all that this block reads of A and B is on its way
       } else if constexpr (L::lanes_fetch) {
         fetch_by_lanes(a, queue, wave - 1, shared);
       }

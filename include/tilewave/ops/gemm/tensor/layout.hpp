@@ -132,6 +132,8 @@ struct GemmTensorLayout {
   static constexpr int shared_b_scales = packed          ? Codes::scales_per_stage * P.columns
                                          : shared_scales ? P.columns / 64
                                                          : 1;
+  static constexpr bool has_row_pairs = packed && Codes::row_pairs;
+  static constexpr bool float_b_scales = shared_scales && !(packed && Codes::scales_in_exponents);
   static constexpr int tall_chunks = tall_rows * (packed ? depth_k / 2 : P.depth_bytes) / 16;
   static constexpr int wide_chunks = wide_rows * boxes * row_chunks;
   struct Shared {
@@ -142,7 +144,8 @@ struct GemmTensorLayout {
     float wide_scale[row_scales ? wave_groups : 1][row_scales ? wave_group_wide : 1];
     // The scales of each stage. Block scales are one for each row of A in the tile and one for each 64 rows of B.
     float a_scale[shared_scales && !packed ? P.stages : 1][shared_scales && !packed ? P.rows : 1];
-    alignas(16) float b_scale[shared_scales ? P.stages : 1][shared_b_scales];
+    alignas(16) float b_scale[float_b_scales ? P.stages : 1][float_b_scales ? shared_b_scales : 1];
+    alignas(16) std::uint32_t row_pairs[has_row_pairs ? P.stages : 1][has_row_pairs ? shared_b_scales : 1];
   };
 
   /// During the products of grouped GEMM a wave keeps its tile and the state of its queue in shared memory: registers

@@ -76,7 +76,6 @@ struct GemmTensorCombineKernel {
   static_assert(blocks * vectors * block_threads == L::Output::vectors, "blocks share a tile of the tail evenly");
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
-    B::wait_for_previous();
     const std::int32_t tail_tile = B::block_id() / blocks;
     const GemmStream::Partials partials = a.stream.partials_of(tail_tile);
     GemmTiles<B, S, P> tiles(a.gemm, a.stream.whole + tail_tile, 1, 0);

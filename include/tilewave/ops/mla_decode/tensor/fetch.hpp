@@ -22,11 +22,12 @@ class MlaDecodeFetch {
     for (std::int32_t i = stage_; i < item.tiles; i += L::stages) {
       const std::int32_t token = item.begin + i * L::tokens;
       B::mbarrier_wait(&shared_.free[stage_][half_], parity_ ^ 1);
-      fetch<half_part>(item, table, token, half_, half_ * L::half_boxes);
+      fetch<half_part>(item, table, token, half_ * L::half_boxes);
       if (half_ == 1) {
         B::mbarrier_wait(&shared_.free[stage_][0], parity_ ^ 1);
-        if constexpr (L::any_last) fetch<last_part>(item, table, token, 2, L::last_box);
+        if constexpr (L::any_last) fetch<last_part>(item, table, token, L::last_box);
       }
+      prefetch(item, table, token + ahead * L::tokens);
       parity_ ^= 1;
     }
   }
@@ -44,19 +45,31 @@ class MlaDecodeFetch {
     q_parity_ ^= 1;
   }
 
+  // Rows of the cache are asked for so many tiles before their copies begin, which then take as long as copies from L2.
+  // Both stages cannot hide the time that memory takes.
+  static constexpr int ahead = 4;
+
+  /// Has half of a tile's rows brought to L2. A stage's other wave asks for the other half.
+  TILEWAVE_DEVICE void prefetch(const PagedAttentionWorkItem& item, const std::int32_t* table, std::int32_t token) {
+    constexpr int rows = L::tokens / 2;  // the tiles of a stage have two waves
+    const std::int32_t t = token + half_ * rows + B::lane_id();
+    if (B::lane_id() >= rows || t >= item.begin + item.tiles * L::tokens || t >= item.end) return;
+    B::prefetch(LatentTokens<B, S>{args_.of, table, item.end - 1}.token(t).row, L::read_bytes);
+  }
+
   /// Brings `boxes` boxes of a tile from box `first` on.
   template <int boxes>
   TILEWAVE_DEVICE void fetch(const PagedAttentionWorkItem& item, const std::int32_t* table, std::int32_t token,
-                             int part, int first) {
-    auto* const full = &shared_.full[stage_][part];
+                             int first) {
+    auto* const full = &shared_.full[stage_][first];
     Chunk* const to = shared_.kv[stage_] + first * L::box_size;
     if constexpr (L::policy.gathered) {
       gather<boxes>(LatentTokens<B, S>{args_.of, table, item.end - 1}, token, first * L::box_chunks, to);
       B::shared_written();
-      B::mbarrier_arrive(full);
+      for (int box = 0; box < boxes; ++box) B::mbarrier_arrive(full + box);
     } else {
       const PagedAttentionArgs& a = args_.of.attention;
-      B::mbarrier_expect(full, boxes * L::box_bytes);
+      for (int box = 0; box < boxes; ++box) B::mbarrier_expect(full + box, L::box_bytes);
       const int segments = L::tokens / args_.box_rows;
       for (int n = B::lane_id(); n < segments * boxes; n += L::lanes) {
         const int segment = n / boxes, box = n - segment * boxes;
@@ -64,7 +77,7 @@ class MlaDecodeFetch {
         const std::int32_t column = a.block_size.quotient(t), in_page = t - column * a.block_size.divisor;
         const std::int32_t row = B::load(table + column) * args_.page_rows + in_page / args_.box_rows * args_.box_rows;
         B::copy_tensor(to + box * L::box_size + segment * args_.box_rows * L::box_chunks, args_.kv,
-                       (first + box) * L::box_columns, row, 0, full);
+                       (first + box) * L::box_columns, row, 0, full + box);
       }
     }
   }

@@ -78,6 +78,7 @@ struct MlaDecodeTensor {
     Shared& shared;
     int group;
     int q_parity = 0, stage_parity[2] = {}, probabilities_parity[2] = {}, summed_parity = 0;
+    typename L::Operands own{};  // this group's probabilities
 
     TILEWAVE_DEVICE void run(const Item& item, int wave) {
       Softmax softmax(args, item, wave);
@@ -108,26 +109,25 @@ struct MlaDecodeTensor {
     TILEWAVE_DEVICE void lead(const Item& item, Softmax& softmax, Sums& out) {
       Scores scores;
       B::group_mma_fence(out);
-      begin_scores<0, L::score_parts>(0, scores);
+      begin_scores<0, L::score_boxes>(0, scores);
       finish_scores(scores);
       for (std::int32_t tile = 0;; tile += 2) {
         scale(out, softmax.run(item.begin + tile * L::tokens, scores, shared.reference[0]));
         publish(0, softmax, scores);
-        await_probabilities(0);  // of the group's other waves
-        begin_values(item, tile, out);
+        begin_own_values(item, tile, out);
         finish_values<0>(0, out);
         if (tile + 1 >= item.tiles) return;
+        await_values(1);
         await_probabilities(1);
-        B::mbarrier_wait(&shared.full[1][group], stage_parity[1]);  // this group has not waited for the tile's scores
         scale(out, softmax.follow(shared.reference[1]));
         begin_values(item, tile + 1, out);
         if (tile + 2 >= item.tiles) {
           finish_values<0>(1, out);
           return;
         }
-        begin_scores<0, 1>(0, scores);
+        begin_scores<0, L::half_boxes>(0, scores);
         finish_values<1>(1, out);
-        begin_scores<1, L::score_parts>(0, scores);
+        begin_scores<L::half_boxes, L::score_boxes>(0, scores);
         finish_scores(scores);
       }
     }
@@ -138,15 +138,14 @@ struct MlaDecodeTensor {
       B::group_mma_fence(out);
       std::int32_t tile = 0;
       for (; tile + 1 < item.tiles; tile += 2) {
-        begin_scores<0, L::score_parts>(1, scores);
+        begin_scores<0, L::score_boxes>(1, scores);
         finish_scores(scores);
         begin_other_values(item, tile, softmax, out);
         const Vec<float, 2> factor = softmax.run(item.begin + (tile + 1) * L::tokens, scores, shared.reference[1]);
         publish(1, softmax, scores);
-        await_probabilities(1);
         finish_values<0>(0, out);
         scale(out, factor);
-        begin_values(item, tile + 1, out);
+        begin_own_values(item, tile + 1, out);
         finish_values<0>(1, out);
       }
       if (tile >= item.tiles) return;
@@ -155,8 +154,8 @@ struct MlaDecodeTensor {
     }
     /// Begins the products of the first tile of a pair, whose probabilities are the other group's.
     TILEWAVE_DEVICE void begin_other_values(const Item& item, std::int32_t tile, Softmax& softmax, Sums& out) {
+      await_values(0);
       await_probabilities(0);
-      B::mbarrier_wait(&shared.full[0][group], stage_parity[0]);
       scale(out, softmax.follow(shared.reference[0]));
       begin_values(item, tile, out);
     }
@@ -165,25 +164,33 @@ struct MlaDecodeTensor {
       B::template group_mma_wait<0>();
       B::group_mma_fence(scores);
     }
-    /// Begins the scores of parts [first, end) of the tile in a stage, as one batch.
+    /// Begins the scores of boxes [first, end) of the tile in a stage, as one batch.
     template <int first, int end>
     TILEWAVE_DEVICE void begin_scores(int stage, Scores& scores) {
       B::group_mma_begin();
       static_for<end - first>([&](auto n) TILEWAVE_INLINE_LAMBDA {
-        constexpr int part = first + n, from = 4 * L::half_boxes * part;
-        B::mbarrier_wait(&shared.full[stage][part], stage_parity[stage]);
+        constexpr int box = first + n;
+        B::mbarrier_wait(&shared.full[stage][box], stage_parity[stage]);
         TILEWAVE_UNROLL
-        for (int i = from; i < min_of(from + 4 * L::half_boxes, 4 * L::score_boxes); ++i) {
+        for (int i = 4 * box; i < 4 * box + 4; ++i) {
           B::template group_multiply<DType::bf16, L::tokens>(L::q_operand(shared, i), L::key_operand(shared, stage, i),
                                                              scores, i > 0);
         }
       });
       B::group_mma_end();
     }
-    /// Stores the probabilities of a tile, for both groups. All waves of this group have read the last box by then.
+    /// Waits for the boxes of the group's half of a tile whose scores the other group has made.
+    TILEWAVE_DEVICE void await_values(int stage) {
+      TILEWAVE_UNROLL
+      for (int box = 0; box < L::half_boxes; ++box)
+        B::mbarrier_wait(&shared.full[stage][group * L::half_boxes + box], stage_parity[stage]);
+    }
+    /// Packs the probabilities of a tile, and stores them for the other group. All waves of this group have read the
+    /// last box by then.
     TILEWAVE_DEVICE void publish(int stage, const Softmax& softmax, const Scores& scores) {
+      Softmax::pack(scores, own);
       B::group_barrier();
-      softmax.store(scores, shared.kv[stage] + L::last_box * L::box_size);
+      softmax.store(own, shared.kv[stage] + L::last_box * L::box_size);
       B::shared_written();
       B::mbarrier_arrive(&shared.probabilities[stage]);
     }
@@ -191,11 +198,11 @@ struct MlaDecodeTensor {
       B::mbarrier_wait(&shared.probabilities[stage], probabilities_parity[stage]);
       probabilities_parity[stage] ^= 1;
     }
-    /// Begins out += probabilities values of a tile, as one batch.
+    /// Begins out += probabilities values of a tile, as one batch. The probabilities are the other group's, in shared
+    /// memory, or this group's own, in registers.
     TILEWAVE_DEVICE void begin_values(const Item& item, std::int32_t tile, Sums& out) {
       const int stage = tile % L::stages;
-      if (const std::int32_t left = item.end - item.begin - tile * L::tokens; left < L::tokens)
-        clear_values(stage, left);
+      clear_values(item, tile);
       B::group_mma_fence(out);
       B::group_mma_begin();
       TILEWAVE_UNROLL
@@ -205,9 +212,23 @@ struct MlaDecodeTensor {
       }
       B::group_mma_end();
     }
-    /// Clears the group's half of the values from token `first` of a tile on: they are not of this sequence, and may be
-    /// NaN.
-    TILEWAVE_DEVICE void clear_values(int stage, std::int32_t first) {
+    TILEWAVE_DEVICE void begin_own_values(const Item& item, std::int32_t tile, Sums& out) {
+      const int stage = tile % L::stages;
+      clear_values(item, tile);
+      B::group_mma_fence(out);
+      B::group_mma_begin();
+      TILEWAVE_UNROLL
+      for (int k_slice = 0; k_slice < L::tokens / 16; ++k_slice) {
+        B::template group_multiply<DType::bf16, L::half_columns>(own[k_slice],
+                                                                 L::value_operand(shared, stage, group, k_slice), out);
+      }
+      B::group_mma_end();
+    }
+    /// Clears the group's half of the values of tokens behind the sequence's last: they may be NaN.
+    TILEWAVE_DEVICE void clear_values(const Item& item, std::int32_t tile) {
+      const int stage = tile % L::stages;
+      const std::int32_t first = item.end - item.begin - tile * L::tokens;
+      if (first >= L::tokens) return;
       Chunk* const boxes = shared.kv[stage] + group * L::half_boxes * L::box_size;
       const int lane = B::block_lane_id() % L::group_lanes;
       TILEWAVE_ROLL

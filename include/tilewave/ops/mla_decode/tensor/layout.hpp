@@ -26,13 +26,14 @@ struct MlaDecodeTensorLayout {
   static constexpr int box_columns = 64, box_chunks = 8, box_size = 64 * box_chunks;  // chunks of a row, and of a box
   static constexpr int boxes = 9, score_boxes = S.head_size / box_columns, half_boxes = 4, last_box = 8;
   static constexpr int box_bytes = box_size * int{sizeof(Chunk)};
+  static constexpr int read_bytes = S.row().token_bytes();
   static constexpr int stages = 2, half_columns = latent_value_size / groups;
-  static constexpr int score_parts = ceil_div(score_boxes, half_boxes);
   static constexpr bool any_last = score_boxes > last_box;  // whether rows have dimensions behind their values
   static constexpr bool one_scale = is_fp8(S.kv) && S.layout == LatentLayout::plain;
 
   using Scores = Vec<float, tokens / 2>;
   using Sums = Vec<float, half_columns / 2>;
+  using Operands = Chunk[tokens / 16];  // probabilities in registers
 
   struct Args {
     MlaDecodeArgs of;
@@ -50,9 +51,8 @@ struct MlaDecodeTensorLayout {
     float reference[stages][rows];  // of a tile's probabilities, log2 units
     float sum[groups][rows];
     Mbarrier q_full, q_free;
-    // A stage comes in three parts: the boxes of either half of the values, and the last one. Wave group g frees half
-    // g.
-    Mbarrier full[stages][3], free[stages][2];
+    Mbarrier full[stages][boxes];   // of each box, so that scores begin with the first
+    Mbarrier free[stages][groups];  // wave group g frees its half of the values
     Mbarrier probabilities[stages], summed[groups];
   };
 
@@ -62,8 +62,8 @@ struct MlaDecodeTensorLayout {
       B::mbarrier_init(&shared.q_full, 1);
       B::mbarrier_init(&shared.q_free, groups * group_waves);
       for (int stage = 0; stage < stages; ++stage) {
-        for (int part = 0; part < 3; ++part) B::mbarrier_init(&shared.full[stage][part], 1);
-        for (int half = 0; half < 2; ++half) B::mbarrier_init(&shared.free[stage][half], group_waves);
+        for (int box = 0; box < boxes; ++box) B::mbarrier_init(&shared.full[stage][box], 1);
+        for (int group = 0; group < groups; ++group) B::mbarrier_init(&shared.free[stage][group], group_waves);
         B::mbarrier_init(&shared.probabilities[stage], group_waves);
         B::mbarrier_init(&shared.summed[stage], group_waves);
       }

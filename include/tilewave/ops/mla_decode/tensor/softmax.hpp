@@ -36,24 +36,31 @@ class MlaDecodeSoftmax {
   /// group. Returns what sums and outputs so far must be multiplied by.
   TILEWAVE_DEVICE Vec<float, 2> run(std::int32_t token, Scores& scores, float (&references)[L::rows]) {
     Vec<float, 2> factor;
-    TILEWAVE_UNROLL
-    for (int i = 0; i < Scores::size; ++i) scores[i] *= scale_;
+    float scale = scale_;
+    if constexpr (L::one_scale) {  // which may be negative
+      TILEWAVE_UNROLL
+      for (int i = 0; i < Scores::size; ++i) scores[i] *= scale_;
+      scale = 1.0f;
+    }
     if (item_.is_edge(token, L::tokens)) mask(token, scores);
     TILEWAVE_UNROLL
     for (int h = 0; h < 2; ++h) {
-      float largest = minus_infinity;
-      each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA { largest = Max{}(largest, scores[i]); });
-      largest = B::template reduce<4>(largest, Max{});
+      float parts[chains];
+      TILEWAVE_UNROLL
+      for (int c = 0; c < chains; ++c) parts[c] = scores[4 * c + 2 * h];
+      each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA { parts[chain(i)] = Max{}(parts[chain(i)], scores[i]); });
+      const float largest = B::template reduce<4>(combine(parts, Max{}), Max{}) * scale;
       const float raised = largest > reference_[h] + max_slack ? largest : reference_[h];
       if (B::lane_id() % 4 == 0) references[block_row(h)] = raised;
       factor[h] = follow(h, raised);
       const float reference = raised == minus_infinity ? 0.0f : raised;  // no token was seen yet
-      float sum = 0.0f;
+      TILEWAVE_UNROLL
+      for (float& part : parts) part = 0.0f;
       each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA {
-        scores[i] = B::exp2(B::subtract(scores[i], reference));
-        sum += scores[i];
+        scores[i] = B::exp2(fused(scores[i], scale, -reference));
+        parts[chain(i)] += scores[i];
       });
-      sum_[h] += sum;
+      sum_[h] += combine(parts, Sum{});
     }
     return factor;
   }
@@ -62,18 +69,21 @@ class MlaDecodeSoftmax {
     return {{follow(0, references[block_row(0)]), follow(1, references[block_row(1)])}};
   }
 
-  /// Stores probabilities as an operand of the group's 64 rows.
-  TILEWAVE_DEVICE void store(const Scores& scores, Chunk* box) const {
+  /// Packs probabilities into operands, as products take them from registers.
+  TILEWAVE_DEVICE static void pack(const Scores& scores, typename L::Operands& to) {
+    TILEWAVE_UNROLL
+    for (int k_slice = 0; k_slice < L::tokens / 16; ++k_slice) {
+      TILEWAVE_UNROLL
+      for (int w = 0; w < 4; ++w)
+        to[k_slice][w] = B::pack_bf16(scores[8 * k_slice + 2 * w], scores[8 * k_slice + 2 * w + 1]);
+    }
+  }
+  /// Stores packed probabilities as an operand of the group's 64 rows in shared memory.
+  TILEWAVE_DEVICE void store(const typename L::Operands& probabilities, Chunk* box) const {
     const int matrix = B::lane_id() / 8, row = row_ - B::lane_id() / 4 + B::lane_id() % 8 + 8 * (matrix % 2);
     TILEWAVE_UNROLL
-    for (int square = 0; square < L::tokens / 16; ++square) {
-      Chunk words;
-      TILEWAVE_UNROLL
-      for (int m = 0; m < 4; ++m) {
-        const int i = 8 * square + 4 * (m / 2) + 2 * (m % 2);
-        words[m] = B::pack_bf16(scores[i], scores[i + 1]);
-      }
-      B::template store_matrices_straight<4>(box + L::chunk_of(row, 2 * square + matrix / 2), words);
+    for (int k_slice = 0; k_slice < L::tokens / 16; ++k_slice) {
+      B::template store_matrices_straight<4>(box + L::chunk_of(row, 2 * k_slice + matrix / 2), probabilities[k_slice]);
     }
   }
 
@@ -97,6 +107,17 @@ class MlaDecodeSoftmax {
   // A row's reference follows its maximum when it is more than this far behind, in log2 units. So sums of values are
   // seldom scaled, and probabilities are at most 2^8.
   static constexpr float max_slack = 8.0f;
+
+  // Maxima and sums of a row's scores are taken in so many chains, so that one need not wait for the other.
+  static constexpr int chains = 2;
+  TILEWAVE_HOST_DEVICE static constexpr int chain(int i) { return i / 4 % chains; }
+  template <class Op>
+  TILEWAVE_DEVICE static float combine(const float (&parts)[chains], Op op) {
+    float all = parts[0];
+    TILEWAVE_UNROLL
+    for (int c = 1; c < chains; ++c) all = op(all, parts[c]);
+    return all;
+  }
 
   TILEWAVE_DEVICE float follow(int h, float raised) {
     const float factor = B::exp2(reference_[h] - (raised == minus_infinity ? 0.0f : raised));

@@ -37,6 +37,8 @@ struct PagedAttentionBulkDecode {
   using Softmax = PagedAttentionBulkSoftmax<L>;
   using Probabilities = typename Softmax::Probabilities;
 
+  // A combine launch has nothing to bring before its wait, and may begin at once.
+  static constexpr bool launches_next = !P.balanced();
   static constexpr int block_threads = P.block_waves() * L::lanes;
   static constexpr int waves_per_simd = P.waves_per_simd;
   // The driver keeps 1 KiB of shared memory for each block.
@@ -44,7 +46,6 @@ struct PagedAttentionBulkDecode {
                 "waves_per_simd claims more blocks than shared memory holds");
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    if constexpr (P.balanced()) B::launch_next();
     WorkQueue queue(a);
     if (L::clustered(a)) B::template open<1>(&shared.mailbox);
     if (const int fetch_wave = B::wave_id() - L::wave_groups * L::waves; fetch_wave >= 0) {

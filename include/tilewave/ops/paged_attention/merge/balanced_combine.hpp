@@ -37,6 +37,7 @@ template <class B, class H>
 struct BalancedCombine {
   using Room = B;
   using Args = PagedAttentionArgs;
+  static constexpr bool waits_itself = true, reads_inputs_early = true;  // the lengths or the list of work
   static constexpr int head_size = H::head_size, stage_tokens = H::block_tokens, block_rows = H::block_rows;
   static constexpr bool lockstep = H::lockstep;
   static constexpr int lanes = B::facts.wave_lanes, block_threads = paged_attention_combine_threads;
@@ -62,6 +63,7 @@ struct BalancedCombine {
     const bool beyond_table = B::uniform(B::load(a.context_lengths + out_row / a.query_tokens)) > a.capacity;
 
     B::wait_for_previous();
+    B::launch_next();
     if (partials.count == 1 || id >= a.output_rows * row_waves)
       return;  // the one block that had the row wrote its output
     partials.count = max_of(ceil_div(partials.count - partials.offset, row_waves), 0);

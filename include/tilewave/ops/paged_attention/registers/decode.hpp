@@ -34,12 +34,13 @@ struct PagedAttentionDecode {
   using RowsOperand = typename L::RowsOperand;
   using Ring = typename L::Ring;
 
+  // A combine launch has nothing to bring before its wait, and may begin at once.
+  static constexpr bool launches_next = !P.balanced();
   static constexpr int block_threads = P.waves_per_block() * L::lanes;
   static constexpr int waves_per_simd = P.waves_per_simd;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     if constexpr (P.balanced()) {
-      B::launch_next();
       // The wave's number is found anew for each item. What follows from it would otherwise be kept in registers
       // through decode.
       PagedAttentionWorkQueue<L> queue(a);

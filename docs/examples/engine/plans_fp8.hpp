@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+// Products of fp8 weights, and attention over caches of fp8.
+#pragma once
+
+#include "plans_attention.hpp"
+#include "plans_gemm.hpp"
+
+namespace engine {
+
+template <class R>
+tilewave::Status Fp8Plans<R>::product(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan) {
+  return detail::gemm_among<R, fp8_linear_spec<R>, fp8_gated_spec<R>>(p, plan);
+}
+template <class R>
+tilewave::Status Fp8Plans<R>::decode(const tilewave::PagedAttentionProblem& p, tilewave::PagedAttentionPlan& plan) {
+  return detail::decode_among<R, decode_spec(64, false, R::facts.fp8), decode_spec(128, false, R::facts.fp8)>(p, plan);
+}
+template <class R>
+tilewave::Status Fp8Plans<R>::mixed(const tilewave::FlashAttentionProblem& p, tilewave::FlashAttentionPlan& plan) {
+  return detail::mixed_among<R, mixed_spec(64, false, R::facts.fp8), mixed_spec(128, false, R::facts.fp8)>(p, plan);
+}
+
+}  // namespace engine

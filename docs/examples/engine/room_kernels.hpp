@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: MIT
+// The kernels of one chip, `R`: an installed tilewave's Backend. Compiled by the chip's compiler, or by any for the
+// emulated device.
+#pragma once
+
+#include <array>
+#include <map>
+#include <tilewave/ops/embedding/registry.hpp>
+#include <tilewave/ops/flash_attention/registry.hpp>
+#include <tilewave/ops/gemm/registry.hpp>
+#include <tilewave/ops/kv_cache_write/registry.hpp>
+#include <tilewave/ops/moe/registry.hpp>
+#include <tilewave/ops/norm/registry.hpp>
+#include <tilewave/ops/paged_attention/registry.hpp>
+#include <tilewave/ops/quant/registry.hpp>
+#include <tilewave/ops/sampling/registry.hpp>
+
+#include "kernels.hpp"
+
+namespace engine {
+
+inline constexpr tilewave::EmbeddingSpec rows_spec{};
+inline constexpr tilewave::NormSpec norm_spec{.weight = tilewave::DType::f32};
+inline constexpr tilewave::SamplingSpec sampling_spec{.x = tilewave::DType::f32};
+inline constexpr tilewave::GemmSpec linear_spec{};
+inline constexpr tilewave::GemmSpec gated_spec{.activation = tilewave::ActivationKind::silu, .gated = true};
+inline constexpr tilewave::GemmSpec gelu_spec{.activation = tilewave::ActivationKind::gelu_tanh, .gated = true};
+inline constexpr tilewave::GemmSpec logits_spec{.out = tilewave::DType::f32};
+inline constexpr tilewave::MoeSpec experts_spec{.logits = tilewave::DType::f32};
+/// fp8 weights have a scale for each of their rows, and activations one for each of theirs.
+template <class R>
+constexpr tilewave::GemmSpec fp8_linear_spec{.a = R::facts.fp8, .b = R::facts.fp8, .scale = tilewave::Scaling::per_row};
+template <class R>
+constexpr tilewave::GemmSpec fp8_gated_spec{.a = R::facts.fp8,
+                                            .b = R::facts.fp8,
+                                            .scale = tilewave::Scaling::per_row,
+                                            .activation = tilewave::ActivationKind::silu,
+                                            .gated = true};
+template <class R>
+constexpr tilewave::QuantSpec quant_spec{.out = R::facts.fp8, .scale = tilewave::Scaling::per_token};
+
+/// Writes into the cache, with and without norms of heads, of bf16 and of fp8.
+template <class R, bool norm, bool fp8>
+constexpr tilewave::KvCacheWriteSpec write_spec{.kv = fp8 ? R::facts.fp8 : tilewave::DType::bf16,
+                                                .quant = fp8 ? tilewave::Scaling::per_tensor : tilewave::Scaling::none,
+                                                .fused = true,
+                                                .norm = norm};
+/// Decode and flash attention read one cache: pages of whole tokens.
+constexpr tilewave::PagedAttentionSpec decode_spec(int head_size, bool cap, tilewave::DType kv) {
+  const bool fp8 = kv != tilewave::DType::bf16;
+  return {.kv = kv,
+          .quant = fp8 ? tilewave::Scaling::per_tensor : tilewave::Scaling::none,
+          .head_size = head_size,
+          .values = tilewave::ValueLayout::token_major,
+          .soft_cap = cap};
+}
+constexpr tilewave::FlashAttentionSpec mixed_spec(int head_size, bool cap, tilewave::DType kv) {
+  const bool fp8 = kv != tilewave::DType::bf16;
+  return {.kv = kv,
+          .quant = fp8 ? tilewave::Scaling::per_tensor : tilewave::Scaling::none,
+          .head_size = head_size,
+          .value_size = head_size,
+          .storage = tilewave::KvStorage::paged,
+          .soft_cap = cap};
+}
+
+/// Plans of the ops that take long to compile, in files of their own: plans_gemm.hpp, plans_attention.hpp, plans_moe.hpp
+/// and plans_fp8.hpp define them, and a file for each chip instantiates them.
+template <class R>
+struct GemmPlans {
+  static tilewave::Status plan(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan);
+};
+template <class R>
+struct AttentionPlans {
+  static tilewave::Status decode(const tilewave::PagedAttentionProblem& p, tilewave::PagedAttentionPlan& plan);
+  static tilewave::Status mixed(const tilewave::FlashAttentionProblem& p, tilewave::FlashAttentionPlan& plan);
+};
+template <class R>
+struct MoePlans {
+  static tilewave::Status plan(const tilewave::MoeProblem& p, tilewave::MoePlan& plan);
+};
+template <class R>
+struct Fp8Plans {
+  static tilewave::Status product(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan);
+  static tilewave::Status decode(const tilewave::PagedAttentionProblem& p, tilewave::PagedAttentionPlan& plan);
+  static tilewave::Status mixed(const tilewave::FlashAttentionProblem& p, tilewave::FlashAttentionPlan& plan);
+};
+/// The answer to a spec that none of these was compiled for.
+inline constexpr tilewave::Status not_compiled{tilewave::StatusCode::no_matching_entry,
+                                               "the engine was compiled without this spec"};
+
+/// x = cap * tanh(x / cap), a kernel of the engine's own: one lane has one value.
+template <class R>
+struct CapKernel {
+  using Room = R;
+  struct Args {
+    float* x;
+    std::int64_t count;
+    float cap;
+  };
+  struct Shared {};
+  static constexpr int block_threads = 256, waves_per_simd = 1;
+
+  TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
+    const std::int64_t i = std::int64_t{R::block_id()} * block_threads + R::block_lane_id();
+    if (i >= a.count) return;
+    const float e = R::exp2(R::load(a.x + i) * (2.0f * 1.44269504f / a.cap));  // tanh(y) = 1 - 2 / (e^2y + 1)
+    R::store(a.x + i, a.cap * (1.0f - 2.0f * R::reciprocal(e + 1.0f)));
+  }
+};
+
+/// Plans are kept by what they depend on: the op's spec is the map's name, extents are its key.
+template <class R>
+class RoomKernels final : public Kernels {
+ public:
+  RoomKernels(const ModelConfig& config, const CacheShape& cache, tilewave::hipStream_t stream)
+      : config_(config), cache_(cache), stream_(stream) {
+    if (!config.fp8_cache) return;
+    const float ones[] = {1.0f, 1.0f};  // K and V are written and read as they are
+    cache_scales_ = Buffer(sizeof(ones));
+    must(tilewave::hipMemcpy(cache_scales_.data(), ones, sizeof(ones), tilewave::hipMemcpyHostToDevice),
+         "copying scales of the cache");
+  }
+
+  void gather_rows(const void* table, std::int32_t table_rows, const std::int32_t* ids, float scale, void* out,
+                   std::int32_t rows) override {
+    tilewave::EmbeddingProblem p{.spec = rows_spec, .table = table, .ids = ids, .out = out};
+    p.scale = scale;
+    p.rows = rows, p.columns = config_.hidden, p.vocab_rows = table_rows;
+    p.table_stride = p.out_stride = p.columns;
+    launch("embedding", rows_[rows], p, tilewave::embedding_plan<R, rows_spec>);
+  }
+
+  void norm(const void* x, const void* weight, void* out, std::int32_t rows) override {
+    tilewave::NormProblem p{.spec = norm_spec, .x = x, .weight = weight, .out = out};
+    p.eps = config_.norm_eps;
+    p.rows = rows, p.columns = config_.hidden;
+    p.x_strides = p.out_strides = {.outer = p.columns};
+    launch("norm", norms_[{rows, 0}], p, tilewave::norm_plan<R, norm_spec>);
+  }
+  void add_norm(const void* x, void* sum, const void* weight, void* out, std::int32_t rows) override {
+    tilewave::NormProblem p{.spec = norm_spec, .x = x, .weight = weight, .residual = sum, .residual_out = sum};
+    p.out = out, p.eps = config_.norm_eps;
+    p.rows = rows, p.columns = config_.hidden;
+    p.x_strides = p.out_strides = p.residual_strides = p.residual_out_strides = {.outer = p.columns};
+    launch("norm", norms_[{rows, 1}], p, tilewave::norm_plan<R, norm_spec>);
+  }
+
+  void linear(const void* x, const Linear& by, const void* residual, void* out, std::int32_t rows) override {
+    auto p = product(by.scale == nullptr ? linear_spec : fp8_linear_spec<R>, x, by, out, rows);
+    if (by.bias != nullptr) p = p.with_bias(by.bias);
+    if (residual != nullptr) p = p.with_residual(residual);
+    const std::int32_t extras = (by.bias != nullptr ? 1 : 0) + (residual != nullptr ? 2 : 0);
+    launch("gemm", linears_[{rows, by.n, by.k, extras}], p, plan_of(by));
+  }
+
+  void gated(const void* x, const Linear& by, void* out, std::int32_t rows) override {
+    const auto& spec = by.scale != nullptr ? fp8_gated_spec<R> : config_.gemma ? gelu_spec : gated_spec;
+    launch("gated gemm", gates_[{rows, by.n, by.k}], product(spec, x, by, out, rows), plan_of(by));
+  }
+
+  void experts(const void* x, const Experts& by, void* sum, std::int32_t rows) override {
+    grow(router_logits_, static_cast<std::size_t>(rows) * by.experts * sizeof(float), "router");
+    const auto router =
+        tilewave::GemmProblem::packed(logits_spec, x, by.router, router_logits_.data(), rows, by.experts, by.k);
+    launch("router", logits_[{rows, by.experts, by.k}], router, GemmPlans<R>::plan);
+    tilewave::MoeProblem p{.spec = experts_spec, .x = x, .residual = sum, .out = sum};
+    p.w1 = tilewave::MoeWeights::packed(p.spec, by.gate_up, 2 * by.n, by.k);
+    p.w2 = tilewave::MoeWeights::packed(p.spec, by.down, by.k, by.n);
+    p.logits = router_logits_.data(), p.renormalise = by.renormalise;
+    p.tokens = rows, p.hidden = by.k, p.intermediate = by.n;
+    p.experts = p.local_experts = by.experts, p.topk = by.chosen;
+    p.x_stride = p.out_stride = p.residual_stride = by.k, p.logits_stride = by.experts;
+    launch("moe", experts_[rows], p, MoePlans<R>::plan);
+  }
+
+  void logits(const void* x, const Linear& by, float* out, std::int32_t rows) override {
+    const auto p = tilewave::GemmProblem::packed(logits_spec, x, by.weight, out, rows, by.n, by.k);
+    launch("gemm of logits", logits_[{rows, by.n, by.k}], p, GemmPlans<R>::plan);
+    if (config_.logits_cap == 0.0f) return;
+    using Cap = CapKernel<R>;
+    const std::int64_t count = std::int64_t{rows} * by.n;
+    const tilewave::LaunchShape shape{tilewave::ceil_div(count, std::int64_t{Cap::block_threads}), Cap::block_threads};
+    served(R::template launch<Cap>(shape, {out, count, config_.logits_cap}, stream_), "cap of logits");
+  }
+
+  void rotate_and_cache(void* qkv, const void* q_norm, const void* k_norm, const float* cos, const float* sin,
+                        void* k_cache, void* v_cache, const StepTables& step) override {
+    const ModelConfig& c = config_;
+    const std::int64_t q_columns = std::int64_t{c.q_heads} * c.head_size,
+                       kv_columns = std::int64_t{c.kv_heads} * c.head_size;
+    auto* const q = static_cast<std::uint16_t*>(qkv);
+    tilewave::KvCacheWriteProblem p{
+        .k = q + q_columns, .v = q + q_columns + kv_columns, .k_cache = k_cache, .v_cache = v_cache};
+    p.slots = step.slots, p.positions = step.positions;
+    p.q = p.q_out = q;
+    if (c.qk_norm) p.q_norm = q_norm, p.k_norm = k_norm, p.eps = c.norm_eps;
+    p.cos = cos, p.sin = sin, p.table_rows = c.max_positions, p.table_stride = c.head_size / 2;
+    p.tokens = step.tokens, p.q_heads = c.q_heads, p.kv_heads = c.kv_heads, p.head_size = p.rotary = c.head_size;
+    p.block_size = cache_.page_tokens, p.num_pages = cache_.pages;
+    p.q_strides = p.k_strides = p.v_strides = p.q_out_strides = {.token = c.qkv_columns(), .head = c.head_size};
+    const tilewave::PagedAttentionSpec reader = decode_spec(c.head_size, false, cache_type());
+    p.k_cache_strides = nhd_key_strides(reader, c.kv_heads, p.block_size);
+    p.v_cache_strides = nhd_value_strides(reader, c.kv_heads, p.block_size);
+    if (c.fp8_cache) {
+      p.k_scale = cache_scales_.data(), p.v_scale = cache_scales_.as<float>() + 1;
+      c.qk_norm ? write<write_spec<R, true, true>>(p) : write<write_spec<R, false, true>>(p);
+    } else {
+      c.qk_norm ? write<write_spec<R, true, false>>(p) : write<write_spec<R, false, false>>(p);
+    }
+  }
+
+  void attend(const void* qkv, const void* k_cache, const void* v_cache, std::int32_t window, void* out,
+              const StepTables& step) override {
+    const ModelConfig& c = config_;
+    const std::int32_t left = window > 0 ? window - 1 : 0;  // tokens before one's own
+    const auto fill = [&](auto& p) {
+      p.block_table = step.block_table;
+      if (c.fp8_cache) p.k_scale = cache_scales_.as<float>(), p.v_scale = cache_scales_.as<float>() + 1;
+      p.softmax_scale = c.softmax_scale, p.soft_cap = c.attention_cap;
+      p.batch = step.sequences;
+      p.block_size = cache_.page_tokens, p.table_columns = step.table_columns, p.num_pages = cache_.pages;
+    };
+    if (step.most_queries == 1) {
+      tilewave::PagedAttentionProblem p{.q = qkv, .k = k_cache, .v = v_cache, .out = out};
+      p.spec = decode_spec(c.head_size, c.attention_cap > 0, cache_type());
+      fill(p);
+      p.context_lengths = step.kv_lengths, p.sliding_window = left;
+      p.num_q_heads = c.q_heads, p.num_kv_heads = c.kv_heads;
+      p = tilewave::PagedAttentionProblem::nhd(p);
+      p.q_row_stride = c.qkv_columns();
+      launch("paged_attention", decodes_[{step.sequences, step.table_columns, left}], p,
+             c.fp8_cache ? Fp8Plans<R>::decode : AttentionPlans<R>::decode);
+      return;
+    }
+    tilewave::FlashAttentionProblem p{.q = qkv, .k = k_cache, .v = v_cache, .out = out};
+    p.spec = mixed_spec(c.head_size, c.attention_cap > 0, cache_type());
+    fill(p);
+    p.q_starts = step.q_starts, p.kv_lengths = step.kv_lengths;
+    p.causal = true;
+    if (left > 0) p.window_left = left;
+    p.q_length = step.most_queries, p.total_q = step.tokens;
+    p.q_heads = c.q_heads, p.kv_heads = c.kv_heads;
+    p = tilewave::FlashAttentionProblem::nhd(p);
+    p.q_strides.token = c.qkv_columns();
+    launch("flash_attention", mixed_[{step.sequences, step.tokens, step.most_queries, step.table_columns, left}], p,
+           c.fp8_cache ? Fp8Plans<R>::mixed : AttentionPlans<R>::mixed);
+  }
+
+  void sample(const float* logits, const SampleTables& tables, std::int32_t* tokens, float* logprobs) override {
+    tilewave::SamplingProblem p{.spec = sampling_spec, .x = logits, .tokens = tokens, .logprobs = logprobs};
+    p.temperature.data = tables.temperature, p.top_p.data = tables.top_p, p.top_k.data = tables.top_k;
+    p.seed.data = tables.seed, p.offset.data = tables.offset;
+    p.raw_logprobs = true;
+    p.rows = tables.rows, p.columns = config_.vocab, p.row_stride = p.columns;
+    launch("sampling", samplings_[p.rows], p, tilewave::sampling_plan<R, sampling_spec>);
+  }
+
+  std::uint64_t workspace_moves() const override { return workspace_moves_; }
+
+ private:
+  using Shape = std::array<std::int32_t, 3>;
+
+  static void served(const tilewave::Status& status, const char* op) {
+    if (!status.ok()) throw Error(std::string(op) + ": " + std::string(name_of(status.code)) + ": " + status.reason);
+  }
+  void grow(Buffer& buffer, std::size_t bytes, const char* op) {
+    if (bytes <= buffer.bytes()) return;
+    must(tilewave::hipStreamSynchronize(stream_), op);  // kernels may still use the old one
+    buffer = Buffer(bytes);
+    ++workspace_moves_;
+  }
+
+  /// Makes the plan if the map has none yet, gives the call its workspace, and queues it.
+  template <class Plan, class Problem, class Make>
+  void launch(const char* op, Plan& plan, Problem p, const Make& make) {
+    if (plan.entry == nullptr) served(make(p, plan), op);
+    if constexpr (requires { p.workspace; }) {
+      grow(workspace_, plan.workspace_bytes(p), op);
+      p.workspace = workspace_.data(), p.workspace_bytes = workspace_.bytes();
+    }
+    served(plan.launch(p, stream_), op);
+  }
+
+  template <tilewave::KvCacheWriteSpec spec>
+  void write(tilewave::KvCacheWriteProblem p) {
+    p.spec = spec;
+    launch("kv_cache_write", writes_[p.tokens], p, tilewave::kv_cache_write_plan<R, spec>);
+  }
+
+  tilewave::DType cache_type() const { return config_.fp8_cache ? R::facts.fp8 : tilewave::DType::bf16; }
+  static auto plan_of(const Linear& by) { return by.scale == nullptr ? GemmPlans<R>::plan : Fp8Plans<R>::product; }
+
+  /// The product of rows with weights. Rows for fp8 weights are quantised first.
+  tilewave::GemmProblem product(const tilewave::GemmSpec& spec, const void* x, const Linear& by, void* out,
+                                std::int32_t rows) {
+    if (by.scale == nullptr) return tilewave::GemmProblem::packed(spec, x, by.weight, out, rows, by.n, by.k);
+    const std::size_t codes = static_cast<std::size_t>(rows) * by.k, bytes = codes + rows * sizeof(float);
+    grow(quantised_, bytes, "quant");
+    auto* const scales = reinterpret_cast<float*>(quantised_.as<std::byte>() + codes);  // k is a multiple of 16
+    tilewave::QuantProblem q{.spec = quant_spec<R>, .x = x, .out = quantised_.data(), .scale = scales};
+    q.rows = rows, q.columns = by.k;
+    q.x_strides = q.out_strides = {.outer = by.k};
+    launch("quant", quants_[{rows, by.k}], q, tilewave::quant_plan<R, quant_spec<R>>);
+    auto p = tilewave::GemmProblem::packed(spec, quantised_.data(), by.weight, out, rows, by.n, by.k);
+    p.a_scale = scales, p.b_scale = static_cast<const float*>(by.scale);
+    return p;
+  }
+
+  ModelConfig config_;
+  CacheShape cache_;
+  tilewave::hipStream_t stream_;
+  Buffer workspace_{}, quantised_{}, router_logits_{}, cache_scales_{};
+  std::uint64_t workspace_moves_ = 0;
+  std::map<std::int32_t, tilewave::EmbeddingPlan> rows_{};
+  std::map<std::array<std::int32_t, 2>, tilewave::NormPlan> norms_{};
+  std::map<std::array<std::int32_t, 2>, tilewave::QuantPlan> quants_{};
+  std::map<std::array<std::int32_t, 4>, tilewave::GemmPlan> linears_{};
+  std::map<Shape, tilewave::GemmPlan> gates_{}, logits_{};
+  std::map<std::int32_t, tilewave::MoePlan> experts_{};
+  std::map<std::int32_t, tilewave::KvCacheWritePlan> writes_{};
+  std::map<Shape, tilewave::PagedAttentionPlan> decodes_{};
+  std::map<std::array<std::int32_t, 5>, tilewave::FlashAttentionPlan> mixed_{};
+  std::map<std::int32_t, tilewave::SamplingPlan> samplings_{};
+};
+
+}  // namespace engine

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+// Every rule of a problem, broken once: a refusal by name before any work.
+#include "test/ops/mla_decode/call.hpp"
+
+namespace tilewave::test {
+namespace {
+
+constexpr ArchId arch = ArchId::gfx950;
+constexpr DType fp8 = DType::fp8_e4m3fn;
+
+/// Changes a good problem, and returns the code of the refusal.
+template <class Change>
+StatusCode refused(const Change& change, const MlaDecodeSpec& spec = {}) {
+  MlaCall call(spec, {.lengths = {40, 7}, .heads = 8, .query_tokens = 2});
+  MlaDecodeProblem p = call.p;
+  REQUIRE(mla_decode_check(p, facts_of(arch)).ok());
+  change(p);
+  const Status status = mla_decode_check(p, facts_of(arch));
+  CHECK((status.ok() || std::string(status.reason) != ""));
+  return status.code;
+}
+template <class T>
+void move_by(T*& pointer, std::int64_t bytes) {
+  pointer = reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(pointer) + bytes);
+}
+
+TEST_CASE("specs that are not served") {
+  using S = MlaDecodeSpec;
+  const auto spec = [](const S& s) { return refused([&](MlaDecodeProblem& p) { p.spec = s; }); };
+  CHECK(spec({.q = DType::f16}) == StatusCode::unsupported_dtype);
+  CHECK(spec({.kv = DType::f16}) == StatusCode::unsupported_dtype);
+  CHECK(spec({.kv = DType::fp8_e4m3fnuz}) == StatusCode::unsupported_dtype);
+  CHECK(spec({.q = fp8}) == StatusCode::unsupported_dtype);
+  CHECK(spec({.q = fp8, .kv = fp8, .layout = LatentLayout::groups_128}) == StatusCode::unsupported_dtype);
+  CHECK(spec({.layout = LatentLayout::groups_64, .head_size = 512}) == StatusCode::unsupported_dtype);
+  CHECK(spec({.layout = static_cast<LatentLayout>(3)}) == StatusCode::unsupported_layout);
+  CHECK(spec({.head_size = 640}) == StatusCode::unsupported_head_size);
+  CHECK(spec({.kv = fp8, .layout = LatentLayout::groups_128, .head_size = 512}) == StatusCode::unsupported_head_size);
+  CHECK(spec({.kv = fp8, .layout = LatentLayout::groups_64}) == StatusCode::unsupported_head_size);
+}
+
+TEST_CASE("extents and values that are not served") {
+  using P = MlaDecodeProblem;
+  CHECK(refused([](P& p) { p.batch = -1; }) == StatusCode::bad_extent);
+  CHECK(refused([](P& p) { p.query_tokens = 0; }) == StatusCode::unsupported_mtp);
+  CHECK(refused([](P& p) { p.query_tokens = 9; }) == StatusCode::unsupported_mtp);
+  CHECK(refused([](P& p) { p.num_q_heads = 0; }) == StatusCode::unsupported_head_ratio);
+  CHECK(refused([](P& p) { p.num_q_heads = 129; }) == StatusCode::unsupported_head_ratio);
+  CHECK(refused([](P& p) { p.block_size = 0; }) == StatusCode::unsupported_block_size);
+  CHECK(refused([](P& p) { p.table_columns = -1; }) == StatusCode::bad_extent);
+  CHECK(refused([](P& p) { p.table_columns = 1 << 30; }) == StatusCode::bad_extent);
+  CHECK(refused([](P& p) { p.num_pages = 0; }) == StatusCode::bad_extent);
+  CHECK(refused([](P& p) { p.num_pages = std::int64_t{1} << 31; }) == StatusCode::bad_extent);
+  CHECK(refused([](P& p) { p.batch = 1 << 28; }) == StatusCode::bad_extent);
+  CHECK(refused([](P& p) { p.softmax_scale = 0.0f; }) == StatusCode::bad_value);
+  CHECK(refused([](P& p) { p.softmax_scale = std::numeric_limits<float>::infinity(); }) == StatusCode::bad_value);
+  CHECK(refused([](P& p) { p.split_tokens = -1; }) == StatusCode::bad_value);
+}
+
+TEST_CASE("pointers that are missing, useless or misaligned") {
+  using P = MlaDecodeProblem;
+  static float one = 1.0f;
+  const MlaDecodeSpec codes{.kv = fp8}, all_codes{.q = fp8, .kv = fp8};
+  CHECK(refused([](P& p) { p.q = nullptr; }) == StatusCode::null_pointer);
+  CHECK(refused([](P& p) { p.kv = nullptr; }) == StatusCode::null_pointer);
+  CHECK(refused([](P& p) { p.out = nullptr; }) == StatusCode::null_pointer);
+  CHECK(refused([](P& p) { p.block_table = nullptr; }) == StatusCode::null_pointer);
+  CHECK(refused([](P& p) { p.context_lengths = nullptr; }) == StatusCode::null_pointer);
+  CHECK(refused([](P& p) { p.kv_scale = nullptr; }, codes) == StatusCode::null_pointer);
+  CHECK(refused([](P& p) { p.q_scale = nullptr; }, all_codes) == StatusCode::null_pointer);
+  CHECK(refused([](P& p) { p.kv_scale = &one; }) == StatusCode::bad_value);
+  CHECK(refused([](P& p) { p.q_scale = &one; }, codes) == StatusCode::bad_value);
+  CHECK(refused([](P& p) { move_by(p.q, 8); }) == StatusCode::misaligned);
+  CHECK(refused([](P& p) { move_by(p.kv, 8); }) == StatusCode::misaligned);
+  CHECK(refused([](P& p) { move_by(p.out, 8); }) == StatusCode::misaligned);
+  CHECK(refused([](P& p) { move_by(p.lse, 2); }) == StatusCode::misaligned);
+}
+
+TEST_CASE("strides that are not whole, and outputs that overlap") {
+  using P = MlaDecodeProblem;
+  const MlaDecodeSpec apart{.kv = fp8, .layout = LatentLayout::groups_64, .head_size = 512};
+  CHECK(refused([](P& p) { p.q_head_stride += 4; }) == StatusCode::bad_stride);
+  CHECK(refused([](P& p) { p.out_head_stride += 4; }) == StatusCode::bad_stride);
+  CHECK(refused([](P& p) { p.page_stride += 4; }) == StatusCode::bad_stride);
+  CHECK(refused([](P& p) { p.token_stride = 0; }) == StatusCode::bad_stride);
+  CHECK(refused([](P& p) { p.token_stride += 16; }, apart) == StatusCode::bad_stride);
+  CHECK(refused([](P& p) { p.out_head_stride = 504; }) == StatusCode::bad_stride);
+  CHECK(refused([](P& p) { p.out = const_cast<void*>(p.q); }) == StatusCode::bad_value);
+  CHECK(refused([](P& p) { p.lse = static_cast<float*>(p.out); }) == StatusCode::bad_value);
+  CHECK(refused([](P& p) { p.workspace = p.out, p.workspace_bytes = 16; }) == StatusCode::bad_value);
+}
+
+TEST_CASE("a launch refuses another spec and a workspace that is too small") {
+  for (const MlaDecodeEntry* entry : in_turn(all_mla_decode_entries())) {
+    MlaCall call(entry->spec, {.lengths = {400}, .heads = 8});
+    call.lend(*entry);
+    if (!mla_decode_takes(entry->policy, call.p, facts_of(entry->arch)).ok()) continue;
+    INFO(name_of(entry->arch) << " " << name_of(entry->spec) << " " << name_of(entry->policy));
+    if (call.p.workspace_bytes > 0) {
+      MlaDecodeProblem p = call.p;
+      p.workspace_bytes -= 4;
+      CHECK(entry->launch(p, {}).code == StatusCode::workspace_too_small);
+      p.workspace = nullptr;
+      CHECK(entry->launch(p, {}).code == StatusCode::null_pointer);
+    }
+    MlaDecodeProblem p = call.p;
+    p.spec.head_size = 1088 - p.spec.head_size;
+    CHECK(entry->launch(p, {}).code == StatusCode::no_matching_entry);
+  }
+}
+
+TEST_CASE("path tensor says what it does not take") {
+  MlaCall call({}, {.lengths = {100}, .block_size = 20});
+  constexpr MlaDecodePolicy copies = mla_decode_policies(ArchId::sm90, {})[0];
+  static_assert(copies.path == MlaDecodePath::tensor && !copies.gathered);
+  const auto code = [&](const MlaDecodePolicy& policy, const MlaDecodeProblem& p) {
+    return mla_decode_takes(policy, p, sm90_facts).code;
+  };
+  MlaDecodePolicy gathered = copies;
+  gathered.gathered = true;
+  CHECK(code(copies, call.p) == StatusCode::unsupported_block_size);
+  CHECK(code(gathered, call.p) == StatusCode::ok);
+  MlaDecodeProblem p = call.p;
+  p.q_row_stride += 8;
+  CHECK(code(gathered, p) == StatusCode::bad_stride);
+  p = call.p;
+  p.softmax_scale = -1.0f;
+  CHECK(code(gathered, p) == StatusCode::bad_value);
+  p = call.p;
+  p.block_size = 16, p.page_stride = 16 * 576 + 8;
+  CHECK(code(copies, p) == StatusCode::bad_stride);
+}
+
+}  // namespace
+}  // namespace tilewave::test
