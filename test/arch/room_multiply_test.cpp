@@ -127,6 +127,46 @@ struct CheckProducts {
   }
 };
 
+// --- bytes ---------------------------------------------------------------------------------------------------------
+
+/// Bytes by a selector that each lane has for itself, in the rooms that have it.
+template <class B>
+struct PermuteKernel {
+  using Room = B;
+  struct Args {
+    const std::uint32_t* in;  // [3, wave_lanes]: low, high, selector
+    std::uint32_t* out;       // [wave_lanes]
+  };
+  using Shared = NoShared;
+  static constexpr int block_threads = B::facts.wave_lanes, waves_per_simd = 1;
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
+    const int i = B::lane_id(), lanes = B::facts.wave_lanes;
+    args.out[i] = B::permute_bytes(args.in[i], args.in[lanes + i], args.in[2 * lanes + i]);
+  }
+};
+
+struct CheckPermute {
+  template <class B>
+  void operator()() const {
+    if constexpr (TensorBackend<B>) {
+      constexpr int lanes = B::facts.wave_lanes;
+      std::vector<std::uint32_t> in(3 * lanes);
+      for (int i = 0; i < 3 * lanes; ++i) in[i] = 0x9e3779b9u * static_cast<std::uint32_t>(i + 1);
+      for (int i = 2 * lanes; i < 3 * lanes; ++i) in[i] &= 0x7777u;
+      const auto out = run_kernel<PermuteKernel<B>>(1, in, lanes, std::uint32_t{});
+      for (int i = 0; i < lanes; ++i) {
+        const std::uint64_t all = std::uint64_t{in[lanes + i]} << 32 | in[i];
+        std::uint32_t expected = 0;
+        for (int b = 0; b < 4; ++b)
+          expected |= static_cast<std::uint32_t>(all >> 8 * (in[2 * lanes + i] >> 4 * b & 7u) & 0xffu) << 8 * b;
+        CAPTURE(room_name<B>(), i);
+        CHECK(out[i] == expected);
+      }
+    }
+  }
+};
+
 // --- transposed operands ---------------------------------------------------------------------------------------------
 
 /// Does the same for bf16 with the rows of one operand or of both side by side; b begins in the second of its boxes.
@@ -297,6 +337,7 @@ struct CheckRegisters {
 TEST_CASE("a group multiplies swizzled operands of all widths and types") { AllRooms::each(CheckProducts{}); }
 TEST_CASE("a group multiplies operands whose rows lie side by side") { AllRooms::each(CheckTransposed{}); }
 TEST_CASE("store_matrices_straight stores four matrices row by row") { AllRooms::each(CheckStraight{}); }
+TEST_CASE("each lane permutes the bytes of two words as its selector says") { AllRooms::each(CheckPermute{}); }
 TEST_CASE("groups hand registers on") { AllRooms::each(CheckRegisters{}); }
 
 }  // namespace tilewave::test
