@@ -9,6 +9,16 @@ BYTES = {"bf16": 2, "f16": 2, "f32": 4, "fp8": 1, "i8": 1}
 KEY = re.compile(r"gemm/(?P<a>f16|bf16|fp8|i8)(?:\.(?P<scale>tensor|row|block))?(?P<special>(?:\.\w+)*)/(?P<out>f16|bf16|f32|fp8)"
                  r"/m(?P<m>\d+)/n(?P<n>\d+)/k(?P<k>\d+)(?:/batch(?P<batch>\d+))?(?P<rest>(?:/[^/]+)*)")
 
+GROUPS = re.compile(r"(contiguous|masked)(\d+)x(\d+)")
+
+
+@dataclass(frozen=True)
+class GroupsOf:
+    """The groups of a grouped product: how they lie, how many, and rows on average."""
+    kind: str
+    count: int
+    rows: int
+
 
 @dataclass(frozen=True)
 class Config:
@@ -20,6 +30,7 @@ class Config:
     k: int
     batch: int = 1
     left_out: str = ""  # why the config is not run on PyTorch
+    groups: GroupsOf = None
 
     def bytes_ideal(self):
         """Returns the bytes of both operands, out and scales, once each."""
@@ -39,12 +50,14 @@ def config_of(key):
     named = match.groupdict()
     batch, scale = int(named["batch"] or 1), (named["scale"] or "none").removeprefix("per_")
     special = (named["special"].replace(".", "/") + named["rest"]).split("/")[1:]
+    grouped = GROUPS.fullmatch(special[0]) if len(special) == 1 else None
+    groups = GroupsOf(grouped[1], int(grouped[2]), int(grouped[3])) if grouped else None
     left_out = ("i4 weights" if special[:1] == ["i4"] else
                 f"'{special[0]}'" if special else
                 "i8 operands" if named["a"] == "i8" else
                 "block scales of K no multiple of 128" if scale == "block" and int(named["k"]) % 128 else
                 "batches of fp8" if named["a"] == "fp8" and batch > 1 else "")
-    return Config(named["a"], named["out"], scale, *(int(named[field]) for field in "mnk"), batch, left_out)
+    return Config(named["a"], named["out"], scale, *(int(named[field]) for field in "mnk"), batch, left_out, groups)
 
 
 # The columns of bench_gemm in its order, and the peer.

@@ -19,6 +19,7 @@ import configs
 import gemm_configs
 import torch_attention
 import torch_gemm
+import torch_groups
 import torch_peers
 import turns
 
@@ -66,7 +67,20 @@ def row_sides(torch, tw, ops, c, peer):
     return (lambda: ours(*inputs)), (lambda: theirs(*inputs)), verify
 
 
+def group_sides(torch, tw, c, peer, deep_gemm):
+    if peer != "deep_gemm":
+        return "not a peer of grouped products"
+    if deep_gemm is None:
+        return "--deep-gemm says no checkout"
+    if (c.a, c.scale) not in (("bf16", "none"), ("fp8", "block")) or c.out != "bf16":
+        return "tilewave_torch was built without this spec"
+    groups = torch_groups.Groups(torch, c)
+    return groups.ours(tw), groups.deep_gemm(deep_gemm), groups.verify
+
+
 def gemm_sides(torch, tw, c, peer, arch, deep_gemm):
+    if c.groups is not None:
+        return group_sides(torch, tw, c, peer, deep_gemm)
     if peer not in ("eager", "exact", "deep_gemm"):
         return "not a peer of products"
     if c.left_out or c.batch > 1 or c.a not in ("bf16", "fp8") or c.out != "bf16":
