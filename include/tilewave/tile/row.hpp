@@ -285,6 +285,12 @@ struct Row {
     }
     return count;
   }
+  /// Returns how many columns of a row that is held the first P.span chunks of its wave w have.
+  TILEWAVE_DEVICE static int columns_of_first_run(int w, int columns) {
+    constexpr int run = group_lanes * P.span * unit;
+    const int start = w % max_of(waves_per_row, 1) * run + w / max_of(waves_per_row, 1) * block_columns;
+    return max_of(min_of(columns - start, run), 0);
+  }
 
  private:
   template <int value, int values>

@@ -5,6 +5,7 @@
 // them on the slow units. An SM has time for 27 while a bf16 value is read and written, or for 41 where it is gated.
 #pragma once
 
+#include "tilewave/core/launch_arguments.hpp"
 #include "tilewave/ops/activation/policy.hpp"
 #include "tilewave/ops/activation/problem.hpp"
 
@@ -19,6 +20,7 @@ struct ActivationArgs {
   FastDiv tiles;  // tiles of a row
   float alpha, limit;
 };
+static_assert(sizeof(ActivationArgs) <= sm90_arguments_with_launch);
 
 template <class B, ActivationSpec S, ActivationPolicy P>
 struct Activation {

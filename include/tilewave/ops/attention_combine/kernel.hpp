@@ -7,6 +7,7 @@
 #pragma once
 
 #include "tilewave/attention/partial_sum.hpp"
+#include "tilewave/core/launch_arguments.hpp"
 #include "tilewave/ops/attention_combine/policy.hpp"
 #include "tilewave/ops/attention_combine/problem.hpp"
 
@@ -23,6 +24,7 @@ struct AttentionCombineArgs {
   std::int32_t output_rows;  // rows * heads
   std::int32_t partials, head_size;
 };
+static_assert(sizeof(AttentionCombineArgs) <= sm90_arguments_with_launch);
 
 template <class B, AttentionCombineSpec S, AttentionCombinePolicy P>
 struct AttentionCombine {

@@ -4,6 +4,7 @@
 // one write for each value.
 #pragma once
 
+#include "tilewave/core/launch_arguments.hpp"
 #include "tilewave/ops/embedding/policy.hpp"
 #include "tilewave/ops/embedding/problem.hpp"
 
@@ -19,6 +20,7 @@ struct EmbeddingArgs {
   std::int32_t vocab_rows;
   float scale;
 };
+static_assert(sizeof(EmbeddingArgs) <= sm90_arguments_with_launch);
 
 template <class B, EmbeddingSpec S, EmbeddingPolicy P>
 struct Embedding {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "tilewave/core/launch_arguments.hpp"
 #include "tilewave/core/math.hpp"
 #include "tilewave/ops/kv_cache_write/problem.hpp"
 
@@ -48,7 +49,7 @@ struct KvCacheWriteArgs {
   void* k_out;  // may be null
   HeadStrides k_out_strides;
 };
-static_assert(offsetof(KvCacheWriteArgs, k_scale) == 176,
+static_assert(offsetof(KvCacheWriteArgs, k_scale) == sm90_arguments_with_launch,
               "the first 176 bytes come with a launch: what every block needs");
 
 }  // namespace tilewave

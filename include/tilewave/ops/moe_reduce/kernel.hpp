@@ -4,6 +4,7 @@
 // out has an empty window, so that nothing branches. No LDS. Bound: memory, topk reads and one write for each value.
 #pragma once
 
+#include "tilewave/core/launch_arguments.hpp"
 #include "tilewave/ops/moe_reduce/policy.hpp"
 #include "tilewave/ops/moe_reduce/problem.hpp"
 
@@ -21,6 +22,7 @@ struct MoeReduceArgs {
   std::int64_t x_stride, x_slot_stride, residual_stride;
   std::int32_t topk, x_rows, experts;
 };
+static_assert(sizeof(MoeReduceArgs) <= sm90_arguments_with_launch);
 
 template <class B, MoeReduceSpec S, MoeReducePolicy P>
 struct MoeReduce {

@@ -3,12 +3,13 @@
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
+#include "tilewave/core/launch_arguments.hpp"
 #include "tilewave/ops/moe_sort/policy.hpp"
 #include "tilewave/ops/moe_sort/problem.hpp"
 
 namespace tilewave {
 
-struct MoeSortArgs {  // 176 bytes, which sm90 passes with the launch
+struct MoeSortArgs {
   const std::int32_t* topk_ids;
   const float* topk_weights;
   const std::int32_t* expert_mask;
@@ -28,6 +29,7 @@ struct MoeSortArgs {  // 176 bytes, which sm90 passes with the launch
   std::int32_t segment;        // choices that a block counts
   std::int32_t block_choices;  // choices that a block places, among those that it counts
 };
+static_assert(sizeof(MoeSortArgs) <= sm90_arguments_with_launch);
 
 static_assert(sizeof(MoeSortArgs) == 176, "176 bytes of arguments come with a launch, and others from memory");
 

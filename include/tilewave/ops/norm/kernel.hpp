@@ -1,37 +1,50 @@
 // SPDX-License-Identifier: MIT
-// RMSNorm and LayerNorm. LayerNorm takes the squares of each wave about the wave's own mean, then those of the row
-// (Chan, Golub, LeVeque 1979), so one exchange is enough and nothing cancels. A mean is taken about a value next to it:
-// a row of one value gives that value to the bit, and its output is 0. Grid: one block, or one cluster of P.blocks, per
-// P.rows rows. The lanes of a row keep it in registers between the statistics and the output (P.held), so it is read
-// once and written once. Where blocks stay, they also keep weight and bias in registers from row to row. Shared memory:
-// a few floats per wave. Bound: memory.
+// RMSNorm and LayerNorm. A wave of LayerNorm takes the sum and the squares of its columns in one pass, about a value
+// next to its mean, and waves merge theirs in one exchange (Chan, Golub, LeVeque 1979). It is next to the mean of
+// some of the wave's columns, so nothing cancels. In a row of one value it is that value to the bit, and the output is
+// 0. Grid: one block, or one cluster of P.blocks, per P.rows rows. The lanes of a row keep it in registers between the
+// statistics and the output (P.held), so it is read once and written once. Where blocks stay, they also keep weight and
+// bias in registers from row to row. Shared memory: a few floats per wave. Bound: memory.
 #pragma once
 
+#include "tilewave/core/launch_arguments.hpp"
 #include "tilewave/ops/norm/policy.hpp"
 #include "tilewave/ops/norm/problem.hpp"
 #include "tilewave/tile/column_vector.hpp"
 
 namespace tilewave {
 
-struct NormArgs {
+struct NormMean {
+  float* mean;
+};
+struct NormSmooth {
+  const void* smooth;
+};
+struct NormNoMean {};
+struct NormNoSmooth {};
+
+/// Kernels receive only what their spec can use, so that it comes with the launch.
+template <NormSpec S>
+struct NormArgs : std::conditional_t<S.kind == NormKind::layer, NormMean, NormNoMean>,
+                  std::conditional_t<S.scale != Scaling::none, NormSmooth, NormNoSmooth> {
   const void* x;
-  const void* weight;
-  const void* bias;
+  RowExtent extent;
+  float eps;
+  RowStrides x_strides;
   const void* residual;
   void* residual_out;
-  const void* smooth;
-  float* mean;
+  RowStrides residual_strides, residual_out_strides;
+  const void* weight;
+  const void* bias;
   float* rstd;
-  RowExtent extent;
-  RowStrides x_strides, residual_strides, residual_out_strides;
   RowOutputArgs output;
-  float eps, per_column;  // 1 / columns
 };
 
 /// Weight, bias and smooth scale of the next chunks. They are loaded `ahead` chunks early: a load behind a store would
 /// also wait for the store (CDNA counts both in vmcnt), and one chunk at a time would pay a latency for each.
 template <class B, NormSpec S, NormPolicy P>
 struct NormColumns {
+  using Args = NormArgs<S>;
   using Tile = Row<B, S.x, P>;
   static constexpr int unit = Tile::unit;
   static constexpr bool quantised = S.scale != Scaling::none;
@@ -48,7 +61,7 @@ struct NormColumns {
 
   /// Loads chunks [first, last). An absent bias is not loaded. Where the output is quantised, an absent bias and smooth
   /// scale are empty windows instead, because clang spills around more branches.
-  TILEWAVE_DEVICE void load(const NormArgs& a, const typename Tile::LaneRow& at, int first, int last, int from) {
+  TILEWAVE_DEVICE void load(const Args& a, const typename Tile::LaneRow& at, int first, int last, int from) {
     load(weight, a.weight, a, at, first, last, from);
     if constexpr (early_bias) {
       if (quantised || a.bias != nullptr) load(bias, a.bias, a, at, first, last, from);
@@ -56,7 +69,7 @@ struct NormColumns {
     if constexpr (quantised) load(smooth, a.smooth, a, at, first, last, from);
   }
   /// Computes v = (v rstd + shift) weight + bias, times the smooth scale; these two are optional. RMSNorm has no shift.
-  TILEWAVE_DEVICE void apply(const NormArgs& a, const typename Tile::LaneRow& at, int chunk, int from, float rstd,
+  TILEWAVE_DEVICE void apply(const Args& a, const typename Tile::LaneRow& at, int chunk, int from, float rstd,
                              float shift, Vec<float, unit>& v) {
     const Vec<float, unit> w = weight[chunk % ahead].values();
     TILEWAVE_UNROLL
@@ -81,7 +94,7 @@ struct NormColumns {
 
  private:
   template <DType T, int n>
-  TILEWAVE_DEVICE static void load(ColumnVector<B, T, unit> (&to)[n], const void* from_data, const NormArgs& a,
+  TILEWAVE_DEVICE static void load(ColumnVector<B, T, unit> (&to)[n], const void* from_data, const Args& a,
                                    const typename Tile::LaneRow& at, int first, int last, int from) {
     const auto window =
         Tile::template shared_window<T>(from_data, from, from_data == nullptr ? from : a.extent.columns);
@@ -93,7 +106,8 @@ struct NormColumns {
 template <class B, NormSpec S, NormPolicy P>
 struct Norm {
   using Room = B;
-  using Args = NormArgs;
+  using Args = NormArgs<S>;
+  static_assert(sizeof(Args) <= sm90_arguments_with_launch || (S.kind == NormKind::layer && S.scale != Scaling::none));
   static constexpr bool waits_itself = StagedBackend<B>;
   using Tile = Row<B, S.x, P>;
   using Output = RowOutput<B, S.x, RowOutputSpec{S.out, S.scale}, P>;
@@ -105,6 +119,8 @@ struct Norm {
   using Shared = typename Tile::template Shared<amax_value + (S.scale == Scaling::per_token)>;
 
   static constexpr float infinity = __builtin_inff();
+  // Layers that are held take squares about a value near the wave's mean, and find the mean in the same pass.
+  static constexpr bool center_is_near = S.kind == NormKind::layer && P.held;
   // All columns' values are loaded before the row's statistics.
   static constexpr bool all_ahead = P.held && Columns::ahead == P.chunks;
 
@@ -116,6 +132,7 @@ struct Norm {
     }
     const auto at = Tile::lane_row(a.extent, shared);
     const int columns = a.extent.columns;
+    const float of_columns = B::reciprocal(static_cast<float>(columns));
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
     Columns by_column;
@@ -156,9 +173,9 @@ struct Norm {
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) kept[c] = x.values(c);
     }
-    float squares = 0.0f, mean = 0.0f;
+    float off = 0.0f, squares = 0.0f, mean = 0.0f;  // off: what all columns are off the center
     if constexpr (S.kind == NormKind::layer) {
-      center = mean_of_wave(at, columns, x, each, values);
+      center = center_of_wave(at, columns, x, each, values);
       if constexpr (Tile::keeps) {
         TILEWAVE_UNROLL
         for (int c = 0; c < P.chunks; ++c) {
@@ -171,36 +188,41 @@ struct Norm {
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) {
         Vec<float, unit> v = values(c);
+        const float more_off = center_is_near ? fold(v, Sum{}) : 0.0f;
         TILEWAVE_UNROLL
         for (int e = 0; e < unit; ++e) v[e] *= v[e];
         const float more = fold(v, Sum{});
         // chunks without columns do not count
-        if (S.kind == NormKind::rms || from + Tile::column(at.lane, c) < columns) squares += more;
+        if (S.kind == NormKind::rms || from + Tile::column(at.lane, c) < columns) squares += more, off += more_off;
       }
     });
     if constexpr (S.kind == NormKind::rms) {
       squares = Tile::template reduce<0>(shared, at, squares, Sum{});
-    } else if constexpr (Tile::all_waves == 1) {
-      squares = B::template reduce<Tile::group_lanes>(squares, Sum{});
-      mean = center;
     } else {
-      squares = B::template reduce<Tile::group_lanes>(squares, Sum{});
-      Tile::template publish<0>(shared, at, Vec<float, 2>{{center, squares}});
+      if constexpr (center_is_near) off = B::template reduce<Tile::group_lanes>(off, Sum{});
+      const float mean_off = off * per_column(Tile::wave_of_row(at), columns);
+      mean = center + mean_off;
+      squares = B::template reduce<Tile::group_lanes>(squares, Sum{}) - off * mean_off;
+    }
+    if constexpr (S.kind == NormKind::layer && Tile::all_waves > 1) {
+      Tile::template publish<0>(shared, at, Vec<float, 2>{{mean, squares}});
       const auto mean_of = [&](int w) { return Tile::template published<0>(shared, at, 0, w); };
       const auto count_of = [&](int w) { return static_cast<float>(Tile::columns_of_wave(w, columns)); };
       const float near = mean_of(0);
-      mean = near + Tile::sum_over_waves([&](int w) { return (mean_of(w) - near) * count_of(w); }) * a.per_column;
+      mean = near + Tile::sum_over_waves([&](int w) { return (mean_of(w) - near) * count_of(w); }) * of_columns;
       squares = Tile::sum_over_waves([&](int w) {
         const float off = mean_of(w) - mean;
         return Tile::template published<0>(shared, at, 1, w) + off * off * count_of(w);
       });
     }
-    const float square = squares * a.per_column + a.eps;
+    const float square = squares * of_columns + a.eps;
     // NaN where the squares leave f32: 0 would hide it
     const float rstd = square < infinity ? B::rsqrt(square) : square - square;
     const float shift = (center - mean) * rstd;
     if (at.leader) {
-      if (a.mean != nullptr) B::store(a.mean + at.row, mean);
+      if constexpr (S.kind == NormKind::layer) {
+        if (a.mean != nullptr) B::store(a.mean + at.row, mean);
+      }
       if (a.rstd != nullptr) B::store(a.rstd + at.row, rstd);
     }
 
@@ -237,6 +259,41 @@ struct Norm {
   TILEWAVE_DEVICE static void* row_of_sum(const Args& a, const LaneRow& at) {
     return Tile::row(a.residual_out, a.extent, at, a.residual_out_strides);
   }
+  template <class Each, class Values>
+  TILEWAVE_DEVICE static float center_of_wave(const LaneRow& at, int columns, Tile& x, const Each& each,
+                                              const Values& values) {
+    if constexpr (center_is_near) {
+      return near_mean_of_wave(at, columns, values);
+    } else {
+      return mean_of_wave(at, columns, x, each, values);
+    }
+  }
+  /// Returns a value next to the mean of the wave's first run of columns, which is the value of a row of one value. The
+  /// run is one of P.chunks / P.span. So the squares about this value are at most as many times those about the wave's
+  /// mean, and the difference of both loses few bits.
+  template <class Values>
+  TILEWAVE_DEVICE static float near_mean_of_wave(const LaneRow& at, int columns, const Values& values) {
+    const int run = Tile::columns_of_first_run(Tile::wave_of_row(at), columns);
+    const float of_run = run > 0 ? B::reciprocal(static_cast<float>(run)) : 0.0f;
+    float near = 0.0f;
+    constexpr int steps = S.x == DType::f32 ? 2 : 1;  // the second one corrects the rounding of the first sum
+    TILEWAVE_UNROLL
+    for (int step = 0; step < steps; ++step) {
+      float off = 0.0f;
+      TILEWAVE_UNROLL
+      for (int c = 0; c < P.span; ++c) {
+        Vec<float, unit> v = values(c);
+        TILEWAVE_UNROLL
+        for (int e = 0; e < unit; ++e) v[e] -= near;
+        const float more = fold(v, Sum{});
+        if (step == 0 || at.first + Tile::column(at.lane, c) < columns) off += more;  // zeros do not count
+      }
+      near += B::template reduce<Tile::group_lanes>(off, Sum{}) * of_run;
+    }
+    // Rounding to the type of x corrects it, too, and moves it by less than such values deviate.
+    if constexpr (S.x != DType::f32) near = widen<B, S.x, 2>(narrow<B, S.x, 2>(Vec<float, 2>{{near, near}}))[0];
+    return near;
+  }
   /// Returns the mean of the wave's columns, taken about the mean of its first tile. In a row of one value all summands
   /// are 0 or next to it, and rounding leaves no trace in the mean.
   template <class Each, class Values>
@@ -245,12 +302,12 @@ struct Norm {
     const int wave = Tile::wave_of_row(at);
     float near = 0.0f, off = 0.0f;
     each([&](int from) {
-      if (P.held || from == 0) {
+      if (from == 0) {
         float sum = 0.0f;
         TILEWAVE_UNROLL
         for (int c = 0; c < P.chunks; ++c) sum += fold(values(c), Sum{});
         sum = B::template reduce<Tile::group_lanes>(sum, Sum{});
-        near = sum * per_column(wave, P.held ? columns : min_of(columns, Tile::block_columns));
+        near = sum * per_column(wave, min_of(columns, Tile::block_columns));
         x.refresh();
       }
       TILEWAVE_UNROLL

@@ -107,22 +107,19 @@ inline Status norm_check(const NormProblem& p, const ArchFacts& facts) {
 }
 
 /// Returns the arguments of the kernels.
-inline NormArgs norm_args(const NormProblem& p) {
-  return {.x = p.x,
-          .weight = p.weight,
-          .bias = p.bias,
-          .residual = p.residual,
-          .residual_out = p.residual_out,
-          .smooth = p.smooth,
-          .mean = p.mean,
-          .rstd = p.rstd,
-          .extent = {p.rows, p.columns, FastDiv::by(p.inner_rows)},
-          .x_strides = p.x_strides,
-          .residual_strides = p.residual_strides,
-          .residual_out_strides = p.residual_out_strides,
-          .output = row_output_args(p),
-          .eps = p.eps,
-          .per_column = 1.0f / static_cast<float>(p.columns)};
+template <NormSpec S>
+NormArgs<S> norm_args(const NormProblem& p) {
+  NormArgs<S> a{};
+  if constexpr (S.kind == NormKind::layer) a.mean = p.mean;
+  if constexpr (S.scale != Scaling::none) a.smooth = p.smooth;
+  a.x = p.x, a.residual = p.residual, a.residual_out = p.residual_out;
+  a.weight = p.weight, a.bias = p.bias, a.rstd = p.rstd;
+  a.extent = {p.rows, p.columns, FastDiv::by(p.inner_rows)};
+  a.eps = p.eps;
+  a.x_strides = p.x_strides;
+  a.residual_strides = p.residual_strides, a.residual_out_strides = p.residual_out_strides;
+  a.output = row_output_args(p);
+  return a;
 }
 
 /// Queues the kernel on the stream. Nothing is allocated, synchronised or read from the device.
@@ -132,7 +129,7 @@ template <class B, NormSpec S, NormPolicy P>
 Status norm_launch(const NormProblem& p, hipStream_t stream) {
   if (Status s = check_row_launch(S, P, p, B::facts, norm_check, norm_aligned); !s.ok()) return s;
   if (p.rows == 0 || p.columns == 0) return {};
-  return B::template launch<Norm<B, S, P>>(row_grid(P, p.rows), norm_args(p), stream);
+  return B::template launch<Norm<B, S, P>>(row_grid(P, p.rows), norm_args<S>(p), stream);
 }
 
 }  // namespace tilewave

@@ -7,6 +7,7 @@
 // maximum would need. A maximum does not depend on the order, so the bits are the same from run to run.
 #pragma once
 
+#include "tilewave/core/launch_arguments.hpp"
 #include "tilewave/ops/quant/policy.hpp"
 #include "tilewave/ops/quant/problem.hpp"
 #include "tilewave/tile/column_vector.hpp"
@@ -20,6 +21,7 @@ struct QuantArgs {
   RowStrides x_strides;
   RowOutputArgs output;
 };
+static_assert(sizeof(QuantArgs) <= sm90_arguments_with_launch);
 
 template <class B, QuantSpec S, QuantPolicy P>
 struct Quant {

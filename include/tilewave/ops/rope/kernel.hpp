@@ -5,6 +5,7 @@
 // memory.
 #pragma once
 
+#include "tilewave/core/launch_arguments.hpp"
 #include "tilewave/ops/rope/policy.hpp"
 #include "tilewave/ops/rope/problem.hpp"
 #include "tilewave/ops/rope/rotation.hpp"
@@ -26,6 +27,7 @@ struct RopeArgs {
   std::int32_t head_size, rotary, table_rows;
   std::int64_t table_stride;
 };
+static_assert(sizeof(RopeArgs) <= sm90_arguments_with_launch);
 
 template <class B, RopeSpec S, RopePolicy P>
 struct Rope {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
+#include "tilewave/core/launch_arguments.hpp"
 #include "tilewave/ops/sampling/problem.hpp"
 
 namespace tilewave {
@@ -17,20 +18,33 @@ struct SamplingWeighed {
   std::uint64_t of_logprobs, all, likely, unused;  // sums of weights, see SamplingSums
 };
 
+/// A RowValue as kernels receive it, in 16 bytes. With data, `value` is not 0 where each row has its own.
+template <class T>
+struct SamplingValue {
+  const T* data;
+  T value;
+
+  static SamplingValue of(const RowValue<T>& v) {
+    return {v.data, v.data == nullptr ? v.value : static_cast<T>(v.shared ? 0 : 1)};
+  }
+  TILEWAVE_DEVICE bool of_each_row() const { return data != nullptr && value != T{0}; }
+};
+
 struct SamplingArgs {
   const void* x;
   std::int32_t* tokens;
   float* logprobs;
-  RowValue<float> temperature, top_p, min_p;
-  RowValue<std::int32_t> top_k;
-  RowValue<std::uint64_t> seed, offset;
+  SamplingValue<float> temperature, top_p, min_p;
+  SamplingValue<std::int32_t> top_k;
+  SamplingValue<std::uint64_t> seed, offset;
   std::int64_t row_stride;
   std::int32_t rows, columns;
   bool raw_logprobs;
+  std::int32_t part_bits;    // 2 to this power blocks share a row
   SamplingFound* found;      // [rows], where blocks share rows
   SamplingWeighed* weighed;  // [rows, blocks of a row, waves of a block]
-  std::int32_t part_bits;    // 2 to this power blocks share a row
 };
+static_assert(sizeof(SamplingArgs) <= sm90_arguments_with_launch);
 
 /// The parameters by which a row is drawn.
 template <class B>
@@ -61,8 +75,8 @@ struct SamplingValues {
 
  private:
   template <class T>
-  TILEWAVE_DEVICE static T value_of(const RowValue<T>& v, int row) {
-    return v.data == nullptr ? v.value : B::load(v.data + (v.shared ? 0 : row));
+  TILEWAVE_DEVICE static T value_of(const SamplingValue<T>& v, int row) {
+    return v.data == nullptr ? v.value : B::load(v.data + (v.of_each_row() ? row : 0));
   }
 };
 

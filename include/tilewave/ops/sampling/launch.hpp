@@ -125,19 +125,19 @@ inline SamplingArgs sampling_args(const SamplingProblem& p, int part_bits = 0) {
   return {.x = p.x,
           .tokens = p.tokens,
           .logprobs = p.logprobs,
-          .temperature = p.temperature,
-          .top_p = p.top_p,
-          .min_p = p.min_p,
-          .top_k = p.top_k,
-          .seed = p.seed,
-          .offset = p.offset,
+          .temperature = SamplingValue<float>::of(p.temperature),
+          .top_p = SamplingValue<float>::of(p.top_p),
+          .min_p = SamplingValue<float>::of(p.min_p),
+          .top_k = SamplingValue<std::int32_t>::of(p.top_k),
+          .seed = SamplingValue<std::uint64_t>::of(p.seed),
+          .offset = SamplingValue<std::uint64_t>::of(p.offset),
           .row_stride = p.row_stride,
           .rows = p.rows,
           .columns = p.columns,
           .raw_logprobs = p.raw_logprobs,
+          .part_bits = part_bits,
           .found = nullptr,
-          .weighed = weighed,
-          .part_bits = part_bits};
+          .weighed = weighed};
 }
 
 /// Queues one kernel on the stream, or two where there is a workspace and rows are shared. Nothing is allocated,

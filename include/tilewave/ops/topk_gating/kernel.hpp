@@ -7,6 +7,7 @@
 // latency of one read and the merges.
 #pragma once
 
+#include "tilewave/core/launch_arguments.hpp"
 #include "tilewave/ops/topk_gating/groups.hpp"
 #include "tilewave/ops/topk_gating/policy.hpp"
 #include "tilewave/ops/topk_gating/problem.hpp"
@@ -30,6 +31,7 @@ struct TopkGatingArgs {
   bool sums_token;  // true: weights need the sum over all experts
   float scale;
 };
+static_assert(sizeof(TopkGatingArgs) <= sm90_arguments_with_launch);
 
 template <class B, TopkGatingSpec S, TopkGatingPolicy P>
 struct TopkGating {
