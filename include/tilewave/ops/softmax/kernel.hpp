@@ -9,6 +9,7 @@
 // overflow.
 #pragma once
 
+#include "tilewave/core/launch_arguments.hpp"
 #include "tilewave/ops/softmax/policy.hpp"
 #include "tilewave/ops/softmax/problem.hpp"
 
@@ -25,6 +26,7 @@ struct SoftmaxArgs {
   FastDiv causal_rows;            // divides by 1 without a causal mask
   float scale, twice_scale_log2;  // twice_scale_log2 is 2 scale log2(e), or next to 0
 };
+static_assert(sizeof(SoftmaxArgs) <= sm90_arguments_with_launch);
 
 template <class B, SoftmaxSpec S, SoftmaxPolicy P>
 struct Softmax {
