@@ -46,38 +46,36 @@ GemmPolicy chosen(const GemmSpec& spec, std::int32_t m, std::int32_t n, std::int
   return plan.entry->policy;
 }
 
-TEST_CASE("tiles are streamed where they would leave much of a round idle") {
-  const auto streamed = [](std::int32_t m, std::int32_t n, std::int32_t k, bool batch_invariant = false) {
-    return chosen({}, m, n, k, batch_invariant).stream;
-  };
-  CHECK(streamed(2048, 2112, 7168));  // 2.1 rounds of 128 x 128
-  CHECK_FALSE(streamed(2048, 2112, 7168, true));
-  CHECK_FALSE(streamed(512, 18432, 16384));  // 2.9 rounds of 128 x 192
-  CHECK_FALSE(streamed(4096, 4096, 4096));   // 3.9 rounds
-  CHECK_FALSE(streamed(512, 8448, 16384));   // one round, full
-  CHECK(streamed(256, 5120, 16384));         // 80 tiles of 128 x 128, less than a round, of long K
-  CHECK_FALSE(streamed(256, 4096, 4096));    // of short K
-  CHECK_FALSE(streamed(16, 4096, 4096));
+constexpr GemmSpec fast_rows{
+    .a = sm90_facts.fp8, .b = sm90_facts.fp8, .scale = Scaling::per_row, .sums = GemmSums::fast};
+constexpr GemmSpec promoted_rows{.a = sm90_facts.fp8, .b = sm90_facts.fp8, .scale = Scaling::per_row};
+
+TEST_CASE("a batch-invariant product is never streamed") {
+  CHECK(chosen(promoted_rows, 2048, 2112, 7168).stream);  // 2.1 rounds of 128 x 128
+  CHECK_FALSE(chosen(promoted_rows, 2048, 2112, 7168, true).stream);
+  CHECK_FALSE(chosen(promoted_rows, 4096, 4096, 4096).stream);  // 3.9 rounds of 128 x 256
 }
 
-TEST_CASE("few rows take the width that leaves the fewest rounds") {
-  CHECK(chosen({}, 16, 28672, 4096).columns == 256);  // one round, where 64 columns are four
-  CHECK(chosen({}, 16, 7168, 8192).columns == 64);    // one round, where 256 leave most SMs idle
-  constexpr DType fp8 = sm90_facts.fp8;
-  const GemmSpec preshuffled{.a = fp8, .b = fp8, .scale = Scaling::per_row, .weights = GemmWeights::preshuffled};
+TEST_CASE("few rows take narrow tiles, and two blocks an SM where there is little to do") {
+  for (const GemmSpec& spec : {GemmSpec{}, fast_rows, promoted_rows}) {
+    for (const std::int32_t m : {1, 8, 16}) CHECK(chosen(spec, m, 7168, 8192).rows <= 32);
+    CHECK(chosen(spec, 64, 7168, 8192).rows >= 32);
+    CHECK(chosen(spec, 1, 5120, 1024).splits <= 8);
+  }
+  CHECK(chosen({}, 16, 8192, 1024).waves_per_simd == 2);  // 10.0 us, 11.0 by one block an SM (an H200, 2026-11-27)
+  const GemmSpec preshuffled{
+      .a = sm90_facts.fp8, .b = sm90_facts.fp8, .scale = Scaling::per_row, .weights = GemmWeights::preshuffled};
   CHECK(chosen(preshuffled, 16, 77824, 5120).waves_per_simd == 2);  // ten rounds, or five of two blocks an SM
   CHECK(chosen(preshuffled, 16, 7168, 2048).waves_per_simd == 1);
 }
 
-TEST_CASE("tiles of little K take wave groups in turn, and few columns share K") {
+TEST_CASE("tiles of little K take wave groups in turn, and few tiles share K") {
   CHECK(chosen({}, 4096, 24576, 1536).pingpong);  // 379 us, 402 by 128 x 256 (an H200, 2026-11-27)
   CHECK(chosen({}, 4096, 7168, 2048).pingpong);
   CHECK_FALSE(chosen({}, 4096, 4096, 7168).pingpong);  // 3.9 rounds of 128 x 256, 5.8 of 128 x 176
-  CHECK_FALSE(chosen({}, 128, 24576, 1536).pingpong);  // one round: there is no tile to alternate with
-  const GemmPolicy router = chosen({}, 4096, 128, 5120);
-  CHECK(router.columns == 128);  // 16.6 us by two blocks that share K, 20.7 by 64 x 64
-  CHECK(router.splits > 1);
-  CHECK(chosen({}, 128, 256, 7168).rows == 64);  // 10.1 us by eight blocks, 16.2 by 32 x 64 and seven
+  const GemmPolicy few = chosen({}, 128, 256, 7168);
+  CHECK(few.splits > 1);  // 9.8 us by eight blocks of 64 x 64, 21 by one
+  CHECK(few.rows <= 64);
 }
 
 TEST_CASE("weights of four bits go straight to up to 16 rows") {

@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: MIT
 """record_choices.py ROWS.csv[.gz] > recorded_choices.txt: which plans of some shapes were measured to be good.
 
-ROWS: `bench_gemm --policies=all --benchmark_format=csv`, of one device. recorded_choice_test.cpp holds the library's choice to it.
+ROWS: columns spec, m, n, k, plan and us of one device, as docs/notebook/tuned/gemm_dense_sm90.csv.gz has them. How many blocks may share K
+(.k8) is left out of plans, for it is no part of what was timed. recorded_choice_test.cpp holds the library's choice to it.
 """
 import collections
 import csv
 import gzip
+import re
 import sys
 
 SHAPES = 40  # as far apart in the list as they can be
@@ -18,14 +20,14 @@ def main():
         sys.exit(f"usage: {__doc__}")
     path = sys.argv[1]
     with (gzip.open if path.endswith(".gz") else open)(path, "rt", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["ok"] == "1"]
+        rows = [row for row in csv.DictReader(file) if row["plan"].startswith("t")]
     shapes, recorded = collections.defaultdict(dict), collections.defaultdict(set)
     for row in rows:
-        spec = row["a_dtype"] if row["scale"] in ("0", "none") else f"{row['a_dtype']}.{row['scale']}"
-        plan = row["name"].rsplit("/", 1)[1]
-        shapes[spec, int(row["m"]), int(row["n"]), int(row["k"])][plan] = float(row["us"])
-        recorded[spec].add(plan)
-    print(f"# Written by record_choices.py from {path.rsplit('/', 1)[-1]}: bench_gemm --policies=all.")
+        plan = re.sub(r"\.k\d+|\.by1$", "", row["plan"])
+        times = shapes[row["spec"], int(row["m"]), int(row["n"]), int(row["k"])]
+        times[plan] = min(float(row["us"]), times.get(plan, float("inf")))
+        recorded[row["spec"]].add(plan)
+    print(f"# Written by record_choices.py from {path.rsplit('/', 1)[-1]}.")
     print("# measured SPEC PLAN...: all plans that were timed.")
     print(f"# shape SPEC M N K US PLAN...: the best time in microseconds, and the plans that take up to {GOOD:.2f} times as long.")
     for spec, plans in sorted(recorded.items()):

@@ -9,26 +9,26 @@ namespace tilewave {
 /// The constants of gemm_cost_dense_sm90, in microseconds, cycles and bytes a cycle. They were fitted to half of the
 /// shapes of docs/notebook/tuned/gemm_dense_sm90.csv.gz (docs/notebook/2026-11-27-gemm-choice.md).
 struct GemmDenseCost {
-  double cycles_per_us = 1574, launch = 4.428, two_blocks = 0.961;  // earlier, with two blocks an SM
+  double cycles_per_us = 1573, launch = 4.500, two_blocks = 0.977;  // earlier, with two blocks an SM
   // Factors of the matrix unit's cycles: products under 176 and under 240 columns, tiles of three wave groups, of one
   // group that is not swapped, swapped tiles, and promoted sums.
-  double narrow = 1.082, middle = 1.028, three_groups = 0.970, one_group = 0.545, swapped = 1.006, promoted = 1.044;
+  double narrow = 1.093, middle = 1.007, three_groups = 0.952, one_group = 0.242, swapped = 0.952, promoted = 1.064;
   // The same where block scales are added: for one group, three, large tiles and others.
-  double block_one = 2.597, block_three = 1.472, block_large = 1.368, block = 1.540;
+  double block_one = 3.989, block_three = 1.453, block_large = 1.404, block = 1.558;
   // Few rows with block scales: factor of the products, and the chain of a stage, with its part a column.
-  double chain_factor = 1.145, chain = 236, chain_column = 3.344, chain_groups = 1.948;
+  double chain_factor = 0.876, chain = 174, chain_column = 3.881, chain_groups = 1.844;
   // What copies bring a block: swapped or few rows, others, one of few blocks, and all blocks together.
-  double rate_swapped = 42.4, rate = 58.4, rate_alone = 68.3, rate_of_all = 8103, few_columns = 0.916;
+  double rate_swapped = 66.6, rate = 38.5, rate_alone = 70.3, rate_of_all = 8081, few_columns = 0.928;
   // A stage takes no less, and so much of a wave group's products more.
-  double stage = 266, stage_of_products = 0.235;
+  double stage = 264, stage_of_products = 0.206;
   // Rows of the last band of tiles that are not there, of all blocks, that a cycle skips.
-  double absent_rows = 12.500;
-  double epilogue = 0.410, epilogue_of_tile = 2.070, epilogue_block = 0.618;
-  double merge = 1.437, merge_of_split = 0.006, merge_of_tile = 7.806, merge_beside_rows = 0.044;
-  double pingpong_epilogue = 0.275, pingpong_epilogue_of_tile = 7.914, pingpong_first = 1.011;
-  double passes = 0.122, split_round = 2.224, memory_round = 0.775;
-  double bytes_per_us = 4.548e6, reread = 0.220, used = 0.500, used_few_rows = 0.522, used_least = 0.745;
-  double stream = 1.120, stream_without_round = 1.240, combine = 0.386, combine_of_parts = 0.013;
+  double absent_rows = 24.060;
+  double epilogue = 0.304, epilogue_of_tile = 2.787, epilogue_block = 0.827;
+  double merge = 1.271, merge_of_split = 0.000, merge_of_tile = 7.372, merge_beside_rows = 0.000;
+  double pingpong_epilogue = 1.249, pingpong_epilogue_of_tile = 6.750, pingpong_first = 1.028;
+  double passes = 0.000, split_round = 2.143, memory_round = 0.690;
+  double bytes_per_us = 4.589e6, reread = 0.205, used = 0.499, used_few_rows = 0.521, used_least = 0.749;
+  double stream = 1.110, stream_without_round = 1.179, combine = 0.701, combine_of_parts = 0.111;
 };
 
 /// True for the specs whose choice gemm_cost_dense_sm90 makes. Other ones have few policies, and gemm_cost_sm90.
