@@ -149,7 +149,6 @@ requires(facts_of(Id).tensor_copies) struct Tensors<Id> {
     return {};
   }
 
-  static bool elected() { return current_lane->index == 0; }
   static void prefetch_map(const TensorMap&) {}  // this is only a hint
   /// Queues a copy for each block, which lands like one of copy_bulk.
   static void copy_tensor(void* shared, const TensorMap& map, int column, int row, int layer, Mbarrier* barrier,

@@ -36,17 +36,6 @@ struct Tensor {
     return {};
   }
 
-  /// Only with elect.sync does ptxas know that one lane is left. Behind a comparison of lane_id() it puts a loop over
-  /// lanes around each copy, of which two took 260 cycles.
-  TILEWAVE_DEVICE static bool elected() {
-    std::uint32_t is;
-    asm volatile(
-        "{ .reg .pred is;\n"
-        "  elect.sync _|is, 0xffffffff;\n"
-        "  selp.u32 %0, 1, 0, is; }"
-        : "=r"(is));
-    return is != 0;
-  }
   TILEWAVE_DEVICE static void prefetch_map(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
   }

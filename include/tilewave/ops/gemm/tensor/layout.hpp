@@ -177,7 +177,7 @@ struct GemmTensorLayout {
       }
     } else {
       B::mbarrier_expect(full, b_box_bytes + a.a_box_bytes);
-      if (B::elected()) copy_boxes(a, tile, step, rank, shared, slot);
+      if (B::lane_id() == 0) copy_boxes(a, tile, step, rank, shared, slot);
     }
   }
   /// Fills a stage with zeros. All lanes of the fetching wave call this.
