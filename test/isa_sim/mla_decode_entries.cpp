@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The entries of latent decode that its tests run as machine code in the simulator: bf16, and both layouts of scaled
-// groups, with every policy. Compiled with ROOM, gfx942 or gfx950.
+// The entries of latent decode, and of writes into its cache, that their tests run as machine code in the simulator:
+// bf16, and both layouts of scaled groups, with every policy. Compiled with ROOM, gfx942 or gfx950.
 
 #define STRING_OF(x) #x
 // clang-format off
@@ -8,6 +8,7 @@
 // clang-format on
 #include BACKEND_OF(ROOM)
 
+#include "entries/latent_cache_write.hpp"
 #include "entries/mla_decode.hpp"
 #include "test/isa_sim/pointers_to.hpp"
 
@@ -16,9 +17,16 @@ namespace tilewave {
 std::span<const MlaDecodeEntry* const> all_mla_decode_entries() {
   using Room = ROOM::Backend;
   constexpr auto specs = mla_decode_specs(Room::facts.id);
-  static const auto entries =
-      pointers_to<MlaDecodeEntry>(mla_decode_entries<Room, specs[0]>, mla_decode_entries<Room, specs[2]>,
-                                  mla_decode_entries<Room, specs[3]>);
+  static const auto entries = pointers_to<MlaDecodeEntry>(
+      mla_decode_entries<Room, specs[0]>, mla_decode_entries<Room, specs[2]>, mla_decode_entries<Room, specs[3]>);
+  return entries;
+}
+std::span<const LatentCacheWriteEntry* const> all_latent_cache_write_entries() {
+  using Room = ROOM::Backend;
+  constexpr auto specs = latent_cache_write_specs(Room::facts.id);
+  static const auto entries = pointers_to<LatentCacheWriteEntry>(
+      latent_cache_write_entries<Room, specs[0]>, latent_cache_write_entries<Room, specs[1]>,
+      latent_cache_write_entries<Room, specs[3]>, latent_cache_write_entries<Room, specs[4]>);
   return entries;
 }
 
