@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tilewave/ops/gemm/problem.hpp"
 #include "tilewave/ops/moe/spec.hpp"
 #include "tilewave/ops/topk_gating/spec.hpp"
 
