@@ -53,6 +53,7 @@ def config_of(key):
     grouped = GROUPS.fullmatch(special[0]) if len(special) == 1 else None
     groups = GroupsOf(grouped[1], int(grouped[2]), int(grouped[3])) if grouped else None
     left_out = ("i4 weights" if special[:1] == ["i4"] else
+                "MXFP4 weights" if special[:1] == ["fp4_e2m1"] else
                 f"'{special[0]}'" if special else
                 "i8 operands" if named["a"] == "i8" else
                 "block scales of K no multiple of 128" if scale == "block" and int(named["k"]) % 128 else

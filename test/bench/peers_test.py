@@ -167,7 +167,7 @@ class Peers(unittest.TestCase):
             self.assertEqual(common.key_of(row["name"]), key)
             for column in "kind arch a_dtype b_dtype out_dtype scale layout weights activation gated out_scale sums bias group_kind config_k".split():
                 self.assertEqual(str(row[column]), ours[column], (key, column))
-        self.assertEqual(reasons, {"", "i4 weights", "i8 operands", "bias", "preshuffled", "contiguous", "masked", "silu", "nn", "tn", "tt"})
+        self.assertEqual(reasons, {"", "i4 weights", "MXFP4 weights", "i8 operands", "bias", "preshuffled", "contiguous", "masked", "silu", "nn", "tn", "tt"})
 
     def test_a_row_of_gemm_is_one_of_bench_gemm(self):
         filtered = "--benchmark_filter=gemm/sm90/fp8.row/bf16/m16/n384/"  # launched as it is, but for k

@@ -40,6 +40,7 @@ TEST_CASE("the choice for batch-invariant calls follows from N and K alone") {
       if (spec.four_bit()) {
         if (is_fp8(spec.a)) p.a_scale = floats(at(4)), p.a_scale_batch_stride = m;
         p.b_group_scale = at(5), p.b_scale_k_stride = n, p.b_scale_batch_stride = std::int64_t{n} * k / spec.scale_k;
+        if (spec.zero_points) p.b_zero = static_cast<const std::int8_t*>(at(8));
       } else if (spec.scale != Scaling::none) {
         p.a_scale = floats(at(4)), p.b_scale = floats(at(5));
         const bool block = spec.scale == Scaling::per_block;

@@ -111,7 +111,7 @@ const Wrong<P> wrongs[] = {
     {"preshuffled weights of fp6", C::unsupported_layout,
      [](P& p) { p.spec.a = p.spec.b = DType::fp6_e2m3, p.spec.weights = GemmWeights::preshuffled; }},
     {"a fp4 and b fp8", C::unsupported_dtype, [](P& p) { p.spec.a = DType::fp4_e2m1, p.spec.b = DType::fp8_e4m3fn; }},
-    {"fp4 without scales", C::unsupported_dtype,
+    {"fp4 without scales", C::unsupported_scaling,
      [](P& p) { p.spec.a = p.spec.b = DType::fp4_e2m1, p.spec.scale = Scaling::none; }},
     {"a group", C::bad_value, [](P& p) { p.spec.scale_k = 32; }},
     {"another layout than nt", C::unsupported_layout, [](P& p) { p.spec.layout = GemmLayout::nn; }},

@@ -16,6 +16,7 @@ GemmProblem packed(const GemmSpec& spec, std::int32_t m, std::int32_t n, std::in
   const auto floats = [](std::uintptr_t i) { return static_cast<float*>(address(i)); };
   const bool row_of_a = spec.scale == Scaling::per_group && is_fp8(spec.a);
   if (spec.scale == Scaling::per_group) p.b_group_scale = address(3);
+  if (spec.zero_points) p.b_zero = static_cast<const std::int8_t*>(address(10));
   if (spec.mx()) {
     p.a_mx_scale = static_cast<const std::uint8_t*>(address(4)),
     p.b_mx_scale = static_cast<const std::uint8_t*>(address(5));

@@ -51,7 +51,7 @@ struct Sync {
   }
   static void wait_for_previous() {
     current_lane->early = Early::over;
-    current_lane->wave->block->waited = true;
+    __atomic_store_n(&current_lane->wave->block->waited, true, __ATOMIC_RELAXED);  // every lane of the block says it
   }
   /// This only orders instructions, so nothing is done here.
   static void sched_fence() {}
