@@ -14,6 +14,7 @@
 #include "tilewave/attention/scores.hpp"
 #include "tilewave/ops/flash_attention/policy_status.hpp"
 #include "tilewave/ops/flash_attention/registers/keys_values.hpp"
+#include "tilewave/tile/element.hpp"
 
 namespace tilewave {
 
