@@ -216,10 +216,10 @@ constexpr double gemm_valu() {
                   words = (W::tiles_m + W::tiles_n) * Kernel::k_slices;
     if constexpr (policy.path == GemmPath::direct) {
       constexpr int copies = Kernel::RowsA::copies + Kernel::RowsB::copies + 2;  // whose places wait as above
-      // Slots of fp6, and of strips, end beyond what an instruction reaches from one address; fp6's two products read
-      // from
-      // different ones.
-      constexpr int far = is_fp6(spec.a) + is_fp6(spec.b) + (spec.weights == GemmWeights::preshuffled);
+      // Slots of fp6, of strips, and of more rows than 64 KiB end beyond what an instruction reaches from one address;
+      // fp6's two products read from different ones.
+      constexpr bool far_rows = policy.stages * policy.rows * policy.depth_bytes > 1 << 16;
+      constexpr int far = is_fp6(spec.a) + is_fp6(spec.b) + (spec.weights == GemmWeights::preshuffled) + 2 * far_rows;
       return (4.0 + far + (policy.rows < 256 ? 2.0 * copies : 0)) / products;
     } else {
       return (2.0 * words + 4.0 * Kernel::k_slices) / products;
