@@ -2,17 +2,19 @@
 // The online softmax of a wave group turns scores of a tile into probabilities, and keeps maxima and sums of rows.
 #pragma once
 
+#include "tilewave/attention/lane_scores.hpp"
 #include "tilewave/attention/scores.hpp"
 #include "tilewave/ops/flash_attention/tensor/work.hpp"
 
 namespace tilewave {
 
-/// The softmax of a lane's two rows, h = 0 and 1: rows l / 4 + 8 h of its wave's sixteen. Element 4 j + 2 h + e of its
-/// scores is key 8 j + 2 (l % 4) + e of the tile.
+/// The softmax of a lane's two rows, h = 0 and 1: rows l / 4 + 8 h of its wave's sixteen. Columns of its scores
+/// (LaneScores) are keys of the tile.
 template <class B, FlashAttentionSpec S, class L, FlashAttentionPolicy P>
 class FlashAttentionSoftmax {
  public:
   using Scores = typename L::Scores;
+  using Lane = LaneScores<B, P.keys>;
   static constexpr int rows = 2;
   using Operands = Chunk[L::key_slices];  // probabilities as products take them from registers
 
@@ -65,11 +67,7 @@ class FlashAttentionSoftmax {
     bool behind = false;
     TILEWAVE_UNROLL
     for (int h = 0; h < rows; ++h) {
-      float parts[chains];
-      TILEWAVE_UNROLL
-      for (int c = 0; c < chains; ++c) parts[c] = scores[4 * c + 2 * h];
-      each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA { parts[chain(i)] = Max{}(parts[chain(i)], scores[i]); });
-      largest[h] = combine(parts, Max{});
+      largest[h] = Lane::largest(scores, h);
       behind = behind || largest[h] * scale_of(h) > reference_[h] + max_slack;
     }
     const bool raised = B::any(behind);
@@ -77,12 +75,7 @@ class FlashAttentionSoftmax {
     TILEWAVE_UNROLL
     for (int h = 0; h < rows; ++h) {
       const float reference = reference_[h] == minus_infinity ? 0.0f : reference_[h];  // no key was seen yet
-      float parts[chains] = {};
-      each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA {
-        scores[i] = B::exp2(fused(scores[i], scale_of(h), shift - reference));
-        parts[chain(i)] += scores[i];
-      });
-      sum_[h] += combine(parts, Sum{});
+      sum_[h] += Lane::exponentiate(scores, h, scale_of(h), shift - reference);
     }
     return raised;
   }
@@ -136,31 +129,12 @@ class FlashAttentionSoftmax {
     }
   }
 
-  // Maxima and sums of a row's scores are taken in so many chains, so that one need not wait for the other.
-  static constexpr int chains = 2;
   static constexpr bool transformed = S.soft_cap || S.alibi;
-  TILEWAVE_HOST_DEVICE static constexpr int chain(int i) { return i / 4 % chains; }
-  template <class Op>
-  TILEWAVE_DEVICE static float combine(const float (&parts)[chains], Op op) {
-    float all = parts[0];
-    TILEWAVE_UNROLL
-    for (int c = 1; c < chains; ++c) all = op(all, parts[c]);
-    return all;
-  }
-
   /// Returns what scores of a row are multiplied by: the same for all, but for fp8 with scales per head. Those with a
   /// soft cap or slopes are transformed to log2 units before.
   TILEWAVE_DEVICE float scale_of(int h) const { return transformed ? 1.0f : raw_scale_of(h); }
   TILEWAVE_DEVICE float raw_scale_of(int h) const { return is_fp8(S.q) ? scale_[h] : a_.scale_log2; }
 
-  template <class F>
-  TILEWAVE_DEVICE static void each_score(int h, const F& f) {
-    TILEWAVE_UNROLL
-    for (int j = 0; j < P.keys / 8; ++j) {
-      f(4 * j + 2 * h);
-      f(4 * j + 2 * h + 1);
-    }
-  }
   /// Returns this lane's first key of the tile. Element i is key_of(i) behind it.
   TILEWAVE_DEVICE static std::int32_t first_key(std::int32_t tile) { return tile * P.keys + 2 * (B::lane_id() % 4); }
   TILEWAVE_HOST_DEVICE static constexpr std::int32_t key_of(int i) { return i / 4 * 8 + i % 2; }
@@ -183,7 +157,7 @@ class FlashAttentionSoftmax {
   TILEWAVE_DEVICE static void mask(Scores& scores, const Seen& seen) {
     TILEWAVE_UNROLL
     for (int h = 0; h < rows; ++h) {
-      each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA { scores[i] = seen(h, key_of(i)) ? scores[i] : minus_infinity; });
+      Lane::each(h, [&](int i) TILEWAVE_INLINE_LAMBDA { scores[i] = seen(h, key_of(i)) ? scores[i] : minus_infinity; });
     }
   }
   TILEWAVE_DEVICE void mask_bits(std::int32_t tile, Scores& scores) const {

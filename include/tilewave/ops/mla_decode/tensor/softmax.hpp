@@ -3,18 +3,20 @@
 // each row: the one that makes a tile's probabilities may raise it, and tells the other.
 #pragma once
 
+#include "tilewave/attention/lane_scores.hpp"
 #include "tilewave/attention/sink.hpp"
 #include "tilewave/ops/mla_decode/tensor/layout.hpp"
 #include "tilewave/ops/paged_attention/work_item.hpp"
 
 namespace tilewave {
 
-/// The softmax of a lane's two rows, h = 0 and 1: rows l / 4 + 8 h of its wave's sixteen. Element 4 j + 2 h + e of its
-/// scores is token 8 j + 2 (l % 4) + e of the tile.
+/// The softmax of a lane's two rows, h = 0 and 1: rows l / 4 + 8 h of its wave's sixteen. Columns of its scores
+/// (LaneScores) are tokens of the tile.
 template <class B, class L>
 class MlaDecodeSoftmax {
  public:
   using Scores = typename L::Scores;
+  using Lane = LaneScores<B, L::tokens>;
 
   TILEWAVE_DEVICE MlaDecodeSoftmax(const MlaDecodeArgs& args, const PagedAttentionWorkItem& item, int wave)
       : item_(item), scale_(args.attention.scale_log2), row_(16 * wave + B::lane_id() / 4) {
@@ -45,22 +47,12 @@ class MlaDecodeSoftmax {
     if (item_.is_edge(token, L::tokens)) mask(token, scores);
     TILEWAVE_UNROLL
     for (int h = 0; h < 2; ++h) {
-      float parts[chains];
-      TILEWAVE_UNROLL
-      for (int c = 0; c < chains; ++c) parts[c] = scores[4 * c + 2 * h];
-      each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA { parts[chain(i)] = Max{}(parts[chain(i)], scores[i]); });
-      const float largest = B::template reduce<4>(combine(parts, Max{}), Max{}) * scale;
+      const float largest = B::template reduce<4>(Lane::largest(scores, h), Max{}) * scale;
       const float raised = largest > reference_[h] + max_slack ? largest : reference_[h];
       if (B::lane_id() % 4 == 0) references[block_row(h)] = raised;
       factor[h] = follow(h, raised);
       const float reference = raised == minus_infinity ? 0.0f : raised;  // no token was seen yet
-      TILEWAVE_UNROLL
-      for (float& part : parts) part = 0.0f;
-      each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA {
-        scores[i] = B::exp2(fused(scores[i], scale, -reference));
-        parts[chain(i)] += scores[i];
-      });
-      sum_[h] += combine(parts, Sum{});
+      sum_[h] += Lane::exponentiate(scores, h, scale, -reference);
     }
     return factor;
   }
@@ -108,30 +100,11 @@ class MlaDecodeSoftmax {
   // seldom scaled, and probabilities are at most 2^8.
   static constexpr float max_slack = 8.0f;
 
-  // Maxima and sums of a row's scores are taken in so many chains, so that one need not wait for the other.
-  static constexpr int chains = 2;
-  TILEWAVE_HOST_DEVICE static constexpr int chain(int i) { return i / 4 % chains; }
-  template <class Op>
-  TILEWAVE_DEVICE static float combine(const float (&parts)[chains], Op op) {
-    float all = parts[0];
-    TILEWAVE_UNROLL
-    for (int c = 1; c < chains; ++c) all = op(all, parts[c]);
-    return all;
-  }
-
   TILEWAVE_DEVICE float follow(int h, float raised) {
     const float factor = B::exp2(reference_[h] - (raised == minus_infinity ? 0.0f : raised));
     reference_[h] = raised;
     sum_[h] *= factor;
     return factor;
-  }
-  template <class F>
-  TILEWAVE_DEVICE static void each_score(int h, const F& f) {
-    TILEWAVE_UNROLL
-    for (int j = 0; j < L::tokens / 8; ++j) {
-      f(4 * j + 2 * h);
-      f(4 * j + 2 * h + 1);
-    }
   }
   TILEWAVE_DEVICE void mask(std::int32_t token, Scores& scores) const {
     const std::int32_t first = token + 2 * (B::lane_id() % 4);
