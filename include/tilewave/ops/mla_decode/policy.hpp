@@ -3,7 +3,6 @@
 // of summation.
 #pragma once
 
-#include <array>
 #include <string>
 
 #include "tilewave/arch/atom.hpp"
@@ -54,17 +53,6 @@ inline std::string name_of(const MlaDecodePolicy& p) {
   return "t" + text(p.rows) + "x" + text(p.tokens) + ".w" + text(p.waves) + ".o" + text(p.waves_per_simd) + "." +
          name_of(p.path) + (p.gathered ? ".gathered" : "") + (p.balanced() ? ".balanced" : "");
 }
-
-/// A list of at most eight policies.
-struct MlaDecodePolicies {
-  std::array<MlaDecodePolicy, 8> list{};
-  int count = 0;
-  constexpr void add(const MlaDecodePolicy& policy) { list[count++] = policy; }
-  constexpr std::size_t size() const { return count; }
-  constexpr const MlaDecodePolicy& operator[](std::size_t i) const { return list[i]; }
-  constexpr const MlaDecodePolicy* begin() const { return list.data(); }
-  constexpr const MlaDecodePolicy* end() const { return list.data() + count; }
-};
 
 namespace detail {
 

@@ -70,23 +70,7 @@ inline std::string name_of(const MoeSpec& s) {
   return name;
 }
 
-/// Returns the spec of the first product: gates and ups of the rows of x, which are gathered.
-constexpr GemmSpec moe_first_spec(const MoeSpec& s) {
-  GemmSpec g;
-  g.a = s.quantised() ? s.weights : s.x;
-  g.b = s.weights;
-  g.scale = s.scale, g.scale_k = s.scale_k;
-  g.out = s.quantised() && !s.quantises_h() ? s.weights : is_fp8(s.x) ? s.out : s.x;
-  g.out_scale = !s.quantised() || s.quantises_h() ? Scaling::none
-                : s.scale == Scaling::per_block   ? Scaling::per_group
-                                                  : Scaling::per_tensor;
-  if (s.four_bit()) g.weights = GemmWeights::preshuffled;
-  g.groups = s.masked() ? GemmGroups::masked : GemmGroups::contiguous;
-  g.activation = s.activation, g.gated = true;
-  g.gathered = !s.masked();
-  return g;
-}
-/// Returns the spec of the second product.
+/// Returns the spec of the second product. The first has its operands, weights and groups as well.
 constexpr GemmSpec moe_second_spec(const MoeSpec& s) {
   GemmSpec g;
   g.a = s.quantised() ? s.weights : s.x;
@@ -95,6 +79,17 @@ constexpr GemmSpec moe_second_spec(const MoeSpec& s) {
   g.out = s.out;
   if (s.four_bit()) g.weights = GemmWeights::preshuffled;
   g.groups = s.masked() ? GemmGroups::masked : GemmGroups::contiguous;
+  return g;
+}
+/// Returns the spec of the first product: gates and ups of the rows of x, which are gathered.
+constexpr GemmSpec moe_first_spec(const MoeSpec& s) {
+  GemmSpec g = moe_second_spec(s);
+  g.out = s.quantised() && !s.quantises_h() ? s.weights : is_fp8(s.x) ? s.out : s.x;
+  g.out_scale = !s.quantised() || s.quantises_h() ? Scaling::none
+                : s.scale == Scaling::per_block   ? Scaling::per_group
+                                                  : Scaling::per_tensor;
+  g.activation = s.activation, g.gated = true;
+  g.gathered = !s.masked();
   return g;
 }
 /// Returns the scaling with which x and h are quantised.

@@ -3,8 +3,11 @@
 #pragma once
 
 #include "tilewave/ops/mla_decode/policy.hpp"
+#include "tilewave/tile/registry.hpp"
 
 namespace tilewave {
+
+using MlaDecodePolicies = SpecList<MlaDecodePolicy, 8>;
 
 /// Returns the policies of a spec, the fastest first. The last one takes all problems.
 constexpr MlaDecodePolicies mla_decode_policies(ArchId arch, const MlaDecodeSpec& s) {

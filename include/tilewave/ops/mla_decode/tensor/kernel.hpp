@@ -127,13 +127,13 @@ struct MlaDecodeTensor {
       for (std::int32_t tile = 0;; tile += 2) {
         scale(out, softmax.run(item.begin + tile * L::tokens, scores, shared.reference[0]));
         publish(0, softmax, scores);
-        begin_own_values(item, tile, out);
+        begin_values<true>(item, tile, out);
         finish_values<0>(0, out);
         if (tile + 1 >= item.tiles) return;
         await_values(1);
         await_probabilities(1);
         scale(out, softmax.follow(shared.reference[1]));
-        begin_values(item, tile + 1, out);
+        begin_values<false>(item, tile + 1, out);
         if (tile + 2 >= item.tiles) {
           finish_values<0>(1, out);
           return;
@@ -160,7 +160,7 @@ struct MlaDecodeTensor {
         publish(1, softmax, scores);
         finish_values<0>(0, out);
         scale(out, factor);
-        begin_own_values(item, tile + 1, out);
+        begin_values<true>(item, tile + 1, out);
         finish_values<0>(1, out);
       }
       if (tile >= item.tiles) return;
@@ -173,7 +173,7 @@ struct MlaDecodeTensor {
       await_values(0);
       await_probabilities(0);
       scale(out, softmax.follow(shared.reference[0]));
-      begin_values(item, tile, out);
+      begin_values<false>(item, tile, out);
     }
 
     /// Waits until group 0 has begun all of its scores. If both began theirs at once, both softmaxes would come when no
@@ -224,8 +224,9 @@ struct MlaDecodeTensor {
       B::mbarrier_wait(&shared.probabilities[stage], probabilities_parity[stage]);
       probabilities_parity[stage] ^= 1;
     }
-    /// Begins out += probabilities values of a tile, as one batch. The probabilities are the other group's, in shared
-    /// memory, or this group's own, in registers.
+    /// Begins out += probabilities values of a tile, as one batch. The probabilities are this group's `own`, in
+    /// registers, or the other group's, in shared memory.
+    template <bool from_registers>
     TILEWAVE_DEVICE void begin_values(const Item& item, std::int32_t tile, Sums& out) {
       const int stage = tile % L::stages;
       clear_values(item, tile);
@@ -233,20 +234,13 @@ struct MlaDecodeTensor {
       B::group_mma_begin();
       TILEWAVE_UNROLL
       for (int k_slice = 0; k_slice < L::tokens / 16; ++k_slice) {
-        B::template group_multiply<DType::bf16, L::half_columns>(
-            L::probability_operand(shared, stage, k_slice), L::value_operand(shared, stage, group, k_slice), out, true);
-      }
-      B::group_mma_end();
-    }
-    TILEWAVE_DEVICE void begin_own_values(const Item& item, std::int32_t tile, Sums& out) {
-      const int stage = tile % L::stages;
-      clear_values(item, tile);
-      B::group_mma_fence(out);
-      B::group_mma_begin();
-      TILEWAVE_UNROLL
-      for (int k_slice = 0; k_slice < L::tokens / 16; ++k_slice) {
-        B::template group_multiply<DType::bf16, L::half_columns>(own[k_slice],
-                                                                 L::value_operand(shared, stage, group, k_slice), out);
+        const auto values = L::value_operand(shared, stage, group, k_slice);
+        if constexpr (from_registers) {
+          B::template group_multiply<DType::bf16, L::half_columns>(own[k_slice], values, out);
+        } else {
+          B::template group_multiply<DType::bf16, L::half_columns>(L::probability_operand(shared, stage, k_slice),
+                                                                   values, out, true);
+        }
       }
       B::group_mma_end();
     }
