@@ -7,6 +7,7 @@
 
 #include "entries/flash_attention.hpp"
 #include "test/ops/rows.hpp"
+#include "test/uploads.hpp"
 #include "tilewave/reference/flash_attention.hpp"
 
 namespace tilewave::test {
@@ -138,17 +139,17 @@ class FlashCall {
     host.lse = s.lse ? reinterpret_cast<float*>(lse_.data()) : nullptr;
 
     p = host;
-    p.q = upload(q_);
+    p.q = upload_(q_);
     if (s.packed_qkv) {
       p.k = static_cast<const std::byte*>(p.q) + k_from_ * size_of(spec.kv);
       p.v = static_cast<const std::byte*>(p.q) + v_from_ * size_of(spec.kv);
     } else {
-      p.k = upload(k_), p.v = upload(v_);
+      p.k = upload_(k_), p.v = upload_(v_);
     }
-    p.out = device_out_ = upload(out_);
-    if (s.lse) p.lse = device_lse_ = static_cast<float*>(upload(lse_));
+    p.out = device_out_ = upload_(out_);
+    if (s.lse) p.lse = device_lse_ = static_cast<float*>(upload_(lse_));
     const auto over = [&](auto*& at, const auto& from) {
-      if (at != nullptr) at = static_cast<std::remove_reference_t<decltype(at)>>(upload(from));
+      if (at != nullptr) at = static_cast<std::remove_reference_t<decltype(at)>>(upload_(from));
     };
     over(p.q_scale, scale_[0]), over(p.k_scale, scale_[1]), over(p.v_scale, scale_[2]), over(p.out_scale, scale_[3]);
     over(p.sinks, scale_[4]), over(p.alibi_slopes, scale_[5]), over(p.mask, mask_);
@@ -231,14 +232,6 @@ class FlashCall {
  private:
   using Bytes = std::vector<std::byte>;
   static Bytes bytes(std::int64_t count, int value) { return Bytes(static_cast<std::size_t>(count), std::byte(value)); }
-  template <class T>
-  void* upload(const std::vector<T>& from) {
-    bench::DeviceBuffer& to = uploaded_.emplace_back(std::max<std::size_t>(16, from.size() * sizeof(T)));
-    if (!from.empty())
-      bench::check_hip(hipMemcpy(to.data(), from.data(), from.size() * sizeof(T), hipMemcpyHostToDevice),
-                       "copying over");
-    return to.data();
-  }
   void set_mask() {
     std::ranges::fill(mask_, 0u);
     for (std::int32_t b = 0; b < host.batch; ++b) {
@@ -250,7 +243,7 @@ class FlashCall {
   }
   /// Returns device memory with `count` pieces of `from`, `dense` bytes each, that lie `apart` bytes apart.
   void* spread_out(const Bytes& from, std::int64_t count, std::int64_t dense, std::int64_t apart) {
-    bench::DeviceBuffer& to = uploaded_.emplace_back(static_cast<std::size_t>((count - 1) * apart + dense));
+    bench::DeviceBuffer& to = upload_.buffers.emplace_back(static_cast<std::size_t>((count - 1) * apart + dense));
     for (std::int64_t i = 0; i < count; ++i)
       bench::check_hip(hipMemcpy(static_cast<std::byte*>(to.data()) + i * apart, from.data() + i * dense, dense,
                                  hipMemcpyHostToDevice),
@@ -263,7 +256,7 @@ class FlashCall {
     const auto offset = [&](const TokenStrides& s, std::int64_t b, std::int64_t i, std::int64_t h) {
       return (b * s.sequence + i * s.token + h * s.head) * element;
     };
-    bench::DeviceBuffer& to = uploaded_.emplace_back(
+    bench::DeviceBuffer& to = upload_.buffers.emplace_back(
         static_cast<std::size_t>(offset(strides, host.batch - 1, length - 1, heads - 1) + size * element));
     for (std::int64_t b = 0; b < host.batch; ++b)
       for (std::int64_t i = 0; i < length; ++i)
@@ -361,7 +354,7 @@ class FlashCall {
   std::vector<float> scale_[6];
   std::vector<std::uint32_t> mask_;
   std::vector<std::int32_t> table_, q_starts_, kv_starts_;
-  std::vector<bench::DeviceBuffer> uploaded_;
+  Uploads upload_;
   void* device_out_ = nullptr;
   float* device_lse_ = nullptr;
 };

@@ -3,6 +3,7 @@
 #include "entries/latent_cache_write.hpp"
 
 #include "test/ops/rows.hpp"
+#include "test/uploads.hpp"
 #include "tilewave/reference/latent_cache_write.hpp"
 
 namespace tilewave::test {
@@ -48,10 +49,10 @@ class WriteCall {
       host.table_rows = rows;
     }
     p = host;
-    p.latent = upload(latent_), p.rope = upload(rope_), p.kv = upload(kv_), p.slots = upload(slots_);
-    if (s.q_heads > 0) p.q = upload(q_), p.q_out = s.in_place ? const_cast<void*>(p.q) : upload(q_out_);
-    if (host.kv_scale != nullptr) p.kv_scale = static_cast<const float*>(upload(std::vector<float>{scale_}));
-    if (s.rotated) p.cos = upload(table_[0]), p.sin = upload(table_[1]), p.positions = upload(positions_);
+    p.latent = upload_(latent_), p.rope = upload_(rope_), p.kv = upload_(kv_), p.slots = upload_(slots_);
+    if (s.q_heads > 0) p.q = upload_(q_), p.q_out = s.in_place ? const_cast<void*>(p.q) : upload_(q_out_);
+    if (host.kv_scale != nullptr) p.kv_scale = static_cast<const float*>(upload_(std::vector<float>{scale_}));
+    if (s.rotated) p.cos = upload_(table_[0]), p.sin = upload_(table_[1]), p.positions = upload_(positions_);
   }
 
   /// Runs the call. Returns an empty text, or the first thing that is wrong.
@@ -119,21 +120,13 @@ class WriteCall {
     }
     return table;
   }
-  template <class T>
-  void* upload(const std::vector<T>& from) {
-    bench::DeviceBuffer& to = uploaded_.emplace_back(std::max<std::size_t>(16, from.size() * sizeof(T)));
-    if (!from.empty())
-      bench::check_hip(hipMemcpy(to.data(), from.data(), from.size() * sizeof(T), hipMemcpyHostToDevice),
-                       "copying over");
-    return to.data();
-  }
 
   std::vector<std::uint16_t> latent_, rope_, q_, q_out_;
   std::vector<std::byte> kv_, table_[2];
   std::vector<std::int64_t> slots_;
   std::vector<std::int32_t> positions_;
   float scale_ = 0.0625f;
-  std::vector<bench::DeviceBuffer> uploaded_;
+  Uploads upload_;
 };
 
 void check_writes(const WriteShape& shape, bool only_groups = false) {

@@ -7,6 +7,7 @@
 #include "entries/mla_decode.hpp"
 #include "test/ops/rows.hpp"
 #include "test/turns.hpp"
+#include "test/uploads.hpp"
 #include "tilewave/reference/mla_decode.hpp"
 
 namespace tilewave::test {
@@ -71,10 +72,10 @@ class MlaCall {
     if (shape.sinks) host.sinks = scale_[2].data();
 
     p = host;
-    p.q = upload(q_), p.kv = upload(kv_), p.out = device_out_ = upload(out_);
-    if (shape.lse) p.lse = device_lse_ = static_cast<float*>(upload(lse_));
+    p.q = upload_(q_), p.kv = upload_(kv_), p.out = device_out_ = upload_(out_);
+    if (shape.lse) p.lse = device_lse_ = static_cast<float*>(upload_(lse_));
     const auto over = [&](auto*& at, const auto& from) {
-      if (at != nullptr) at = static_cast<std::remove_reference_t<decltype(at)>>(upload(from));
+      if (at != nullptr) at = static_cast<std::remove_reference_t<decltype(at)>>(upload_(from));
     };
     over(p.q_scale, scale_[0]), over(p.kv_scale, scale_[1]), over(p.sinks, scale_[2]);
     over(p.block_table, table_), over(p.context_lengths, shape_.lengths);
@@ -152,14 +153,6 @@ class MlaCall {
 
  private:
   using Bytes = std::vector<std::byte>;
-  template <class T>
-  void* upload(const std::vector<T>& from) {
-    bench::DeviceBuffer& to = uploaded_.emplace_back(std::max<std::size_t>(16, from.size() * sizeof(T)));
-    if (!from.empty())
-      bench::check_hip(hipMemcpy(to.data(), from.data(), from.size() * sizeof(T), hipMemcpyHostToDevice),
-                       "copying over");
-    return to.data();
-  }
   void download() {
     bench::check_hip(hipDeviceSynchronize(), "running the kernel");
     if (!out_.empty())
@@ -246,7 +239,7 @@ class MlaCall {
   Bytes q_, kv_, out_, lse_;
   std::vector<float> scale_[3];
   std::vector<std::int32_t> table_;
-  std::vector<bench::DeviceBuffer> uploaded_;
+  Uploads upload_;
   bench::DeviceBuffer workspace_{16};
   void* device_out_ = nullptr;
   float* device_lse_ = nullptr;
