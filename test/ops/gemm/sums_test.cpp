@@ -33,7 +33,8 @@ TEST_CASE("sums of fp8 are promoted unless the spec says fast") {
       if (s.sums == GemmSums::promoted || e->arch != ArchId::sm90) {
         CHECK(error < 0.006);  // Rounding to bf16 makes 0.004 of it.
       } else {
-        CHECK(error > 0.015);
+        // A sum lost more than its rounding to bf16 can. Parts of K by themselves lose less each.
+        CHECK(error > (e->policy.stream ? 0.006 : 0.015));
         CHECK(error < 0.06);
       }
     }

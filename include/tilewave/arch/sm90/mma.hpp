@@ -2,7 +2,7 @@
 // mma.sync m16n8k16 is the chained atom: ROWS is the A operand, KV is B. wgmma is the product of a wave group.
 #pragma once
 
-#include "tilewave/arch/sm90/product_registers.hpp"
+#include "tilewave/arch/sm90/product.hpp"
 
 #if defined(__CUDACC__)
 

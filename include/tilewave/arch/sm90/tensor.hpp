@@ -2,7 +2,7 @@
 // The tensor copy engine and products of swizzled operands (TensorBackend).
 #pragma once
 
-#include "tilewave/arch/sm90/product_registers.hpp"
+#include "tilewave/arch/sm90/product.hpp"
 #include "tilewave/core/hip.hpp"
 
 #if defined(__CUDACC__)
