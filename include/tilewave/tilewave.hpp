@@ -25,6 +25,7 @@
 #include "tilewave/ops/kv_cache_write/registry.hpp"
 #include "tilewave/ops/latent_cache_write/registry.hpp"
 #include "tilewave/ops/mla_decode/registry.hpp"
+#include "tilewave/ops/mla_prefill/registry.hpp"
 #include "tilewave/ops/moe/registry.hpp"
 #include "tilewave/ops/moe_reduce/registry.hpp"
 #include "tilewave/ops/moe_sort/registry.hpp"

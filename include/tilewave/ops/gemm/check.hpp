@@ -48,6 +48,9 @@ inline Status check_gemm_extents(const GemmProblem& p) {
     if (p.groups < 0) return {StatusCode::bad_extent, "groups is negative"};
     if (p.batch != 1) return {StatusCode::bad_value, "batch is for specs without groups"};
   }
+  if (p.shared_a && (p.a_batch_stride != 0 || p.spec.groups == GemmGroups::contiguous ||
+                     (p.spec.scale != Scaling::none && p.spec.scale != Scaling::per_tensor)))
+    return {StatusCode::bad_value, "a shared a has no a_batch_stride, no contiguous groups and no scales but one"};
   if (const Status status = check_gemm_id_extents(p); !status.ok()) return status;
   if (p.expected_group_rows < 0 || (p.expected_group_rows > 0 && p.spec.groups != GemmGroups::masked))
     return {StatusCode::bad_value, "expected_group_rows is for masked groups, and not negative"};
@@ -72,7 +75,7 @@ struct GemmRegions {
   explicit GemmRegions(const GemmProblem& p) {
     const GemmSpec& s = p.spec;
     const std::int64_t layers = gemm_layers(p), a_layers = gemm_a_layers(p), columns = gemm_out_columns(p);
-    const Dimension a_batches{a_layers, p.a_batch_stride, "a_batch_stride is 0"};
+    const Dimension a_batches{p.shared_a ? 1 : a_layers, p.a_batch_stride, "a_batch_stride is 0"};
     const Dimension b_batches{layers, p.b_batch_stride, "b_batch_stride is 0"};
     a = operand(p, p.a, s.a, transposed_a(s.layout), {gemm_a_rows(p), p.a_stride, "a_stride is 0"}, a_batches);
     b = s.weights == GemmWeights::preshuffled

@@ -14,7 +14,8 @@ namespace tilewave {
 /// Rows of A and B are whole 16 bytes: their addresses and strides are multiples of that. The bytes between K and the
 /// end of the last 16 are read, also in the last row, but their values do not matter. Where the layout has [K, M] or
 /// [K, N], a row is one k, and M or N takes the part of K. The other dimension is contiguous. No tensor may overlap the
-/// output or the workspace, but residual may be out itself, with the same strides. A stride of 0 counts as forgotten.
+/// output or the workspace, but residual may be out itself, with the same strides. A stride of 0 counts as forgotten,
+/// but for that of an A which is shared.
 /// Rows beyond M and columns beyond N are neither read nor written. In the shapes below, layers are batches or groups.
 struct GemmProblem {
   GemmSpec spec{};
@@ -61,6 +62,7 @@ struct GemmProblem {
 
   std::int32_t m = 0, n = 0, k = 0;
   std::int32_t batch = 1;                // products of one shape, a stride apart; 1 with groups
+  bool shared_a = false;                 // batches or masked groups have one A, [M, K], with an a_batch_stride of 0
   std::int32_t groups = 0;               // 0 without groups
   std::int32_t expected_group_rows = 0;  // masked: a guess of the usual rows, for the choice of an entry; 0: M
 
