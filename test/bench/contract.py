@@ -86,7 +86,7 @@ class Contract(unittest.TestCase):
             for column in header[1:]:
                 if column == "policy_columns":
                     self.assertLess(set(row[column].split()), set(identity))
-                    self.assertTrue({"waves_per_simd", "results"} & set(row[column].split()), row[column])
+                    self.assertTrue({"waves_per_simd", "results", "gather_tokens"} & set(row[column].split()), row[column])
                     self.assertFalse({"kind", "arch", "seed"} & set(row[column].split()))
                 elif column == "run_name":
                     self.assertEqual(row[column], row["name"])
