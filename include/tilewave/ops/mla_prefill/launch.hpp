@@ -10,7 +10,8 @@
 
 namespace tilewave {
 
-/// The launches, in order: `starts` once, the next three for each part, and `merge` where earlier tokens come in chunks.
+/// The launches, in order: `starts` once, the next three for each part, and `merge` where earlier tokens come in
+/// chunks.
 enum class MlaPrefillLaunch : int { starts, gather, up, attend, merge };
 
 constexpr const char* name_of(MlaPrefillLaunch l) {
