@@ -12,7 +12,7 @@ STAGES = "prefill gather up attend merge absorb_query absorb_value layer decode_
 NAME = re.compile(r"(?P<kind>mla_prefill)/(?P<arch>gfx942|gfx950|sm90)/(?P<kv_dtype>bf16|fp8)\.(?P<layout>plain|groups_128)/"
                   r"c(?P<columns>\d+)(?:of(?P<context>\d+))?/r(?P<rows>\d+)(?:of(?P<of>\d+))?/b(?P<batch>\d+)/hq(?P<q_heads>\d+)/"
                   r"q(?P<q_length>\d+)/chunk(?P<chunk_tokens>\d+)/bs(?P<block_size>\d+)/"
-                  rf"(?P<stage>{'|'.join(STAGES)})/gather(?P<gather_tokens>1|4)")
+                  rf"(?P<stage>{'|'.join(STAGES)})/(?P<policy>t(?P<gather_tokens>1|4)\.gather)")
 ROWS = 33
 SMALL = "/(r24of1024/.*/prefill|.*b1/.*/absorb_)"  # 3 rows
 PEAKS = {"gfx942": (5300, 1307), "gfx950": (8000, 2307), "sm90": (4800, 989)}  # GB/s, TFLOP/s
@@ -61,7 +61,7 @@ class Csv(contract.Contract):
             named |= {"config_rows": match["of"] or match["rows"], "context_length": match["context"] or match["columns"]}
             for column in set(IDENTITY) & set(named):
                 self.assertEqual(row[column], named[column], column)
-            self.assertTrue(row["entry"].endswith("/gather" + match["gather_tokens"]), row["entry"])
+            self.assertTrue(row["entry"].endswith("/" + match["policy"]), row["entry"])
             self.assertEqual((int(row["bytes_ideal"]), int(row["flops"])), work(row), row["name"])
             gbps, tflops = PEAKS[row["arch"]]
             roof = max(int(row["bytes_ideal"]) / gbps / 1e3, int(row["flops"]) / tflops / 1e6)

@@ -19,7 +19,8 @@ struct MlaPrefillPolicy {
   friend constexpr bool operator==(const MlaPrefillPolicy&, const MlaPrefillPolicy&) = default;
 };
 
-inline std::string name_of(const MlaPrefillPolicy& p) { return "gather" + std::to_string(p.tokens); }
+/// Returns the name of a policy, as `t4.gather`.
+inline std::string name_of(const MlaPrefillPolicy& p) { return "t" + std::to_string(p.tokens) + ".gather"; }
 
 constexpr std::array<MlaPrefillPolicy, 2> mla_prefill_policies(ArchId, const MlaPrefillSpec&) { return {{{4}, {1}}}; }
 
