@@ -69,7 +69,8 @@ endforeach()
 # Tests of ops over machine code: the same test files, with the entries that a source of this folder names.
 # simulate(NAME [FULL] PARTS... KERNELS): test_isa_sim_NAME_<arch>, files relative to test/. Kernels are in the last one alone, of
 # which the host's side is only the launches; the parts do not know the chip, and both programs have the same objects. FULL:
-# test_isa_sim_NAME_full_<arch> has every policy of the specs (ENTRY_SHARES in pointers_to.hpp), built for the label full.
+# test_isa_sim_NAME_full_<arch> has every policy of the specs (ENTRY_SHARES in pointers_to.hpp), built for the label full. ONLY_FULL:
+# there is no other.
 set(host_only --offload-host-only -O1 --offload-arch=gfx950)
 set(parts_pch ${CMAKE_CURRENT_BINARY_DIR}/parts.pch)  # half of a part's time is headers that all have
 add_custom_command(OUTPUT ${parts_pch}
@@ -79,7 +80,7 @@ add_custom_command(OUTPUT ${parts_pch}
   COMMAND_EXPAND_LISTS VERBATIM)
 add_custom_target(isa_sim_parts_pch DEPENDS ${parts_pch})
 function(simulate name)
-  cmake_parse_arguments(arg "FULL" "" "" ${ARGN})
+  cmake_parse_arguments(arg "FULL;ONLY_FULL" "" "" ${ARGN})
   set(parts ${arg_UNPARSED_ARGUMENTS})
   list(POP_BACK parts kernels)
   set(part_objects)
@@ -91,10 +92,12 @@ function(simulate name)
   add_dependencies(isa_sim_${name}_parts isa_sim_parts_pch)
   foreach(arch gfx942 gfx950)
     set(side -Xarch_host -O1 --offload-arch=${arch} -DROOM=${arch})
-    simulated_object(${kernels} ${side} SUFFIX _${arch})
-    simulated_program(${name} ${arch} ${part_objects} ${object})
-    add_dependencies(tilewave_tests test_isa_sim_${name}_${arch})
-    if(arg_FULL)
+    if(NOT arg_ONLY_FULL)
+      simulated_object(${kernels} ${side} SUFFIX _${arch})
+      simulated_program(${name} ${arch} ${part_objects} ${object})
+      add_dependencies(tilewave_tests test_isa_sim_${name}_${arch})
+    endif()
+    if(arg_FULL OR arg_ONLY_FULL)
       simulated_object(${kernels} ${side} -DENTRY_SHARES=1 SUFFIX _full_${arch})
       simulated_program(${name} full_${arch} ${part_objects} ${object})
       set_target_properties(test_isa_sim_${name}_full_${arch} PROPERTIES EXCLUDE_FROM_ALL TRUE)
@@ -128,6 +131,7 @@ simulate(tiles
          ops/moe_reduce/moe_reduce_test ops/mqa_logits/mqa_logits_test ops/mqa_logits/mqa_fp4_test isa_sim/tile_entries)
 simulate(flash_attention ops/flash_attention/lds_test isa_sim/flash_attention_entries)
 simulate(mla_decode ops/mla_decode/mla_decode_test ops/latent_cache_write/latent_cache_write_test isa_sim/mla_decode_entries)
+simulate(mla_prefill ONLY_FULL ops/mla_prefill/mla_prefill_test isa_sim/mla_prefill_entries)
 simulate(gemm FULL ops/gemm/gemm_test isa_sim/gemm_entries)
 
 set(export ${PROJECT_SOURCE_DIR}/bench/harness/bundle.cpp)
