@@ -5,7 +5,7 @@
 
 #include "test/ops/sampling/sampled.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::sampling_tests {
 namespace {
 
 constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
@@ -319,4 +319,4 @@ TEST_CASE("seeds and offsets say what is drawn, where a row stands only without 
 }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::sampling_tests
