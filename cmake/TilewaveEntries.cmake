@@ -43,7 +43,7 @@ endif()
 # tilewave_entries(LIST [HEADER file] [SOURCES count] [HOST_SOURCES count] [ROWS] [TESTS])
 # HEADER: by default registry.hpp. SOURCES: among how many files an architecture's specs are divided, that they compile in
 # parallel: one takes the least time in all. HOST_SOURCES: the same in the host room, whose kernels take less, and whose
-# headers more. ROWS: kernels of rows, whose lanes mostly wait for each other: -Og compiles them for the host room in a quarter
+# headers more; without it all chips' entries are compiled together there. ROWS: kernels of rows, whose lanes mostly wait for each other: -Og compiles them for the host room in a quarter
 # less time, and they run as fast (GEMM takes twice the time, decode a third more). TESTS: only tests run these entries, the op's benchmark does not.
 macro(tilewave_entries list)
   cmake_parse_arguments(arg "ROWS;TESTS" "HEADER;SOURCES;HOST_SOURCES" "" ${ARGN})
@@ -119,6 +119,10 @@ function(tilewave_entry_list list)  # of the op of tilewave_op_entries, by the a
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR} ${generated})
   tilewave_use_room(${target})
   tilewave_optimise_less(${target})
+  # Of a small list a third of each file's time is the emulated device and the op's headers: all chips have one.
+  if(TILEWAVE_ROOM STREQUAL "host" AND NOT arg_HOST_SOURCES)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 3)
+  endif()
   set(precompiled tilewave_precompiled)
   if(arg_ROWS)
     set(precompiled tilewave_precompiled_rows)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/harness/device.hpp"
+#include "test/arch/no_shared.hpp"
 #include "test/catch_compat.hpp"
 
 namespace tilewave::test {
@@ -28,8 +29,6 @@ std::vector<Out> run_kernel(int blocks, const std::vector<In>& in, std::size_t c
   REQUIRE(hipMemcpy(out.data(), output.data(), output.bytes(), hipMemcpyDeviceToHost) == hipSuccess);
   return out;
 }
-
-struct NoShared {};
 
 template <class... Backends>
 struct Rooms {

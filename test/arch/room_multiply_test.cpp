@@ -7,7 +7,7 @@
 #include "test/arch/group_room.hpp"
 #include "test/arch/tensor_room.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::multiply {
 namespace {
 
 // --- products --------------------------------------------------------------------------------------------------------
@@ -340,4 +340,4 @@ TEST_CASE("store_matrices_straight stores four matrices row by row") { AllRooms:
 TEST_CASE("each lane permutes the bytes of two words as its selector says") { AllRooms::each(CheckPermute{}); }
 TEST_CASE("groups hand registers on") { AllRooms::each(CheckRegisters{}); }
 
-}  // namespace tilewave::test
+}  // namespace tilewave::test::multiply

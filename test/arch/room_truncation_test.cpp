@@ -8,7 +8,7 @@
 
 #include "test/arch/group_room.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::truncation {
 namespace {
 
 /// A chain of products, each added to what is there: out has the sums after each.
@@ -130,4 +130,4 @@ TEST_CASE("sums of 16-bit types keep 25 bits, and are cut off as f32") {
 }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::truncation

@@ -8,6 +8,7 @@
 #include "tilewave/core/dtype.hpp"
 #include "toy.hpp"
 
+namespace arithmetic_tests {
 namespace {
 
 using namespace tilewave::sim;
@@ -247,3 +248,5 @@ TEST_CASE("atomics on LDS and global memory, blocks in parallel") {
     CHECK(seen == std::vector<int>(512 * 4, 1));
   }
 }
+
+}  // namespace arithmetic_tests

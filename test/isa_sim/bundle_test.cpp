@@ -11,6 +11,7 @@
 
 #include "test/catch_compat.hpp"
 
+namespace bundle_tests {
 namespace {
 
 using namespace tilewave::sim;
@@ -217,3 +218,5 @@ TEST_CASE("a broken bundle is one clear error") {
               "nearest is a.bin"));
   CHECK(holds(error_of([](TwoAdds& t) { t.bundle["buffers"][3]["direction"] = "in"; }), "c.bin"));
 }
+
+}  // namespace bundle_tests

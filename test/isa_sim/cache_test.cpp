@@ -2,6 +2,7 @@
 #include "sim/clock/cache_clock.hpp"
 #include "test/catch_compat.hpp"
 
+namespace cache_tests {
 namespace {
 
 using tilewave::sim::Cache;
@@ -41,3 +42,5 @@ TEST_CASE("lines a power of two apart spread over the sets of the modelled cache
     CHECK(kept == rows);
   }
 }
+
+}  // namespace cache_tests

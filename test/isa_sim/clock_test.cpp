@@ -6,6 +6,7 @@
 #include "sim/programs/launch_file.hpp"
 #include "test/catch_compat.hpp"
 
+namespace clock_tests {
 namespace {
 
 using namespace tilewave::sim;
@@ -218,3 +219,5 @@ TEST_CASE("an extrapolation that no chip could do is refused") {
   report.timed_share = 1.1;
   CHECK_THROWS_WITH(check_peaks(pass, report), Catch::Contains("more was timed than the launch was said to have"));
 }
+
+}  // namespace clock_tests

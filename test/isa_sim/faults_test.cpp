@@ -3,6 +3,7 @@
 #include "test/catch_compat.hpp"
 #include "toy.hpp"
 
+namespace faults_tests {
 namespace {
 
 using namespace tilewave::sim;
@@ -127,3 +128,5 @@ TEST_CASE("a launch that does not fit the kernel is refused") {
     CHECK_THROWS_AS(Toy(arch, "faults").out(out).out(out).run("endless", {1, 1, 1}, {2048, 1, 1}), Error);
   }
 }
+
+}  // namespace faults_tests

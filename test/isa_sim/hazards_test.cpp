@@ -5,6 +5,7 @@
 #include "test/catch_compat.hpp"
 #include "toy.hpp"
 
+namespace hazards_tests {
 namespace {
 
 using namespace tilewave::sim;
@@ -98,3 +99,5 @@ TEST_CASE("a launch with too few wait states is refused") {
     CHECK(error_of("lane_read_at_once", false) == "");
   }
 }
+
+}  // namespace hazards_tests

@@ -8,6 +8,7 @@
 #include "tilewave/core/dtype.hpp"
 #include "toy.hpp"
 
+namespace kernels_tests {
 namespace {
 
 using namespace tilewave::sim;
@@ -245,3 +246,5 @@ TEST_CASE("the 32x32 and fp8 matrix instructions multiply as the ISA guide says"
     CHECK(worst < 1e-5);
   }
 }
+
+}  // namespace kernels_tests

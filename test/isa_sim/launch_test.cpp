@@ -3,6 +3,7 @@
 #include "sim/programs/launch_file.hpp"
 #include "test/catch_compat.hpp"
 
+namespace launch_tests {
 namespace {
 
 using namespace tilewave::sim;
@@ -176,3 +177,5 @@ TEST_CASE("a truncated bundle is an error") {
   bundle[24] = 1;
   CHECK_THROWS_AS(images_of_bundle(bundle.data(), bundle.size()), Error);
 }
+
+}  // namespace launch_tests

@@ -7,6 +7,7 @@
 #include "test/catch_compat.hpp"
 #include "toy.hpp"
 
+namespace matrix_tests {
 namespace {
 
 using namespace tilewave::sim;
@@ -308,3 +309,5 @@ TEST_CASE("scaled matrix instructions of all formats") {
       CHECK(worst_scaled_error(c.name, c.m, c.k, c.fa, c.fb, c.byte_a, c.byte_b, scaled, random) < 1e-6);
     }
 }
+
+}  // namespace matrix_tests

@@ -3,6 +3,7 @@
 #include "test/catch_compat.hpp"
 #include "toy.hpp"
 
+namespace memory_tests {
 namespace {
 
 using namespace tilewave::sim;
@@ -139,3 +140,5 @@ TEST_CASE("registers by index, skipped vector instructions and MODE") {
     CHECK(wrong == 0);
   }
 }
+
+}  // namespace memory_tests

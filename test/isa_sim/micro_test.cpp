@@ -4,6 +4,7 @@
 #include "test/catch_compat.hpp"
 #include "toy.hpp"
 
+namespace micro_tests {
 namespace {
 
 using namespace tilewave::sim;
@@ -175,3 +176,5 @@ TEST_CASE("six bits hold 32 values in six registers") {
   }
   CHECK(wrong == 0);
 }
+
+}  // namespace micro_tests

@@ -36,8 +36,9 @@ add_executable(test_isa_sim ${cases})
 target_include_directories(test_isa_sim PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(test_isa_sim PRIVATE test_main Catch2::Catch2 tilewave_sim)
 tilewave_use_room(test_isa_sim)
-target_compile_options(test_isa_sim PRIVATE -ffp-contract=off)
-tilewave_unoptimised(${cases})
+target_compile_options(test_isa_sim PRIVATE -ffp-contract=off -O0)
+# Most of a file's time is headers of Catch2, of JSON and of the simulator.
+set_target_properties(test_isa_sim PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 7)
 target_compile_definitions(test_isa_sim PRIVATE ISA_SIM_KERNELS="${kernels}" ISA_SIM_OBJDUMP="${TILEWAVE_LLVM_OBJDUMP}")
 add_dependencies(test_isa_sim isa_sim_kernels)
 add_dependencies(tilewave_tests test_isa_sim tilewave-sim)
@@ -48,19 +49,23 @@ set(includes $<TARGET_PROPERTY:Catch2::Catch2,INTERFACE_INCLUDE_DIRECTORIES>)
 set(flags -x hip ${tilewave_hip_flags_debian} -D__HIP_PLATFORM_AMD__=1 -std=c++20 -O3 -I${PROJECT_SOURCE_DIR}
           -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_BINARY_DIR}/generated
           "$<$<BOOL:${includes}>:-idirafter$<JOIN:${includes},$<SEMICOLON>-idirafter>>")
+# joined(NAME parts...), in ${source}: tests, relative to test/ and without _test.cpp, as one: the headers of HIP, of Catch2 and
+# of the op are half the time of each.
+function(joined name)
+  list(TRANSFORM ARGN REPLACE "(.+)" "#include \"test/\\1.cpp\"\n" OUTPUT_VARIABLE includes)
+  list(JOIN includes "" includes)
+  set(source ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
+  file(CONFIGURE OUTPUT ${source} CONTENT "${includes}")
+  set(source ${source} PARENT_SCOPE)
+endfunction()
+joined(room arch/room_test arch/room_mx_test arch/room_numbers_test arch/room_pairs_test arch/room_window_test)
 foreach(arch gfx942 gfx950)
-  set(objects)
-  foreach(part room room_mx room_numbers room_pairs room_window)
-    set(object ${CMAKE_CURRENT_BINARY_DIR}/${part}_${arch}.o)
-    list(APPEND objects ${object})
-    add_custom_command(OUTPUT ${object}
-      COMMAND ${TILEWAVE_AMD_CLANG} ${flags} -Xarch_host -O1 --offload-arch=${arch} -DROOM_BACKENDS=${arch}::Backend
-              "-DROOM_HEADER=\"tilewave/arch/${arch}/backend.hpp\"" -MD -MF ${object}.d -MT ${object}
-              -c ${PROJECT_SOURCE_DIR}/test/arch/${part}_test.cpp -o ${object}
-      DEPENDS ${PROJECT_SOURCE_DIR}/test/arch/${part}_test.cpp DEPFILE ${object}.d
-      COMMENT "Compiling ${part}_${arch}.o" COMMAND_EXPAND_LISTS VERBATIM)
-  endforeach()
-  add_executable(test_isa_sim_room_${arch} ${objects})
+  set(object ${CMAKE_CURRENT_BINARY_DIR}/room_${arch}.o)
+  add_custom_command(OUTPUT ${object}
+    COMMAND ${TILEWAVE_AMD_CLANG} ${flags} -Xarch_host -O1 --offload-arch=${arch} -DROOM_BACKENDS=${arch}::Backend
+            "-DROOM_HEADER=\"tilewave/arch/${arch}/backend.hpp\"" -MD -MF ${object}.d -MT ${object} -c ${source} -o ${object}
+    DEPENDS ${source} DEPFILE ${object}.d COMMENT "Compiling room_${arch}.o" COMMAND_EXPAND_LISTS VERBATIM)
+  add_executable(test_isa_sim_room_${arch} ${object})
   set_target_properties(test_isa_sim_room_${arch} PROPERTIES LINKER_LANGUAGE CXX)
   target_link_libraries(test_isa_sim_room_${arch} PRIVATE test_main Catch2::Catch2 tilewave_sim_hip)
   add_dependencies(tilewave_tests test_isa_sim_room_${arch})
@@ -83,31 +88,29 @@ function(simulate name)
   cmake_parse_arguments(arg "FULL;ONLY_FULL" "" "" ${ARGN})
   set(parts ${arg_UNPARSED_ARGUMENTS})
   list(POP_BACK parts kernels)
-  set(part_objects)
-  foreach(part IN LISTS parts)
-    simulated_object(${part} ${host_only} -Xclang -include-pch -Xclang ${parts_pch} DEPENDS ${parts_pch})
-    list(APPEND part_objects ${object})
-  endforeach()
+  joined(${name}_parts ${parts})
+  simulated_object(${source} ${host_only} -Xclang -include-pch -Xclang ${parts_pch} DEPENDS ${parts_pch})
+  set(part_objects ${object})
   add_custom_target(isa_sim_${name}_parts DEPENDS ${part_objects})  # else make compiles them for each program
   add_dependencies(isa_sim_${name}_parts isa_sim_parts_pch)
   foreach(arch gfx942 gfx950)
     set(side -Xarch_host -O1 --offload-arch=${arch} -DROOM=${arch})
     if(NOT arg_ONLY_FULL)
-      simulated_object(${kernels} ${side} SUFFIX _${arch})
+      simulated_object(${PROJECT_SOURCE_DIR}/test/${kernels}.cpp ${side} SUFFIX _${arch})
       simulated_program(${name} ${arch} ${part_objects} ${object})
       add_dependencies(tilewave_tests test_isa_sim_${name}_${arch})
     endif()
     if(arg_FULL OR arg_ONLY_FULL)
-      simulated_object(${kernels} ${side} -DENTRY_SHARES=1 SUFFIX _full_${arch})
+      simulated_object(${PROJECT_SOURCE_DIR}/test/${kernels}.cpp ${side} -DENTRY_SHARES=1 SUFFIX _full_${arch})
       simulated_program(${name} full_${arch} ${part_objects} ${object})
       set_target_properties(test_isa_sim_${name}_full_${arch} PROPERTIES EXCLUDE_FROM_ALL TRUE)
     endif()
   endforeach()
 endfunction()
-function(simulated_object part)  # in ${object}
+function(simulated_object source)  # in ${object}
   cmake_parse_arguments(arg "" "SUFFIX;DEPENDS" "" ${ARGN})
-  get_filename_component(part_name ${part}${arg_SUFFIX} NAME)
-  set(source ${PROJECT_SOURCE_DIR}/test/${part}.cpp)
+  get_filename_component(part_name ${source} NAME_WE)
+  string(APPEND part_name ${arg_SUFFIX})
   set(object ${CMAKE_CURRENT_BINARY_DIR}/${part_name}.o)
   add_custom_command(OUTPUT ${object}
     COMMAND ${TILEWAVE_AMD_CLANG} ${flags} ${arg_UNPARSED_ARGUMENTS} -MD -MF ${object}.d -MT ${object} -c ${source} -o ${object}

@@ -14,6 +14,7 @@
 #include "test/catch_compat.hpp"
 #include "toy.hpp"
 
+namespace readers_tests {
 namespace {
 
 using namespace tilewave::sim;
@@ -385,3 +386,5 @@ TEST_CASE("a disassembler that does not end is ended") {
   CHECK(holds(error_of([&] { load_code_object(path, "false"); }), "failed: false"));
   CHECK(holds(error_of([&] { load_code_object(path, "true"); }), "holds no code"));
 }
+
+}  // namespace readers_tests

@@ -7,6 +7,7 @@
 #include "test/catch_compat.hpp"
 #include "toy.hpp"
 
+namespace user_tests {
 namespace {
 
 using namespace tilewave::sim;
@@ -163,3 +164,5 @@ TEST_CASE("dot products and differences of packed integers") {
     }
   }
 }
+
+}  // namespace user_tests

@@ -3,7 +3,7 @@
 #include "test/arch/host/host_room.hpp"
 #include "test/catch_compat.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::early {
 namespace {
 
 enum class Slip { none, load, store, copy, launch_next, no_wait };
@@ -112,4 +112,4 @@ TEST_CASE("a graph whose kernel fails says so") {
   CHECK(hipStreamDestroy(stream) == hipSuccess);
 }
 
-}  // namespace tilewave::test
+}  // namespace tilewave::test::early

@@ -3,7 +3,7 @@
 #include "test/arch/host/faults.hpp"
 #include "test/catch_compat.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::group_faults {
 namespace {
 
 constexpr int group_lanes = host::group_lanes;
@@ -309,4 +309,4 @@ TEST_CASE("more group products than the room remembers are reported") {
   check<Fault::too_many_accumulators>({"more than 64 accumulators"});
 }
 
-}  // namespace tilewave::test
+}  // namespace tilewave::test::group_faults

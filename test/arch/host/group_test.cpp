@@ -6,7 +6,7 @@
 #include "test/arch/host/host_room.hpp"
 #include "test/catch_compat.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::group {
 namespace {
 
 constexpr int lanes = host::group_lanes;
@@ -129,4 +129,4 @@ TEST_CASE("widening is exact for every code") {
   }
 }
 
-}  // namespace tilewave::test
+}  // namespace tilewave::test::group

@@ -11,7 +11,7 @@
 #include "test/arch/host/host_room.hpp"
 #include "test/catch_compat.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::hip {
 namespace {
 
 struct ReadKernel {
@@ -152,4 +152,4 @@ TEST_CASE("one device, with the facts of gfx950 and no time") {
   CHECK(hipEventDestroy(end) == hipSuccess);
 }
 
-}  // namespace tilewave::test
+}  // namespace tilewave::test::hip

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "test/arch/no_shared.hpp"
 #include "tilewave/arch/host/backend.hpp"
 
 namespace tilewave::test {
@@ -52,7 +53,5 @@ Status launch(std::int64_t grid, const typename K::Args& args) {
 }
 
 inline bool contains(const char* text, const char* part) { return std::string(text).find(part) != std::string::npos; }
-
-struct NoShared {};
 
 }  // namespace tilewave::test

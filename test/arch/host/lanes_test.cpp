@@ -3,7 +3,7 @@
 #include "test/arch/host/host_room.hpp"
 #include "test/catch_compat.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::lanes {
 namespace {
 
 template <class B>
@@ -180,4 +180,4 @@ TEMPLATE_TEST_CASE("lanes that diverge in a collective are reported", "", Gfx950
   SECTION("a uniform window of two ends") { check_fault<B, Fault::window_bytes>("bytes of a window"); }
 }
 
-}  // namespace tilewave::test
+}  // namespace tilewave::test::lanes

@@ -11,7 +11,7 @@
 #include "test/arch/host/host_room.hpp"
 #include "test/catch_compat.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::launches {
 namespace {
 
 template <class B, int waves>
@@ -301,4 +301,4 @@ TEST_CASE("a bad environment fails every launch until options are set") {
   CHECK(WEXITSTATUS(status) == 0);
 }
 
-}  // namespace tilewave::test
+}  // namespace tilewave::test::launches

@@ -5,7 +5,7 @@
 #include "test/arch/host/faults.hpp"
 #include "test/catch_compat.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::mbarrier_faults {
 namespace {
 
 constexpr int lanes = Sm90::facts.wave_lanes;
@@ -249,4 +249,4 @@ TEST_CASE("fragments and prefetches that hardware cannot do are reported") {
   check<Fault::prefetch_null>({"null access"});
 }
 
-}  // namespace tilewave::test
+}  // namespace tilewave::test::mbarrier_faults

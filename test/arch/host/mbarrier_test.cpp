@@ -6,7 +6,7 @@
 #include "test/arch/host/host_room.hpp"
 #include "test/catch_compat.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::mbarrier {
 namespace {
 
 constexpr int lanes = Sm90::facts.wave_lanes;
@@ -189,4 +189,4 @@ TEST_CASE("the largest cluster has 16 blocks") {
   CHECK(contains(status.reason, "at most 128 waves"));
 }
 
-}  // namespace tilewave::test
+}  // namespace tilewave::test::mbarrier

@@ -5,7 +5,7 @@
 #include "test/arch/host/host_room.hpp"
 #include "test/catch_compat.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::memory {
 namespace {
 
 template <class B>
@@ -144,4 +144,4 @@ TEST_CASE("every block finds shared memory poisoned") {
   CHECK(std::isnan(fp8_to_f32(DType::fp8_e4m3fn, 0xffu)));
 }
 
-}  // namespace tilewave::test
+}  // namespace tilewave::test::memory

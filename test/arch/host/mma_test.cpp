@@ -5,7 +5,7 @@
 #include "test/arch/host/host_room.hpp"
 #include "test/catch_compat.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::mma {
 namespace {
 
 template <class B>
@@ -167,4 +167,4 @@ TEMPLATE_TEST_CASE("the accumulators of one product feed the next", "", Gfx942, 
   }
 }
 
-}  // namespace tilewave::test
+}  // namespace tilewave::test::mma

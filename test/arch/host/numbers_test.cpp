@@ -7,7 +7,7 @@
 #include "test/arch/host/host_room.hpp"
 #include "test/catch_compat.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::numbers {
 
 TEMPLATE_TEST_CASE("widen_fp8 is exact for every code", "", Gfx942, Gfx950, Sm90) {
   using B = TestType;
@@ -65,4 +65,4 @@ TEST_CASE("exp2 and log2") {
   CHECK(Gfx950::exp2(0.5f) == Approx(1.41421356));
 }
 
-}  // namespace tilewave::test
+}  // namespace tilewave::test::numbers

@@ -3,7 +3,7 @@
 #include "test/arch/host/host_room.hpp"
 #include "test/catch_compat.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::sync {
 namespace {
 
 /// Reverses the block's values through shared memory, several times over, so that a barrier too few breaks it.
@@ -206,4 +206,4 @@ TEMPLATE_TEST_CASE("barrier divergence is reported with counts", "", Gfx950, Sm9
   check_fault<B, Fault::two_lines>("barrier divergence: this lane is at the barrier at");
 }
 
-}  // namespace tilewave::test
+}  // namespace tilewave::test::sync

@@ -7,7 +7,7 @@
 #include "test/arch/host/faults.hpp"
 #include "test/catch_compat.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::tensor_faults {
 namespace {
 
 constexpr int box_rows = 64;
@@ -351,4 +351,4 @@ TEST_CASE("straight stores and register counts that go wrong are reported") {
   check<Fault::wave_keeps_its_registers>({" waits in give_registers at", "to which 96 of the 128 lanes"});
 }
 
-}  // namespace tilewave::test
+}  // namespace tilewave::test::tensor_faults

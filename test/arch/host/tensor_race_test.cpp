@@ -2,7 +2,7 @@
 // Race tests like those of race_test.cpp, for tensor copies and stores and for arrivals in other blocks.
 #include "test/arch/host/races.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::tensor_race {
 namespace {
 
 struct TensorArgs {
@@ -26,7 +26,7 @@ struct StoreKernel {
   struct Shared {
     alignas(1024) Chunk box[64];
   };
-  static Args args_of(float* values) { return test::args_of(values); }
+  static Args args_of(float* values) { return tensor_race::args_of(values); }
   static void run(const Args& args, Shared& shared) {
     const int id = B::block_lane_id();
     const auto write = [&] { B::store(&shared.box[63 - id], Chunk{}); };
@@ -60,7 +60,7 @@ struct PairKernel {
     alignas(1024) Chunk stage[128];
     B::Mbarrier full, empty;
   };
-  static Args args_of(float* values) { return test::args_of(values); }
+  static Args args_of(float* values) { return tensor_race::args_of(values); }
   static void run(const Args& args, Shared& shared) {
     const int rank = B::cluster_rank(), lane = B::lane_id();
     if (B::block_lane_id() == 0) {
@@ -112,4 +112,4 @@ TEST_CASE("ThreadSanitizer reports races around tensor copies and stores, and no
   }
 }
 
-}  // namespace tilewave::test
+}  // namespace tilewave::test::tensor_race

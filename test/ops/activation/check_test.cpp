@@ -4,7 +4,7 @@
 #include "test/ops/rows.hpp"
 #include "tilewave/ops/activation/registry.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::check {
 namespace {
 
 using P = ActivationProblem;
@@ -152,4 +152,4 @@ TEST_CASE("bad activation problems get a named status and a reason, and nothing 
 }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::check

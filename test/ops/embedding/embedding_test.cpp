@@ -8,7 +8,7 @@
 #include "tilewave/ops/embedding/registry.hpp"
 #include "tilewave/reference/embedding.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::embedding_tests {
 namespace {
 
 constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
@@ -207,4 +207,4 @@ TEST_CASE("bad embedding problems get a named status and a reason, and nothing i
 }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::embedding_tests

@@ -3,7 +3,7 @@
 // into calls.
 #include "test/ops/flash_attention/shapes.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::invariance {
 namespace {
 
 /// A sequence of a call: a prompt, of which queries [from, to) are asked for, with all keys up to `to`.
@@ -89,4 +89,4 @@ TEST_CASE("batch-invariant rows of every spec", "[full]") {
 }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::invariance

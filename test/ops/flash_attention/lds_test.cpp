@@ -3,7 +3,7 @@
 // in which it takes them, and what it leaves to other entries.
 #include "test/ops/flash_attention/call.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::lds {
 namespace {
 
 /// Runs a shape by every entry through LDS whose spec is wanted.
@@ -156,4 +156,4 @@ TEST_CASE("policies through LDS that no kernel can be built for are refused by n
 }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::lds

@@ -4,7 +4,7 @@
 #include "test/device_memory.hpp"
 #include "test/ops/flash_attention/shapes.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::memory {
 namespace {
 
 constexpr std::int64_t far = (std::int64_t{1} << 31) + 4096;  // elements
@@ -88,4 +88,4 @@ TEST_CASE("a launch takes other lengths from the device, up to its capacities") 
 }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::memory

@@ -5,7 +5,7 @@
 
 #include "test/ops/flash_attention/call.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::tensor {
 namespace {
 
 /// bf16, and fp8 whose values are transposed.
@@ -94,4 +94,4 @@ TEST_CASE("a batch-invariant row has the same bits however the queries are cut i
 }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::tensor

@@ -7,7 +7,7 @@
 #include "test/ops/rows.hpp"
 #include "tilewave/ops/gemm/registry.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::check {
 namespace {
 
 using P = GemmProblem;
@@ -396,4 +396,4 @@ TEST_CASE("blocks that share K need a workspace of a size, aligned and apart") {
 }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::check

@@ -9,7 +9,7 @@
 #endif
 #include "tilewave/ops/gemm/policy_status.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::policy {
 namespace {
 
 constexpr GemmPath direct = GemmPath::direct, registers = GemmPath::weights_in_registers;
@@ -107,4 +107,4 @@ TEST_CASE("a plan for a spec that the chip does not serve compiles, and says why
 #endif
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::policy

@@ -5,7 +5,7 @@
 #include "tilewave/ops/gemm/repack/launch.hpp"
 #include "tilewave/reference/gemm.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::repack {
 namespace {
 
 using P = GemmRepackProblem;
@@ -163,4 +163,4 @@ struct CheckRefused {
 TEST_CASE("a wrong repack gets a named status") { AllRooms::each(CheckRefused{}); }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::repack

@@ -8,7 +8,7 @@
 #include "tilewave/ops/moe_reduce/registry.hpp"
 #include "tilewave/reference/moe_reduce.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::moe_reduce_tests {
 namespace {
 
 constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
@@ -278,4 +278,4 @@ TEST_CASE("moe_reduce adds in f32, by rising slot, the residual last") {
 }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::moe_reduce_tests

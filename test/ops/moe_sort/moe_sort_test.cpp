@@ -7,7 +7,7 @@
 
 #include "test/ops/moe_sort/call.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::moe_sort_tests {
 namespace {
 
 /// Runs every entry on every shape, and compares all outputs with the reference.
@@ -131,4 +131,4 @@ TEST_CASE("a sort is the same under every schedule") {
 }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::moe_sort_tests

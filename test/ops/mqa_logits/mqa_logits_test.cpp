@@ -5,7 +5,7 @@
 
 #include "test/ops/mqa_logits/call.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::mqa_logits_tests {
 namespace {
 
 using Ranges = std::vector<std::pair<std::int32_t, std::int32_t>>;
@@ -116,4 +116,4 @@ TEST_CASE("mqa_logits: as many queries a block as a sequence has are chosen") {
 }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::mqa_logits_tests

@@ -5,7 +5,7 @@
 
 #include "test/ops/paged_attention/call.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::check {
 namespace {
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
@@ -341,4 +341,4 @@ TEST_CASE("a batch of 0 is fine and nothing is written, pointers or not") {
 }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::check

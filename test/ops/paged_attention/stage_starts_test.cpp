@@ -4,7 +4,7 @@
 
 #include "test/ops/paged_attention/call.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::stage_starts {
 namespace {
 
 constexpr std::int32_t int_max = std::numeric_limits<std::int32_t>::max();
@@ -229,4 +229,4 @@ TEST_CASE("only a balanced call takes a list, and only a balanced entry serves i
 }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::stage_starts

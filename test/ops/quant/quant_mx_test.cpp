@@ -7,7 +7,7 @@
 #include "test/ops/mx_rows.hpp"
 #include "tilewave/ops/quant/registry.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::mx {
 namespace {
 
 constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
@@ -135,4 +135,4 @@ TEST_CASE("what is no problem with mx scales is refused by name, and by other ar
 }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::mx

@@ -11,7 +11,7 @@
 #include "test/turns.hpp"
 #include "tilewave/ops/quant/registry.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::quant_tests {
 namespace {
 
 constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
@@ -326,4 +326,4 @@ TEST_CASE("the scale of a tensor is found in all rows of a tall one") {
 }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::quant_tests

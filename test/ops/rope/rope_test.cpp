@@ -5,7 +5,7 @@
 #include "entries/rope.hpp"
 #include "test/ops/rows.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::rope_tests {
 namespace {
 
 template <class F>
@@ -251,4 +251,4 @@ TEST_CASE("rope: tokens and heads beyond 2^31 elements") {
 }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::rope_tests

@@ -2,7 +2,7 @@
 // sampling_check refuses bad problems, and nothing is written then.
 #include "test/ops/sampling/sampled.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::check {
 namespace {
 
 using P = SamplingProblem;
@@ -107,4 +107,4 @@ TEST_CASE("bad sampling problems get a named status and a reason, and nothing is
 }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::check

@@ -5,7 +5,7 @@
 
 #include "test/ops/sampling/sampled.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::sampling_tests {
 namespace {
 
 constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
@@ -176,7 +176,7 @@ TEST_CASE("rows are shared by as many blocks as the chip has room for, where the
   CHECK(bits(129, ArchId::gfx950, again) == 0);
   CHECK(bits(1, ArchId::sm90, again) == 0);
   CHECK(bits(1, ArchId::gfx942, {.lanes = 64, .held = true}) == 0);
-  std::int64_t before = 0;
+  std::size_t before = 0;
   for (const std::int32_t rows : {1, 8, 64, 152, 153, 100000}) {
     p.rows = rows;
     CHECK(sampling_workspace_size(p, facts_of(ArchId::sm90)) == 0);
@@ -319,4 +319,4 @@ TEST_CASE("seeds and offsets say what is drawn, where a row stands only without 
 }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::sampling_tests

@@ -4,7 +4,7 @@
 #include "test/ops/rows.hpp"
 #include "tilewave/ops/softmax/registry.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::check {
 namespace {
 
 using P = SoftmaxProblem;
@@ -92,4 +92,4 @@ TEST_CASE("bad softmax problems get a named status and a reason, and nothing is 
 }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::check

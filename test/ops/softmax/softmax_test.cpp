@@ -7,7 +7,7 @@
 #include "test/turns.hpp"
 #include "tilewave/ops/softmax/registry.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::softmax_tests {
 namespace {
 
 constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
@@ -242,4 +242,4 @@ TEST_CASE("softmax may be computed in place") {
 }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::softmax_tests

@@ -5,7 +5,7 @@
 
 #include "test/ops/topk_gating/call.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::topk_gating_tests {
 namespace {
 
 constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
@@ -247,4 +247,4 @@ TEST_CASE("gating gives the same bits under every schedule, and none for no toke
 }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::topk_gating_tests

@@ -104,7 +104,11 @@ TEST_CASE("the idlest is idle twice, does not fill up, and is allowed") {
 TEST_CASE("ROCR_VISIBLE_DEVICES hides GPUs and numbers the others anew") {
   GpuList list;
   list.variable = "HIP_VISIBLE_DEVICES";
-  for (int i = 0; i < 4; ++i) list.gpus.push_back({.index = i, .uuid = "GPU-" + std::to_string(i) + "abc"});
+  for (int i = 0; i < 4; ++i) {
+    Gpu& gpu = list.gpus.emplace_back();
+    gpu.index = i;
+    gpu.uuid = "GPU-" + std::to_string(i) + "abc";
+  }
   const auto with = [&](const char* rocr, const char* hip) {
     rocr == nullptr ? ::unsetenv("ROCR_VISIBLE_DEVICES") : ::setenv("ROCR_VISIBLE_DEVICES", rocr, 1);
     hip == nullptr ? ::unsetenv("HIP_VISIBLE_DEVICES") : ::setenv("HIP_VISIBLE_DEVICES", hip, 1);

@@ -8,6 +8,7 @@
 #include "tools/tilewave/common/json.hpp"
 #include "tools/tilewave/isa/report.hpp"
 
+namespace isa_tests {
 namespace {
 using namespace tilewave::tool;
 using tilewave::test::amd_object;
@@ -121,3 +122,5 @@ TEST_CASE("code objects and listings may hold anything") {
           for (const auto& [name, lines] : parse_cuda_listing(text)) steady_path(steady_loop(lines));
         }) > 0);
 }
+
+}  // namespace isa_tests

@@ -4,6 +4,7 @@
 #include "tools/tilewave/campaign/rules.hpp"
 #include "tools/tilewave/report/page.hpp"
 
+namespace report_tests {
 namespace {
 using namespace tilewave::tool;
 using tilewave::test::Approx;
@@ -144,3 +145,5 @@ TEST_CASE("pages show cycles and the clock beside a modelled time") {
             .bytes_source = {}};
   CHECK(has(roofline_svg(roof, points), "22 us (40000 clk at 2000 MHz)"));
 }
+
+}  // namespace report_tests

@@ -11,6 +11,7 @@
 #include "tools/tilewave/common/text.hpp"
 #include "tools/tilewave/trace/profile.hpp"
 
+namespace trace_results_tests {
 namespace {
 using namespace tilewave::tool;
 using tilewave::test::fuzz;
@@ -199,3 +200,5 @@ TEST_CASE("json that is not of rocprofv3 is passed over, and one that is and say
   }
   CHECK(fuzz(results, [](const std::string& text) { parse_results_json(text, "r"); }) > 0);
 }
+
+}  // namespace trace_results_tests

@@ -13,6 +13,7 @@
 #include "tools/tilewave/trace/profile.hpp"
 #include "tools/tilewave/trace/registers.hpp"
 
+namespace trace_runs_tests {
 namespace {
 using namespace tilewave::tool;
 using tilewave::test::status_of;
@@ -231,3 +232,5 @@ TEST_CASE("a code object beside a trace says what a kernel reserves, and one tha
   folder.put("x_kernel_trace.csv", trace_columns + launch("k", "0,9", "188,4"));
   CHECK(kernel_of(folder.read(), "k").registers_from == "");
 }
+
+}  // namespace trace_runs_tests

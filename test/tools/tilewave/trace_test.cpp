@@ -8,6 +8,7 @@
 #include "tools/tilewave/trace/library.hpp"
 #include "tools/tilewave/trace/profile.hpp"
 
+namespace trace_tests {
 namespace {
 using namespace tilewave::tool;
 using tilewave::test::Approx;
@@ -367,3 +368,5 @@ TEST_CASE("a library is prepared of what benchmarks print, whatever that is") {
         Exit::usage);
   CHECK(fuzz(rows, [](const std::string& text) { slowest_row(parse_csv(text, "rows", "name"), "model_us"); }) > 0);
 }
+
+}  // namespace trace_tests

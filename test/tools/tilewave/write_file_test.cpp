@@ -10,6 +10,7 @@
 #include "test/tools/tilewave/samples.hpp"
 #include "tools/tilewave/common/text.hpp"
 
+namespace write_file_tests {
 namespace {
 using namespace tilewave::tool;
 using tilewave::test::status_of;
@@ -90,3 +91,5 @@ TEST_CASE("an ordinary file is replaced as a whole, and nothing is left beside i
   CHECK(std::distance(fs::directory_iterator(folder.path / "new"), {}) == 2);
   CHECK(status_of([&] { write_atomically(file / "below", "x"); }) == Exit::failed);
 }
+
+}  // namespace write_file_tests
