@@ -27,6 +27,8 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
                         typename GemmTensorKernel<B, S, P, Epilogue>::Args& args) {
   using L = GemmTensorLayout<B, S, P, Epilogue>;
   args.k_steps = L::plain ? max_of(1, ceil_div(p.k, L::depth_k)) : ceil_div(p.k, L::depth_k);
+  args.split_steps = args.k_steps / args.gemm.splits;
+  args.longer_splits = args.k_steps % args.gemm.splits;
   const int splits = args.gemm.splits;
   const std::int64_t clusters = gemm_tensor_blocks(P) / (P.cluster * splits);
   // Blocks that share K have one tile each, and others stay for tile after tile.

@@ -98,8 +98,14 @@ struct GemmTensorKernel {
       if constexpr (shift_registers) B::template take_registers<multiplying_registers>();
       multiply(a, queue, rank, wave_group, shared);
     }
-    if (a.clustered()) {  // no block leaves while others may still write to its shared memory or arrive there
-      B::cluster_arrive();
+    if (a.clustered()) {
+      // No block leaves while others may still read its shared memory or arrive there. What was read of it was used by
+      // then, so splits need no release, which would wait for all stores.
+      if constexpr (P.cluster > 1) {
+        B::cluster_arrive();
+      } else {
+        B::cluster_arrive_relaxed();
+      }
       B::cluster_wait();
     }
   }

@@ -89,15 +89,14 @@ struct GemmTensorLayout {
   /// The lanes that send boxes: the first of a wave group with one box, else the first of each wave. Waves that share
   /// boxes take turns.
   static constexpr int senders = shared_boxes && !P.swapped ? wave_group_waves : 1;
-  TILEWAVE_DEVICE static bool may_send() {
-    return B::block_lane_id() % (P.swapped ? wave_group_lanes : B::facts.wave_lanes) == 0;
-  }
+  TILEWAVE_DEVICE static bool may_send() { return (!P.swapped || wave_in_wave_group() == 0) && B::elected(); }
   TILEWAVE_DEVICE static int first_sent() { return senders > 1 ? wave_in_wave_group() : 0; }
 
   struct Args {
     std::int32_t blocks, clusters;
     FastDiv cluster;  // blocks in a cluster
     std::int32_t k_steps;
+    std::int32_t split_steps, longer_splits;  // steps of a split; the first ones have one more
     bool wide_stores;          // the base and strides of out suit the copy engine
     std::int32_t a_box_bytes;  // in a stage
     GemmArgs gemm;
@@ -113,8 +112,8 @@ struct GemmTensorLayout {
     };
     TILEWAVE_DEVICE Steps steps(int rank) const {
       if (gemm.splits == 1) return {0, k_steps};
-      const auto from = [&](int r) { return std::int32_t(std::int64_t{k_steps} * r / gemm.splits); };
-      return {from(rank), from(rank + 1)};
+      const std::int32_t first = rank * split_steps + min_of(rank, longer_splits);
+      return {first, first + split_steps + (rank < longer_splits)};
     }
     TILEWAVE_DEVICE bool clustered() const { return P.cluster > 1 || (P.splits > 1 && gemm.splits > 1); }
   };
@@ -177,7 +176,7 @@ struct GemmTensorLayout {
       }
     } else {
       B::mbarrier_expect(full, b_box_bytes + a.a_box_bytes);
-      if (B::lane_id() == 0) copy_boxes(a, tile, step, rank, shared, slot);
+      if (B::elected()) copy_boxes(a, tile, step, rank, shared, slot);
     }
   }
   /// Fills a stage with zeros. All lanes of the fetching wave call this.
