@@ -15,17 +15,6 @@ struct Lanes {
 
   TILEWAVE_DEVICE static int lane_id() { return static_cast<int>(threadIdx.x & 31u); }
   TILEWAVE_DEVICE static int block_lane_id() { return static_cast<int>(threadIdx.x); }
-  /// ptxas knows that what stands behind elect.sync is one lane's. Behind lane_id() == 0 it puts a loop over lanes around
-  /// each tensor copy, whose operands are scalar registers.
-  TILEWAVE_DEVICE static bool elected() {
-    std::uint32_t is;
-    asm volatile(
-        "{ .reg .pred is;\n"
-        "  elect.sync _|is, 0xffffffff;\n"
-        "  selp.u32 %0, 1, 0, is; }"
-        : "=r"(is));
-    return is != 0;
-  }
   TILEWAVE_DEVICE static int wave_id() { return __shfl_sync(all_lanes, static_cast<int>(threadIdx.x >> 5), 0); }
   TILEWAVE_DEVICE static int block_id() { return static_cast<int>(blockIdx.x); }
   TILEWAVE_DEVICE static int cluster_rank() {
