@@ -243,6 +243,7 @@ concept TensorBackend = GroupBackend<B> &&
              Vec<std::uint32_t, 4> words, const Chunk& a, Vec<float, 64>& sums,
              const Vec<std::uint32_t, 2>& two_words) {
   { B::make_tensor_map(shape, map) } -> std::same_as<Status>;
+  { B::elected() } -> std::same_as<bool>;  // true in one lane of the wave, all of whose lanes call it together
   { B::prefetch_map(map) } -> std::same_as<void>;
   { B::copy_tensor(shared, map, 0, 0, 0, mbarrier) } -> std::same_as<void>;
   { B::copy_tensor(shared, map, 0, 0, 0, mbarrier, 3u) } -> std::same_as<void>;  // into blocks 0 and 1 of the cluster

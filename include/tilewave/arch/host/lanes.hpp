@@ -68,6 +68,7 @@ TILEWAVE_HOST_UNTRACKED inline bool vote_any(bool predicate, Where where) {
 template <ArchId Id>
 struct Lanes {
   static int lane_id() { return current_lane->index; }
+  static bool elected() { return current_lane->index == 0; }
   static int block_lane_id() { return current_lane->wave->index * current_lane->wave->lanes + current_lane->index; }
   /// sm90 asks the wave's first lane, so all lanes must call it; other rooms do not need that.
   static int wave_id(Where where = {}) {

@@ -175,15 +175,35 @@ struct Launch {
   /// holds are plain data: a failing lane's stack is dropped without running destructors.
   template <class K>
   static Status launch(LaunchShape shape, const typename K::Args& args, hipStream_t stream = nullptr) {
-    using Shared = typename K::Shared;
-    static_assert(std::is_trivially_copyable_v<typename K::Args> && std::is_trivially_destructible_v<Shared>,
-                  "arguments and shared memory are plain data: no destructor runs on a device");
-    static_assert(alignof(typename K::Args) <= 64, "a graph keeps arguments aligned to 64 bytes");
-    static_assert(alignof(Shared) <= 4096, "shared memory is aligned to the page");
     const auto kernel = [](const void* args, void* shared) {
-      K::run(*static_cast<const typename K::Args*>(args), *static_cast<Shared*>(shared));
+      K::run(*static_cast<const typename K::Args*>(args), *static_cast<typename K::Shared*>(shared));
     };
-    const typename K::Args copy = args;  // a copy, as on hardware: later changes by the caller do not matter
+    return start<K>(kernel, shape, args, stream);
+  }
+  /// The same for a kernel with tensor maps, K::run(args, maps, shared).
+  template <class K>
+  static Status launch(LaunchShape shape, const typename K::Args& args, const typename K::Maps& maps,
+                       hipStream_t stream = nullptr) {
+    struct Both {
+      typename K::Args args;
+      typename K::Maps maps;
+    };
+    const auto kernel = [](const void* args, void* shared) {
+      const Both& both = *static_cast<const Both*>(args);
+      K::run(both.args, both.maps, *static_cast<typename K::Shared*>(shared));
+    };
+    return start<K>(kernel, shape, Both{args, maps}, stream);
+  }
+
+ private:
+  template <class K, class Args>
+  static Status start(void (*kernel)(const void*, void*), LaunchShape shape, const Args& args, hipStream_t stream) {
+    using Shared = typename K::Shared;
+    static_assert(std::is_trivially_copyable_v<Args> && std::is_trivially_destructible_v<Shared>,
+                  "arguments and shared memory are plain data: no destructor runs on a device");
+    static_assert(alignof(Args) <= 64, "a graph keeps arguments aligned to 64 bytes");
+    static_assert(alignof(Shared) <= 4096, "shared memory is aligned to the page");
+    const Args copy = args;  // a copy, as on hardware: later changes by the caller do not matter
     const SeenLaunch seen{typeid(K), Id, shape, &copy, sizeof(copy)};
     constexpr Early early = ReadsInputsEarly<K> ? Early::no_store : WaitsItself<K> ? Early::no_access : Early::over;
     return detail::start(seen, facts_of(Id), K::block_threads, {.kernel = kernel, .args = &copy, .early = early},

@@ -42,6 +42,18 @@ __global__ void __launch_bounds__(K::block_threads, blocks_per_sm<K>)
   }
 }
 
+/// A kernel with tensor maps, which are aligned to 128 bytes. They are an argument of their own, so that the others
+/// begin where those do that come with the launch.
+template <class K>
+__global__ void __launch_bounds__(K::block_threads, blocks_per_sm<K>)
+    entry_with_maps(const __grid_constant__ typename K::Args args, const __grid_constant__ typename K::Maps maps) {
+  if constexpr (K::Room::is_this_pass) {
+    static_assert(WaitsItself<K>, "a kernel with tensor maps waits for the stream's previous kernel itself");
+    extern __shared__ __align__(1024) unsigned char bytes[];
+    K::run(args, maps, *reinterpret_cast<typename K::Shared*>(bytes));
+  }
+}
+
 struct Launch {
   static constexpr bool is_this_pass = this_pass;
   static constexpr bool emulated = false;
@@ -50,32 +62,42 @@ struct Launch {
   /// empty grid is ok.
   template <class K>
   static Status launch(LaunchShape shape, const typename K::Args& args, hipStream_t stream) {
+    void* arguments[] = {const_cast<typename K::Args*>(&args)};
+    return launch_function<K>(reinterpret_cast<const void*>(&entry<K>), shape, arguments, stream);
+  }
+  template <class K>
+  static Status launch(LaunchShape shape, const typename K::Args& args, const typename K::Maps& maps,
+                       hipStream_t stream) {
+    void* arguments[] = {const_cast<typename K::Args*>(&args), const_cast<typename K::Maps*>(&maps)};
+    return launch_function<K>(reinterpret_cast<const void*>(&entry_with_maps<K>), shape, arguments, stream);
+  }
+
+ private:
+  template <class K>
+  static Status launch_function(const void* function, LaunchShape shape, void** arguments, hipStream_t stream) {
     if (Status s = check_launch(shape, sm90_facts); !s.ok()) return s;
     if (shape.grid == 0) return {};
-    if (const cudaError_t error = allow_shared<K>(); error != cudaSuccess) {
+    if (const cudaError_t error = allow_shared<K>(function); error != cudaSuccess) {
       return {StatusCode::launch_failed, cudaGetErrorString(error)};
     }
     // <<<>>> with cudaGetLastError would report an error that the caller left behind.
-    void* arguments[] = {const_cast<void*>(static_cast<const void*>(&args))};
     if (shape.cluster > 8) {
-      const cudaError_t error = cudaFuncSetAttribute(&entry<K>, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+      const cudaError_t error = cudaFuncSetAttribute(function, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
       if (error != cudaSuccess) return {StatusCode::launch_failed, cudaGetErrorString(error)};
     }
     Attributes attributes{};
     const cudaLaunchConfig_t config = launch_config<K>(shape, stream, attributes);
-    const cudaError_t error = cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(&entry<K>), arguments);
+    const cudaError_t error = cudaLaunchKernelExC(&config, function, arguments);
     if (error != cudaSuccess) return {StatusCode::launch_failed, cudaGetErrorString(error)};
     return {};
   }
-
- private:
   /// CUDA requires a request for more than 48 KB of shared memory.
   template <class K>
-  static cudaError_t allow_shared() {
+  static cudaError_t allow_shared(const void* function) {
     constexpr int bytes = sizeof(typename K::Shared);
     static_assert(bytes <= sm90_facts.lds_bytes, "the kernel asks for more shared memory than a block may use");
     if constexpr (bytes <= 48 * 1024) return cudaSuccess;
-    return cudaFuncSetAttribute(&entry<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    return cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   }
   using Attributes = std::array<cudaLaunchAttribute, 2>;
   /// `attributes` must outlive the returned configuration.

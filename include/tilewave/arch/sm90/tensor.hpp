@@ -36,6 +36,17 @@ struct Tensor {
     return {};
   }
 
+  /// ptxas knows that what stands behind elect.sync is one lane's. Behind lane_id() == 0 it puts a loop over lanes
+  /// around each tensor copy, whose operands are scalar registers.
+  TILEWAVE_DEVICE static bool elected() {
+    std::uint32_t is;
+    asm volatile(
+        "{ .reg .pred is;\n"
+        "  elect.sync _|is, 0xffffffff;\n"
+        "  selp.u32 %0, 1, 0, is; }"
+        : "=r"(is));
+    return is != 0;
+  }
   TILEWAVE_DEVICE static void prefetch_map(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
   }

@@ -24,9 +24,12 @@ inline std::size_t gemm_stream_bytes(const GemmPolicy& policy, const GemmStream&
 /// Completes the arguments of GemmTensorKernel. `args` has those of all kernels and the epilogue. `tiles`: of the grid.
 template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
 Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
-                        typename GemmTensorKernel<B, S, P, Epilogue>::Args& args) {
+                        typename GemmTensorKernel<B, S, P, Epilogue>::Args& args,
+                        typename GemmTensorKernel<B, S, P, Epilogue>::Maps& maps) {
   using L = GemmTensorLayout<B, S, P, Epilogue>;
   args.k_steps = L::plain ? max_of(1, ceil_div(p.k, L::depth_k)) : ceil_div(p.k, L::depth_k);
+  args.split_steps = args.k_steps / args.gemm.splits;
+  args.longer_splits = args.k_steps % args.gemm.splits;
   const int splits = args.gemm.splits;
   const std::int64_t clusters = gemm_tensor_blocks(P) / (P.cluster * splits);
   // Blocks that share K have one tile each, and others stay for tile after tile.
@@ -56,17 +59,17 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
     const TensorShape a = transposed_a(S.layout)
                               ? shape(p.a, S.a, p.m, p.k, a_layers, p.a_stride, p.a_batch_stride, L::depth_k)
                               : shape(p.a, S.a, p.k, p.m, a_layers, p.a_stride, p.a_batch_stride, a_box_rows);
-    if (Status s = B::make_tensor_map(a, args.a); !s.ok()) return s;
+    if (Status s = B::make_tensor_map(a, maps.a); !s.ok()) return s;
   }
   if (p.k > 0) {
     if constexpr (L::packed) {
       const std::int64_t strips = (layers - 1) * args.gemm.b_layer_strips + p.n / 16;
-      if (Status s = B::make_tensor_map(L::Codes::shape(p.b, p.k, strips), args.b[0]); !s.ok()) return s;
+      if (Status s = B::make_tensor_map(L::Codes::shape(p.b, p.k, strips), maps.b[0]); !s.ok()) return s;
     }
     if constexpr (L::shuffled) {
       const std::int64_t strips = (layers - 1) * args.gemm.b_layer_strips + p.n / 16;
       const TensorShape b = L::shuffled_shape(p.b, std::int64_t{p.k} * size_of(S.b), strips);
-      if (Status s = B::make_tensor_map(b, args.b[0]); !s.ok()) return s;
+      if (Status s = B::make_tensor_map(b, maps.b[0]); !s.ok()) return s;
     }
     for (int half = 0; half < L::halves && !L::packed && !L::shuffled; ++half) {
       const auto* const first =
@@ -75,7 +78,7 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
       const TensorShape b = transposed_b(S.layout)
                                 ? shape(first, S.b, p.n, p.k, layers, stride, p.b_batch_stride, L::depth_k)
                                 : shape(first, S.b, p.k, args.gemm.n, layers, stride, p.b_batch_stride, L::b_box);
-      if (Status s = B::make_tensor_map(b, args.b[half]); !s.ok()) return s;
+      if (Status s = B::make_tensor_map(b, maps.b[half]); !s.ok()) return s;
     }
   }
   const std::int64_t unit = 16 / size_of(S.out);
@@ -85,7 +88,7 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
   if (args.wide_stores && L::out_in_boxes && !S.scattered) {
     const TensorShape out =
         shape(p.out, S.out, args.gemm.n, p.m, a_layers, p.out_stride, p.out_batch_stride, L::out_rows);
-    if (Status s = B::make_tensor_map(out, args.out); !s.ok()) return s;
+    if (Status s = B::make_tensor_map(out, maps.out); !s.ok()) return s;
   }
   return {};
 }
@@ -181,8 +184,10 @@ Status gemm_launch_tiles(const Epilogue& epilogue, const GemmProblem& p, int spl
   const std::int64_t tiles = gemm_tiles(S, args.gemm, P);
   if (tiles * P.cluster * splits > 0x7fffffff) return {StatusCode::bad_extent, "more than 2^31 blocks"};
   if constexpr (P.path == GemmPath::tensor) {
-    if (Status s = gemm_tensor_args<B, S, P, Epilogue>(p, tiles, args); !s.ok()) return s;
-    Status s = B::template launch<Kernel>({args.blocks, Kernel::block_threads, P.cluster * splits}, args, stream);
+    typename Kernel::Maps maps{};
+    if (Status s = gemm_tensor_args<B, S, P, Epilogue>(p, tiles, args, maps); !s.ok()) return s;
+    const LaunchShape shape{args.blocks, Kernel::block_threads, P.cluster * splits};
+    Status s = B::template launch<Kernel>(shape, args, maps, stream);
     if constexpr (P.stream) {
       using Combine = GemmTensorCombineKernel<B, S, P, Epilogue>;
       if (!s.ok() || args.stream.tail == 0) return s;

@@ -22,6 +22,7 @@ struct GemmTensorKernel {
   using Room = B;
   using L = GemmTensorLayout<B, S, P, Epilogue>;
   using Args = typename L::Args;
+  using Maps = typename L::Maps;
   using Ring = typename L::Ring;
   using Sums = typename L::Sums;
   using TileQueue = GemmTileQueue<L, S, P>;
@@ -51,7 +52,7 @@ struct GemmTensorKernel {
                                         65536 / block_threads / 8 * 8 * (L::wave_groups + 1),
                 "wave groups may hand over no more registers than the block begins with");
 
-  TILEWAVE_DEVICE static void run(const Args& a, Shared& begin) {
+  TILEWAVE_DEVICE static void run(const Args& a, const Maps& maps, Shared& begin) {
     // An opaque offset keeps the base of shared memory in a register. Without it, the compiler computes the base from
     // the block's rank in its cluster wherever an address is needed.
     const std::uint32_t offset = B::opaque(std::uint32_t{0});
@@ -63,10 +64,10 @@ struct GemmTensorKernel {
       }
       shared.ring.begin();
     }
-    if (wave_group == L::wave_groups && B::lane_id() == 0) {
-      if (!L::gathered) B::prefetch_map(a.a);
-      for (const auto& map : a.b) B::prefetch_map(map);
-      if (L::out_in_boxes && a.wide_stores) B::prefetch_map(a.out);
+    if (B::wave_id() == L::wave_groups * L::wave_group_waves && B::elected()) {
+      if (!L::gathered) B::prefetch_map(maps.a);
+      for (const auto& map : maps.b) B::prefetch_map(map);
+      if (L::out_in_boxes && a.wide_stores) B::prefetch_map(maps.out);
     }
     B::wait_for_previous();
     // Blocks that share K reach into each other's shared memory only after the barrier of merge.
@@ -85,7 +86,7 @@ struct GemmTensorKernel {
         if (L::plain && a.gemm.k == 0) {
           clear_stages(queue, shared);
         } else {
-          fetch(a, queue, rank, shared);
+          fetch(a, maps, queue, rank, shared);
         }
         B::launch_next();  // all that this block reads of A and B is on its way
       } else if constexpr (L::gathered) {
@@ -96,10 +97,16 @@ struct GemmTensorKernel {
       if (P.splits > 1 && a.gemm.splits > 1) L::Output::join_merge();
     } else {
       if constexpr (shift_registers) B::template take_registers<multiplying_registers>();
-      multiply(a, queue, rank, wave_group, shared);
+      multiply(a, maps, queue, rank, wave_group, shared);
     }
-    if (a.clustered()) {  // no block leaves while others may still write to its shared memory or arrive there
-      B::cluster_arrive();
+    if (a.clustered()) {
+      // No block leaves while others may still read its shared memory or arrive there. What was read of it was used by
+      // then, so splits need no release, which would wait for all stores.
+      if constexpr (P.cluster > 1) {
+        B::cluster_arrive();
+      } else {
+        B::cluster_arrive_relaxed();
+      }
       B::cluster_wait();
     }
   }
@@ -129,14 +136,14 @@ struct GemmTensorKernel {
     return wave_group * L::wave_group_waves + L::wave_in_wave_group();
   }
 
-  TILEWAVE_DEVICE static void fetch(const Args& a, TileQueue& queue, int rank, Shared& shared) {
+  TILEWAVE_DEVICE static void fetch(const Args& a, const Maps& maps, TileQueue& queue, int rank, Shared& shared) {
     Ring ring;
     GemmTile tile;
     typename Args::Steps steps;
     while (queue.next(tile, steps)) {
       for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
         B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
-        L::copy_stage(a, tile, step, rank, shared, ring.slot);
+        L::copy_stage(a, maps, tile, step, rank, shared, ring.slot);
       }
     }
   }
@@ -204,13 +211,14 @@ struct GemmTensorKernel {
     }
   }
 
-  TILEWAVE_DEVICE static void multiply(const Args& a, TileQueue& queue, int rank, int wave_group, Shared& shared) {
+  TILEWAVE_DEVICE static void multiply(const Args& a, const Maps& maps, TileQueue& queue, int rank, int wave_group,
+                                       Shared& shared) {
     using Scaled = GemmScaledLoops<B, S, P, Epilogue>;
     using Int4 = GemmInt4Loop<B, S, P, Epilogue>;
     Ring ring;
     GemmTile tile;
     typename Args::Steps steps;
-    typename L::Output output;
+    typename L::Output output(&maps);
     int number = -1;  // of the tile among the block's
     while (queue.next(tile, steps)) {
       if constexpr (P.pingpong) {

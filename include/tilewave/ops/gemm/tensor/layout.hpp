@@ -89,19 +89,17 @@ struct GemmTensorLayout {
   /// The lanes that send boxes: the first of a wave group with one box, else the first of each wave. Waves that share
   /// boxes take turns.
   static constexpr int senders = shared_boxes && !P.swapped ? wave_group_waves : 1;
-  TILEWAVE_DEVICE static bool may_send() {
-    return B::block_lane_id() % (P.swapped ? wave_group_lanes : B::facts.wave_lanes) == 0;
-  }
+  TILEWAVE_DEVICE static bool may_send() { return (!P.swapped || wave_in_wave_group() == 0) && B::elected(); }
   TILEWAVE_DEVICE static int first_sent() { return senders > 1 ? wave_in_wave_group() : 0; }
 
   struct Args {
     std::int32_t blocks, clusters;
     FastDiv cluster;  // blocks in a cluster
     std::int32_t k_steps;
-    bool wide_stores;          // the base and strides of out suit the copy engine
-    std::int32_t a_box_bytes;  // in a stage
+    std::int32_t split_steps, longer_splits;  // steps of a split; the first ones have one more
+    bool wide_stores;                         // the base and strides of out suit the copy engine
+    std::int32_t a_box_bytes;                 // in a stage
     GemmArgs gemm;
-    typename B::TensorMap a, b[halves], out;
     UserEpilogue epilogue;
     GemmStream stream;
     Sum* partial;  // stream-K: [partials][P.rows][P.columns]
@@ -113,10 +111,14 @@ struct GemmTensorLayout {
     };
     TILEWAVE_DEVICE Steps steps(int rank) const {
       if (gemm.splits == 1) return {0, k_steps};
-      const auto from = [&](int r) { return std::int32_t(std::int64_t{k_steps} * r / gemm.splits); };
-      return {from(rank), from(rank + 1)};
+      const std::int32_t first = rank * split_steps + min_of(rank, longer_splits);
+      return {first, first + split_steps + (rank < longer_splits)};
     }
     TILEWAVE_DEVICE bool clustered() const { return P.cluster > 1 || (P.splits > 1 && gemm.splits > 1); }
+  };
+
+  struct Maps {
+    typename B::TensorMap a, b[halves], out;
   };
 
   struct Barriers : RingBarriers<B, P.stages, P.cluster> {
@@ -165,19 +167,20 @@ struct GemmTensorLayout {
   }
 
   /// Starts the copies of one stage into a slot. All lanes of the fetching wave call this.
-  TILEWAVE_DEVICE static void copy_stage(const Args& a, const GemmTile& tile, std::int32_t step, int rank,
-                                         Shared& shared, int slot) {
+  TILEWAVE_DEVICE static void copy_stage(const Args& a, const Maps& maps, const GemmTile& tile, std::int32_t step,
+                                         int rank, Shared& shared, int slot) {
     auto* const full = &shared.ring.full[slot];
     if constexpr (packed) {
       B::mbarrier_expect(full, b_box_bytes + a.a_box_bytes + Codes::strips * Codes::strip_chunks * 16);
-      Codes::copy(a.gemm, a.b[0], tile, step, shared.tall[slot], full);
+      Codes::copy(a.gemm, maps.b[0], tile, step, shared.tall[slot], full);
       if (!gathered && B::lane_id() < boxes) {
         Chunk* const box = shared.wide[slot] + B::lane_id() * (wide_rows * row_chunks);
-        B::copy_tensor(box, a.a, step * depth_k + B::lane_id() * (depth_k / boxes), tile.first_row, tile.a_layer, full);
+        const std::int32_t k = step * depth_k + B::lane_id() * (depth_k / boxes);
+        B::copy_tensor(box, maps.a, k, tile.first_row, tile.a_layer, full);
       }
     } else {
       B::mbarrier_expect(full, b_box_bytes + a.a_box_bytes);
-      if (B::lane_id() == 0) copy_boxes(a, tile, step, rank, shared, slot);
+      if (B::elected()) copy_boxes(a, maps, tile, step, rank, shared, slot);
     }
   }
   /// Fills a stage with zeros. All lanes of the fetching wave call this.
@@ -187,16 +190,16 @@ struct GemmTensorLayout {
     B::shared_written();
     B::mbarrier_arrive(&shared.ring.full[slot]);
   }
-  TILEWAVE_DEVICE static void copy_boxes(const Args& a, const GemmTile& tile, std::int32_t step, int rank,
-                                         Shared& shared, int slot) {
+  TILEWAVE_DEVICE static void copy_boxes(const Args& a, const Maps& maps, const GemmTile& tile, std::int32_t step,
+                                         int rank, Shared& shared, int slot) {
     const std::int32_t k = step * depth_k;
     auto* const full = &shared.ring.full[slot];
     Chunk* const of_a = P.swapped ? shared.wide[slot] : shared.tall[slot];
     Chunk* const of_b = P.swapped ? shared.tall[slot] : shared.wide[slot];
     if constexpr (transposed_a(S.layout)) {
-      copy_transposed<P.rows>(of_a, a.a, k, tile.first_row, tile.a_layer, full);
+      copy_transposed<P.rows>(of_a, maps.a, k, tile.first_row, tile.a_layer, full);
     } else if constexpr (!gathered) {
-      B::copy_tensor(of_a, a.a, k, tile.first_row, tile.a_layer, full);
+      B::copy_tensor(of_a, maps.a, k, tile.first_row, tile.a_layer, full);
     }
     if constexpr (shuffled) {
       TILEWAVE_UNROLL
@@ -204,18 +207,18 @@ struct GemmTensorLayout {
         const std::int32_t column = tile.first_column + TileRows::column(row);
         const std::int32_t strip =
             tile.layer * a.gemm.b_layer_strips + gemm_row_of_b<S>(a.gemm, column, TileRows::half(row)) / 16;
-        B::copy_tensor(of_b + row * row_chunks, a.b[0], 0, strip, step * (P.depth_bytes / 16), full);
+        B::copy_tensor(of_b + row * row_chunks, maps.b[0], 0, strip, step * (P.depth_bytes / 16), full);
       }
     } else if constexpr (transposed_b(S.layout)) {
-      copy_transposed<P.columns>(of_b, a.b[0], k, tile.first_column, tile.layer, full);
+      copy_transposed<P.columns>(of_b, maps.b[0], k, tile.first_column, tile.layer, full);
     } else if constexpr (P.cluster == 1) {
       TILEWAVE_UNROLL
       for (int row = 0; row < P.columns; row += b_box) {
-        B::copy_tensor(of_b + row * row_chunks, a.b[TileRows::half(row)], k, tile.first_column + TileRows::column(row),
-                       tile.layer, full);
+        B::copy_tensor(of_b + row * row_chunks, maps.b[TileRows::half(row)], k,
+                       tile.first_column + TileRows::column(row), tile.layer, full);
       }
     } else {
-      B::copy_tensor(of_b + rank * b_box * row_chunks, a.b[0], k, tile.first_column + rank * b_box, tile.layer, full,
+      B::copy_tensor(of_b + rank * b_box * row_chunks, maps.b[0], k, tile.first_column + rank * b_box, tile.layer, full,
                      (1u << P.cluster) - 1);
     }
   }

@@ -13,6 +13,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   using SumMap = GemmSumMap<B, S, P, UserEpilogue>;
   using L = typename SumMap::L;
   using Args = typename L::Args;
+  using Maps = typename L::Maps;
   using Shared = typename L::Shared;
   using Sums = typename L::Sums;
   using Epilogue = typename SumMap::Epilogue;
@@ -23,6 +24,9 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   static constexpr int unit = 16 / size_of(S.out);  // elements of 16 bytes
 
   static constexpr bool row_scales = L::row_scales;
+
+  /// Without maps it combines partials, whose sums leave without boxes.
+  TILEWAVE_DEVICE explicit GemmTensorOutput(const Maps* maps = nullptr) : maps_(maps) {}
 
   /// Loads the scales of a tile, which arrive during its products. All lanes of a wave group call this before them.
   /// Scales of the tall side stay in the lane. Those of the wide side go to shared memory later.
@@ -152,8 +156,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   }
 
   /// Sends the boxes that were filled: by the copy engine where it can write them, else by the lanes that filled them.
-  TILEWAVE_DEVICE static void send_boxes(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
-                                         int first) {
+  TILEWAVE_DEVICE void send_boxes(const Args& a, const GemmTile& tile, int wave_group, Shared& shared, int first) {
     constexpr int wide_here = P.swapped ? 64 : min_of(box_wide, wide_c);  // columns of a box that are filled
     const int own_row = L::shared_boxes ? 0 : 16 * L::wave_in_wave_group();
     const std::int32_t first_row =
@@ -172,7 +175,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
       if (!by_engine) {
         copy_out(a, tile, row, column, wide_here / unit, box);
       } else if (column < a.gemm.n && row < tile.row_end) {
-        B::store_tensor(a.out, column, row, tile.a_layer, box);
+        B::store_tensor(maps_->out, column, row, tile.a_layer, box);
       }
     };
     const int count = min_of(L::out_boxes, all_boxes - first);
@@ -335,6 +338,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
     }
   }
 
+  const Maps* maps_;
   float factor_ = 1.0f;
   float tall_scale_[2 * L::tiles];  // one for each of the lane's two rows of a tile
   static constexpr int rounds = ceil_div(L::wave_group_wide, L::wave_group_lanes);

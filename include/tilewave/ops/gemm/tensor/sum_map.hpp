@@ -46,6 +46,9 @@ class GemmSumMap {
     constexpr int lanes = L::wave_groups * L::wave_group_lanes;
     const int splits = a.gemm.splits;
     for (int i = rank * lanes + B::block_lane_id(); i < vectors; i += splits * lanes) {
+      // What is read of other blocks is stored, so a lane that is here again knows that its reads are done.
+      if (tile.first_row + vector_of(i).row >= tile.row_end) continue;
+      if (!per_group && tile.first_column + vector_of(i).column >= a.gemm.n) continue;
       write_vector(a, tile, i, [&](InTile first, int half) TILEWAVE_INLINE_LAMBDA {
         // All partials are asked for before the first is added: a read of another block's memory takes long.
         Vec<Sum, vector_size> parts[P.splits];
@@ -172,10 +175,13 @@ class GemmSumMap {
     B::cluster_wait();
   }
 
+  TILEWAVE_DEVICE static InTile vector_of(int i) {
+    return {i / (columns / vector_size), i % (columns / vector_size) * vector_size};
+  }
   /// Runs the epilogue on vector i of a tile and stores it. `sums_of(first, half)` gives its sums over all of K.
   template <class SumsOf>
   TILEWAVE_DEVICE void write_vector(const Args& a, const GemmTile& tile, int i, const SumsOf& sums_of) {
-    const InTile first{i / (columns / vector_size), i % (columns / vector_size) * vector_size};
+    const InTile first = vector_of(i);
     Vec<float, vector_size> values[L::halves];
     TILEWAVE_UNROLL
     for (int half = 0; half < L::halves; ++half) {
