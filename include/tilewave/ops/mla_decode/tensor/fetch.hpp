@@ -14,7 +14,9 @@ class MlaDecodeFetch {
  public:
   /// `wave`: 0 to 3 of those that fetch.
   TILEWAVE_DEVICE MlaDecodeFetch(const typename L::Args& args, typename L::Shared& shared, int wave)
-      : args_(args), shared_(shared), stage_(wave / 2), half_(wave % 2) {}
+      : args_(args), shared_(shared), stage_(wave / 2), half_(wave % 2), copies_(true) {
+    if (args.clustered()) copies_ = B::cluster_rank() == half_;
+  }
 
   TILEWAVE_DEVICE void run(const PagedAttentionWorkItem& item, const std::int32_t* table) {
     if (item.tiles == 0) return;
@@ -27,7 +29,7 @@ class MlaDecodeFetch {
         B::mbarrier_wait(&shared_.free[stage_][0], parity_ ^ 1);
         if constexpr (L::any_last) fetch<last_part>(item, table, token, L::last_box);
       }
-      if (args_.of.attention.row_blocks.divisor > 1) prefetch(item, table, token + ahead * L::tokens);
+      if (copies_ && args_.of.attention.row_blocks.divisor > 1) prefetch(item, table, token + ahead * L::tokens);
       parity_ ^= 1;
     }
   }
@@ -71,14 +73,20 @@ class MlaDecodeFetch {
     } else {
       const PagedAttentionArgs& a = args_.of.attention;
       for (int box = 0; box < boxes; ++box) B::mbarrier_expect(full + box, L::box_bytes);
+      if (!copies_) return;
       const int segments = L::tokens / args_.box_rows;
       for (int n = B::lane_id(); n < segments * boxes; n += L::lanes) {
         const int segment = n / boxes, box = n - segment * boxes;
         const std::int32_t t = min_of(token + segment * args_.box_rows, item.end - 1);
-        const std::int32_t column = a.block_size.quotient(t), in_page = t - column * a.block_size.divisor;
-        const std::int32_t row = B::load(table + column) * args_.page_rows + in_page / args_.box_rows * args_.box_rows;
-        B::copy_tensor(to + box * L::box_size + segment * args_.box_rows * L::box_chunks, args_.kv,
-                       (first + box) * L::box_columns, row, 0, full + box);
+        const std::int32_t page = a.block_size.quotient(t), in_page = t - page * a.block_size.divisor;
+        const std::int32_t row = B::load(table + page) * args_.page_rows + in_page / args_.box_rows * args_.box_rows;
+        Chunk* const at = to + box * L::box_size + segment * args_.box_rows * L::box_chunks;
+        const int column = (first + box) * L::box_columns;
+        if (args_.clustered()) {
+          B::copy_tensor(at, args_.kv, column, row, 0, full + box, 3u);  // into both blocks
+        } else {
+          B::copy_tensor(at, args_.kv, column, row, 0, full + box);
+        }
       }
     }
   }
@@ -121,6 +129,7 @@ class MlaDecodeFetch {
   const typename L::Args& args_;
   typename L::Shared& shared_;
   int stage_, half_, parity_ = 0, q_parity_ = 0;
+  bool copies_;  // whether this block brings the half, for the other block of its cluster too
 };
 
 }  // namespace tilewave

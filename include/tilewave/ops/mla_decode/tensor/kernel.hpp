@@ -33,6 +33,7 @@ struct MlaDecodeTensor {
   static Status prepare(const MlaDecodeProblem& p, Args& args) {
     args.of = mla_decode_args(p, P, B::facts);
     args.q_sequence_rows = p.sequence_rows();
+    args.cluster = mla_decode_cluster(p, P);
     const std::int64_t q_bytes = p.q_head_stride * 2, kv_bytes = p.token_stride * size_of(S.kv);
     const std::int64_t q_rows = p.output_rows();
     if (Status s = B::make_tensor_map({p.q, DType::bf16, S.head_size, q_rows, 1, q_bytes, q_bytes, L::rows}, args.q);
@@ -47,14 +48,23 @@ struct MlaDecodeTensor {
     return {};
   }
 
-  TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
+  TILEWAVE_DEVICE static void run(const Args& args, Shared& begin) {
+    // An opaque offset keeps the base of shared memory in a register. Without it, the compiler computes the base from
+    // the block's rank in its cluster wherever an address is needed.
+    const std::uint32_t offset = B::opaque(std::uint32_t{0});
+    Shared& shared = *reinterpret_cast<Shared*>(reinterpret_cast<char*>(&begin) + offset);
     const int wave = B::wave_id(), group = wave / L::group_waves;
-    if (wave == 0) L::begin(shared);
+    if (wave == 0) L::begin(args, shared);
     if (wave == L::groups * L::group_waves && B::lane_id() == 0) {
       B::prefetch_map(args.q);
       if constexpr (!P.gathered) B::prefetch_map(args.kv);
     }
-    B::barrier();
+    if (args.clustered()) {
+      B::cluster_arrive();
+      B::cluster_wait();
+    } else {
+      B::barrier();
+    }
     MlaDecodeWork<L> work(args.of.attention);
     if (group == L::groups) {
       B::template give_registers<fetching_registers>();
@@ -62,8 +72,12 @@ struct MlaDecodeTensor {
       for (; work.more(); work.next()) fetch.run(work.item(), work.table());
     } else {
       B::template take_registers<multiplying_registers>();
-      WaveGroup of{args.of, shared, group};
+      WaveGroup of{args, args.of, shared, group};
       for (; work.more(); work.next()) of.run(work.item(), wave % L::group_waves);
+    }
+    if (args.clustered()) {  // no block leaves while the other may still write to its shared memory or arrive there
+      B::cluster_arrive();
+      B::cluster_wait();
     }
   }
 
@@ -74,6 +88,7 @@ struct MlaDecodeTensor {
 
   /// A wave group, and the phases of the barriers that it waits for.
   struct WaveGroup {
+    const Args& all;
     const MlaDecodeArgs& args;
     Shared& shared;
     int group;
@@ -189,10 +204,10 @@ struct MlaDecodeTensor {
     /// Begins the scores of boxes [first, end) of the tile in a stage, as one batch.
     template <int first, int end>
     TILEWAVE_DEVICE void begin_scores(int stage, Scores& scores) {
-      B::group_mma_begin();
       static_for<end - first>([&](auto n) TILEWAVE_INLINE_LAMBDA {
         constexpr int box = first + n;
         B::mbarrier_wait(&shared.full[stage][box], stage_parity[stage]);
+        B::group_mma_begin();  // again behind each loop that waits, or ptxas does so
         TILEWAVE_UNROLL
         for (int i = 4 * box; i < 4 * box + 4; ++i) {
           const SwizzledOperand keys = L::key_operand(shared, stage, i);
@@ -263,7 +278,12 @@ struct MlaDecodeTensor {
     template <int behind>
     TILEWAVE_DEVICE void finish_values(int stage, Sums& out) {
       B::template group_mma_wait<behind>();
-      B::mbarrier_arrive(&shared.free[stage][group]);
+      if (all.clustered()) {
+        TILEWAVE_UNROLL
+        for (int rank = 0; rank < 2; ++rank) B::mbarrier_arrive(&shared.free[stage][group], rank);
+      } else {
+        B::mbarrier_arrive(&shared.free[stage][group]);
+      }
       stage_parity[stage] ^= 1;
       B::group_mma_fence(out);
     }

@@ -39,9 +39,11 @@ struct MlaDecodeTensorLayout {
     MlaDecodeArgs of;
     std::int32_t q_sequence_rows;      // rows of q's map from a sequence to the next
     std::int32_t page_rows, box_rows;  // rows of the cache's map from a page to the next; tokens of a box
+    std::int32_t cluster;              // blocks that fetch rows of the cache for each other: 2, or 1
     typename B::TensorMap q, kv;
 
     const MlaDecodeArgs& decode() const { return of; }
+    TILEWAVE_DEVICE bool clustered() const { return !P.gathered && P.balanced() && cluster > 1; }
   };
 
   using Mbarrier = typename B::Mbarrier;
@@ -52,20 +54,20 @@ struct MlaDecodeTensorLayout {
     float sum[groups][rows];
     Mbarrier q_full, q_free;
     Mbarrier full[stages][boxes];   // of each box, so that scores begin with the first
-    Mbarrier free[stages][groups];  // wave group g frees its half of the values
+    Mbarrier free[stages][groups];  // wave group g of each block of the cluster frees its half of the values
     Mbarrier probabilities[stages], summed[groups];
     Mbarrier turn;  // group 1 begins its scores behind those of group 0
   };
 
   /// Wave 0 initialises the barriers, in front of a barrier of the block.
-  TILEWAVE_DEVICE static void begin(Shared& shared) {
+  TILEWAVE_DEVICE static void begin(const Args& args, Shared& shared) {
     if (B::lane_id() == 0) {
       B::mbarrier_init(&shared.q_full, 1);
       B::mbarrier_init(&shared.q_free, groups * group_waves);
       B::mbarrier_init(&shared.turn, group_waves);
       for (int stage = 0; stage < stages; ++stage) {
         for (int box = 0; box < boxes; ++box) B::mbarrier_init(&shared.full[stage][box], 1);
-        for (int group = 0; group < groups; ++group) B::mbarrier_init(&shared.free[stage][group], group_waves);
+        for (int group = 0; group < groups; ++group) B::mbarrier_init(&shared.free[stage][group], group_waves * args.cluster);
         B::mbarrier_init(&shared.probabilities[stage], group_waves);
         B::mbarrier_init(&shared.summed[stage], group_waves);
       }
