@@ -77,8 +77,8 @@ constexpr Status mla_tensor_status(ArchId arch, const MlaDecodeSpec& s, const Ml
   if (p.rows != 64 || p.waves != 8) return {bad, "tensor: two wave groups share 64 rows"};
   if (p.tokens != 64) return {bad, "tensor: a tile has 64 tokens"};
   if (p.waves_per_simd != 3) return {bad, "tensor: one block with three wave groups fills an SM"};
-  if (s.q != DType::bf16) return {bad, "tensor: q is bf16"};
-  if (!p.gathered && s.kv != DType::bf16) return {bad, "tensor: codes are widened by lanes: gathered"};
+  if (p.gathered && s.q != DType::bf16) return {bad, "tensor: q is bf16 if tokens are gathered"};
+  if (!p.gathered && s.kv != s.q) return {bad, "tensor: codes are widened by lanes: gathered"};
   return {};
 }
 
