@@ -54,6 +54,12 @@ inline std::string name_of(const MlaDecodePolicy& p) {
          name_of(p.path) + (p.gathered ? ".gathered" : "") + (p.balanced() ? ".balanced" : "");
 }
 
+/// Returns whether path registers multiplies codes of fp8 q and of the cache as they are, and keeps q so: CDNA has such
+/// products of operands in registers.
+constexpr bool mla_fp8_scores(const ArchFacts& facts, const MlaDecodePolicy& p) {
+  return p.path == MlaDecodePath::registers && facts.family == Family::cdna;
+}
+
 namespace detail {
 
 constexpr Status mla_registers_status(ArchId arch, const MlaDecodeSpec& s, const MlaDecodePolicy& p) {
@@ -64,7 +70,9 @@ constexpr Status mla_registers_status(ArchId arch, const MlaDecodeSpec& s, const
   if (p.waves != 4) return {bad, "registers: four waves have 128 output columns each"};
   if (p.tokens != 32 * p.waves) return {bad, "registers: a wave has 32 tokens of a tile"};
   if (p.gathered) return {bad, "registers: gathered is of path tensor"};
-  const int q = p.rows * s.head_size * 2, probabilities = p.rows * p.tokens * 2, sums = 2 * 4 * p.waves * p.rows;
+  const bool codes = is_fp8(s.q) && mla_fp8_scores(facts_of(arch), p);
+  const int q = p.rows * s.head_size * (codes ? 1 : 2), probabilities = p.rows * p.tokens * 2,
+            sums = 2 * 4 * p.waves * p.rows;
   const int blocks = p.blocks_per_cu(facts_of(arch));
   if ((q + probabilities + sums) * blocks > facts_of(arch).lds_bytes)
     return {bad, "registers: q and probabilities exceed a block's part of LDS"};
