@@ -36,6 +36,7 @@ struct MlaDecodePolicy {
   friend constexpr bool operator==(const MlaDecodePolicy&, const MlaDecodePolicy&) = default;
 
   TILEWAVE_HOST_DEVICE constexpr bool balanced() const { return schedule == PagedAttentionSchedule::balanced; }
+  TILEWAVE_HOST_DEVICE constexpr int row_tiles() const { return rows / 16; }
   /// Query rows of a block, and tokens that a schedule deals out at a time.
   TILEWAVE_HOST_DEVICE constexpr int block_rows() const { return rows; }
   TILEWAVE_HOST_DEVICE constexpr int block_tokens(const MlaDecodeSpec&) const { return tokens; }

@@ -26,22 +26,28 @@ class MlaDecodeCopies {
     q_parity_ ^= 1;
   }
 
-  /// Announces boxes [first, first + boxes) of the tile from `token` on, and brings those that `mine` is true of. In a
-  /// cluster the other block brings the others, and each brings them into both.
-  template <int boxes, class Mine>
-  TILEWAVE_DEVICE void copy_boxes(const Item& item, const std::int32_t* table, std::int32_t token, int stage, int first,
-                                  const Mine& mine) {
+  /// Tokens that lie together in a page and in a tile are a segment. Each lane looks up where one of a tile's segments
+  /// lies, as a row of the cache's map, before it is needed.
+  TILEWAVE_DEVICE std::int32_t segment_row(const Item& item, const std::int32_t* table, std::int32_t token) const {
     const PagedAttentionArgs& a = args_.of.attention;
+    const std::int32_t first = B::lane_id() * args_.box_rows;
+    if (first >= L::tokens) return 0;
+    const std::int32_t t = min_of(token + first, item.end - 1);
+    const std::int32_t page = a.block_size.quotient(t), in_page = t - page * a.block_size.divisor;
+    return B::load(table + page) * args_.page_rows + in_page / args_.box_rows * args_.box_rows;
+  }
+  /// Announces boxes [first, first + boxes) of a tile, whose segments' rows lanes have, and brings those that `mine` is
+  /// true of. In a cluster the other block brings the others, and each brings them into both.
+  template <int boxes, class Mine>
+  TILEWAVE_DEVICE void copy_boxes(std::int32_t segment_rows, int stage, int first, const Mine& mine) {
     auto* const full = &shared_.full[stage][first];
     Chunk* const to = shared_.kv[stage] + first * L::box_size;
     for (int box = 0; box < boxes; ++box) B::mbarrier_expect(full + box, L::box_bytes);
     const int segments = L::tokens / args_.box_rows;
-    for (int n = B::lane_id(); n < segments * boxes; n += L::lanes) {
-      const int segment = n / boxes, box = n - segment * boxes;
-      if (!mine(first + box)) continue;
-      const std::int32_t t = min_of(token + segment * args_.box_rows, item.end - 1);
-      const std::int32_t page = a.block_size.quotient(t), in_page = t - page * a.block_size.divisor;
-      const std::int32_t row = B::load(table + page) * args_.page_rows + in_page / args_.box_rows * args_.box_rows;
+    for (int done = 0; done < segments * boxes; done += L::lanes) {
+      const int n = done + B::lane_id(), segment = n / boxes, box = n - segment * boxes;
+      const std::int32_t row = B::shuffle(segment_rows, min_of(segment, segments - 1));
+      if (segment >= segments || !mine(first + box)) continue;
       Chunk* const at = to + box * L::box_size + segment * args_.box_rows * L::box_chunks;
       const int column = (first + box) * L::box_columns;
       if (args_.clustered()) {

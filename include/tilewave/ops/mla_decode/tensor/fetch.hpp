@@ -23,15 +23,22 @@ class MlaDecodeFetch : MlaDecodeCopies<B, S, L> {
 
   TILEWAVE_DEVICE void run(const Item& item, const std::int32_t* table) {
     if (item.tiles == 0) return;
+    std::int32_t rows = 0;
+    const auto look_up = [&](std::int32_t tile) TILEWAVE_INLINE_LAMBDA {
+      if (!L::policy.gathered && tile < item.tiles)
+        rows = Copies::segment_row(item, table, item.begin + tile * L::tokens);
+    };
+    look_up(stage_);
     if (stage_ == 0 && half_ == 0) Copies::fetch_q(item);
     for (std::int32_t i = stage_; i < item.tiles; i += L::stages) {
       const std::int32_t token = item.begin + i * L::tokens;
       B::mbarrier_wait(&shared_.free[stage_][half_], parity_ ^ 1);
-      fetch<half_part>(item, table, token, half_ * L::half_boxes);
+      fetch<half_part>(item, table, token, rows, half_ * L::half_boxes);
       if (half_ == 1) {
         B::mbarrier_wait(&shared_.free[stage_][0], parity_ ^ 1);
-        if constexpr (L::any_last) fetch<last_part>(item, table, token, L::last_box);
+        if constexpr (L::any_last) fetch<last_part>(item, table, token, rows, L::last_box);
       }
+      look_up(i + L::stages);
       // A stage's other wave asks for the other half of the rows.
       if (copies_) Copies::prefetch(item, table, token, half_ * L::tokens / 2, L::tokens / 2);
       parity_ ^= 1;
@@ -43,7 +50,8 @@ class MlaDecodeFetch : MlaDecodeCopies<B, S, L> {
 
   /// Brings `boxes` boxes of a tile from box `first` on.
   template <int boxes>
-  TILEWAVE_DEVICE void fetch(const Item& item, const std::int32_t* table, std::int32_t token, int first) {
+  TILEWAVE_DEVICE void fetch(const Item& item, const std::int32_t* table, std::int32_t token, std::int32_t rows,
+                             int first) {
     if constexpr (L::policy.gathered) {
       auto* const full = &shared_.full[stage_][first];
       gather<boxes>(LatentTokens<B, S>{args_.of, table, item.end - 1}, token, first * L::box_chunks,
@@ -51,8 +59,7 @@ class MlaDecodeFetch : MlaDecodeCopies<B, S, L> {
       B::shared_written();
       for (int box = 0; box < boxes; ++box) B::mbarrier_arrive(full + box);
     } else {
-      Copies::template copy_boxes<boxes>(item, table, token, stage_, first,
-                                         [&](int) TILEWAVE_INLINE_LAMBDA { return copies_; });
+      Copies::template copy_boxes<boxes>(rows, stage_, first, [&](int) TILEWAVE_INLINE_LAMBDA { return copies_; });
     }
   }
 
