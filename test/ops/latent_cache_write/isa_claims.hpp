@@ -14,6 +14,7 @@ ordered_json row_claims(const LatentCacheWriteSpec& s, const RowPolicy& p) {
   // The slot has two words, and a position two for a row and for q each.
   const RowUse use{.exchanges = 0, .values = 0, .scalar_loads = 2 + 2 * 2 + one_scale};
   ordered_json claims = row_claims<arch>(use, DType::bf16, DType::bf16, Scaling::none, p);
+  claims["bytes_in_flight"] = 0;  // a lane has one unit, and waits for a slot or a position beside it
   const bool halves = s.pairs == RopePairs::halves;
   // Of a rotated unit: itself, its other half, and cos and sin; eight bytes of these for two of bf16 and neighbours.
   const int tables = (halves ? 2 : 1) * 2, wide_tables = size_of(s.table) == 4 ? tables : 0;
