@@ -55,6 +55,17 @@ void flash_attentions(ArchId id) {
   }
 }
 
+/// The kernels of latent decode, one a policy.
+void mla_decodes(ArchId id) {
+  const char* const arch = name_of(id).data();
+  for (const int index : test::mla_decode_objects) {
+    const MlaDecodeSpec spec = mla_decode_specs(id)[index];
+    for (std::size_t p = 0; p < mla_decode_policies(id, spec).size(); ++p)
+      std::printf("%s(mla_decode_%s_%d_%zu mla_decode_entry.hip %s -DSPEC=%d -DPOLICY=%zu)\n",
+                  test::in_slice(id, spec, p) ? "compile" : "compile_full", arch, index, p, arch, index, p);
+  }
+}
+
 void gemms(const char* list, std::span<const int> specs, ArchId id) {
   const char* const arch = name_of(id).data();
   for (std::size_t place = 0; place < specs.size() && test::has_list(id, list); ++place)
@@ -84,6 +95,7 @@ void list(ArchId id) {
   const char* const arch = name_of(id).data();
   decodes(id, arch);
   flash_attentions(id);
+  mla_decodes(id);
   one_each("pa_feature", arch, paged_attention_feature_specs(id).size(), "FEATURE");
   one_each("pa_score", arch, paged_attention_score_specs(id).size(), "SCORE");
   for (const int head_size : paged_attention_head_sizes) combine(arch, head_size, "bf16");

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What ptxas says of GEMM's sm90 kernels, of specs that a user can name, registered or not: nothing serialises the
-products, and no tile's sums are in local memory. Some kernels of large tiles keep a few values there
+"""What ptxas says of sm90's kernels of products: of GEMM's specs that a user can name, registered or not, and of latent
+decode. Nothing serialises the products, and no tile's sums are in local memory. Some kernels of large tiles keep a few values there
 (docs/notebook/2026-11-27-gemm-ptxas.md); the sums of a lane are 256 to 512 bytes.
 
 usage: ptxas_test.py NVCC LIST_SPECS INCLUDE SAMPLES [--seed N]     LIST_SPECS: list_specs.cpp, compiled; SAMPLES: how many
@@ -25,6 +25,9 @@ ONCE_FAILED = [
 ]
 FIELDS = {"a": "DType", "b": "DType", "out": "DType", "scale": "Scaling", "groups": "GemmGroups"}
 SOURCE = pathlib.Path(__file__).with_name("ptxas_entry.cu.in").read_text()
+# Latent decode: the places of a spec and of its policy. The first one was seen to have products waited for (C7519).
+MLA_DECODE = [("0", 2), ("0", 0), ("4", 0), ("2", 0)]
+MLA_SOURCE = pathlib.Path(__file__).with_name("ptxas_mla_decode.cu.in").read_text()
 
 
 def spec_of(words):
@@ -44,7 +47,7 @@ def faults_of(log):
 
 def judge(nvcc, include, spec, policy, folder):
     source = pathlib.Path(folder) / f"{abs(hash((spec, policy)))}.cu"
-    source.write_text(SOURCE.replace("@SPEC@", spec).replace("@POLICY@", str(policy)))
+    source.write_text((MLA_SOURCE if spec.isdigit() else SOURCE).replace("@SPEC@", spec).replace("@POLICY@", str(policy)))
     done = subprocess.run([nvcc, "-std=c++20", "-O2", "-w", "-gencode=arch=compute_90a,code=sm_90a", "-Xptxas", "-v", "-I", include,
                            "--expt-relaxed-constexpr", "-cubin", "-o", os.devnull, str(source)], capture_output=True, text=True)
     return faults_of(done.stdout + done.stderr) if done.returncode == 0 else [done.stderr[-2000:]]
@@ -69,13 +72,14 @@ def main():
     draw = random.Random(options.seed)
     kernels = [(spec_of(words), policy) for words, policy in ONCE_FAILED]
     kernels += [("GemmSpec" + spec, draw.randrange(count)) for count, spec in draw.sample(named, options.samples)]
+    kernels += MLA_DECODE if options.samples > 10 else MLA_DECODE[:1]
     wrong = 0
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for (spec, policy), faults in zip(kernels, pool.map(lambda k: judge(options.nvcc, options.include, *k, folder), kernels)):
             for fault in faults:
                 print(f"{spec}, policy {policy}: {fault}")
             wrong += bool(faults)
-    print(f"{len(kernels)} kernels of {len(named)} specs that can be named: {wrong} wrong")
+    print(f"{len(kernels)} kernels, those of GEMM of {len(named)} specs that can be named: {wrong} wrong")
     return wrong > 0
 
 

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "tilewave/ops/flash_attention/registry.hpp"
+#include "tilewave/ops/mla_decode/registry.hpp"
 #include "tilewave/ops/paged_attention/registry.hpp"
 
 namespace tilewave::test {
@@ -25,6 +26,13 @@ constexpr bool has_lds_path(ArchId arch, const FlashAttentionSpec& spec) {
 }
 constexpr bool in_slice(ArchId arch, const FlashAttentionSpec& spec, std::size_t spec_place) {
   return has_turn(arch, spec_place) || spec == FlashAttentionSpec{};
+}
+
+/// The specs of latent decode that have code objects, one for each policy: bf16, and fp8 q. The first policy of each gates
+/// every change.
+inline constexpr std::array mla_decode_objects{0, 4};
+constexpr bool in_slice(ArchId arch, const MlaDecodeSpec& spec, std::size_t place) {
+  return place == 0 && (spec == MlaDecodeSpec{}) == (arch == ArchId::gfx950);
 }
 
 /// The specs of each list of GEMM that have a code object, with all their policies.

@@ -309,6 +309,45 @@ void add_flash_attention(ordered_json& file) {
   });
 }
 
+/// Latent decode straight to registers: products of the room's atoms, rows of the cache in loads of 16 bytes, or of 8 if
+/// codes are widened.
+template <ArchId arch>
+void add_mla_decode(ordered_json& file) {
+  static_for<mla_decode_objects.size()>([&](auto object) {
+    static constexpr int index = mla_decode_objects[object];
+    static constexpr MlaDecodeSpec spec = mla_decode_specs(arch)[index];
+    static constexpr auto policies = mla_decode_policies(arch, spec);
+    static_for<policies.size()>([&](auto p) {
+      static constexpr MlaDecodePolicy policy = policies[p];
+      using Kernel = MlaDecodeRegisters<host::Backend<arch>, spec, policy>;
+      const std::string name(name_of(arch));
+      ordered_json mfma = ordered_json::array({atom_name<arch>(DType::bf16)}), widths = ordered_json::array({16});
+      double products = 8.0 / atom_of(arch).k_per_lane * policy.row_tiles();
+      if (is_fp8(spec.q)) {
+        // Sixteen codes of a key feed half a product of 128 k, or two of 32; eight of a value what a unit of bf16 does.
+        mfma.push_back(gemm_mfma<arch>(GemmSpec{.a = spec.q}, 16));
+        widths.push_back(8);
+        products = 2 * products;
+      }
+      file["entries"].push_back(
+          {{"code_object",
+            "mla_decode_" + name + "_" + std::to_string(index) + "_" + std::to_string(std::size_t{p}) + ".co"},
+           {"full", !in_slice(arch, spec, p)},
+           {"symbol", "MlaDecodeRegisters"},
+           {"arch", name},
+           {"kernel", "mla_decode"},
+           {"spec", name_of(spec)},
+           {"policy", name_of(policy)},
+           {"waves_per_simd", policy.waves_per_simd},
+           {"waves_per_block", policy.waves},
+           {"lds_bytes", sizeof(typename Kernel::Shared)},
+           {"mfma", mfma},
+           {"mfma_per_load", products},
+           {"kv_widths", widths}});
+    });
+  });
+}
+
 template <ArchId arch>
 void add_arch(ordered_json& file) {
   constexpr ArchFacts facts = facts_of(arch);
@@ -348,6 +387,7 @@ void add_arch(ordered_json& file) {
     add_gemms<arch, list##_specs(arch), &list##_policies, list##_objects>(file, #list);
   GEMM_LISTS(ADD_GEMMS)
   add_flash_attention<arch>(file);
+  add_mla_decode<arch>(file);
   add_find_scale<arch>(file);
   add_shared_sampling<arch>(file);
 #define ADD_ROWS(list, op, name, header) add_rows<arch>(file, #list, #op, list##_specs(arch), op##_policies);

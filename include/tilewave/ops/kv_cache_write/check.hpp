@@ -56,7 +56,8 @@ inline Status check_cache_extents(const KvCacheWriteProblem& p) {
     return {StatusCode::bad_extent, "q_heads is negative, or given though the spec is not fused"};
   }
   if (p.head_size < 16 || p.head_size > 512 || p.head_size % 16 != 0) {
-    return {StatusCode::unsupported_head_size, "head_size must be a multiple of 16 from 16 to 512"};
+    return {StatusCode::unsupported_head_size,
+            "head_size must be a multiple of 16 from 16 to 512; latent_cache_write writes MLA rows of 576"};
   }
   if (p.block_size < 1) return {StatusCode::unsupported_block_size, "block_size must be positive"};
   if (p.values == ValueLayout::dim_major && p.block_size % 16 != 0) {

@@ -105,6 +105,8 @@ struct LatentCacheWrite {
   TILEWAVE_DEVICE static void write_rows(const Args& a, std::int32_t block) {
     const int lane = B::block_lane_id() % P.lanes;
     const std::int32_t wanted = block * P.rows + B::block_lane_id() / P.lanes, token = min_of(wanted, a.tokens - 1);
+    const int u = min_of(lane, latent_units - 1);
+    Values values = load(a.latent, token * a.latent_stride + u * unit);  // on its way while the slot is awaited
     const Vec<std::uint32_t, 2> slot = a.slots.template load<B>(token);
     const bool in_cache = wanted == token && a.slots.below(slot, a.slot_limit);
     const std::int32_t index = in_cache ? static_cast<std::int32_t>(slot[0]) : 0, page = a.block_size.quotient(index);
@@ -112,8 +114,6 @@ struct LatentCacheWrite {
     char* const page_at = static_cast<char*>(a.kv) + page * a.page_bytes;
     char* const row = page_at + in_page * a.token_bytes;
 
-    const int u = min_of(lane, latent_units - 1);
-    Values values = load(a.latent, token * a.latent_stride + u * unit);
     float factor = 1.0f;
     if constexpr (codes && plain) factor = 1.0f / B::load(a.kv_scale);
     if constexpr (group > 0) {
@@ -147,9 +147,11 @@ struct LatentCacheWrite {
     std::int32_t bits = 0;
     TILEWAVE_UNROLL
     for (int e = 0; e < unit; ++e) bits = max_of(bits, __builtin_bit_cast(std::int32_t, abs_of(values[e])));
-    TILEWAVE_UNROLL
-    for (int mask = 1; mask < group / unit; mask *= 2) bits = max_of(bits, B::shuffle_xor(bits, mask));
-    return __builtin_bit_cast(float, bits);
+    const auto larger = [](float a, float b) TILEWAVE_INLINE_LAMBDA {
+      return __builtin_bit_cast(float,
+                                max_of(__builtin_bit_cast(std::int32_t, a), __builtin_bit_cast(std::int32_t, b)));
+    };
+    return B::template reduce<group / unit>(__builtin_bit_cast(float, bits), larger);
   }
   /// Stores a unit of elements of the cache's type.
   TILEWAVE_DEVICE static void store_latent(char* row, int u, Values values, float factor) {

@@ -32,6 +32,13 @@ constexpr std::int32_t mla_decode_row_blocks(const MlaDecodeProblem& p, const Ml
   return ceil_div(p.sequence_rows(), policy.rows);
 }
 
+/// Returns the blocks of a cluster. Two neighbouring row blocks that walk the same tokens side by side fetch half of
+/// each tile, for both.
+constexpr std::int32_t mla_decode_cluster(const MlaDecodeProblem& p, const MlaDecodePolicy& policy) {
+  const bool shares = policy.path == MlaDecodePath::tensor && policy.balanced() && !policy.gathered;
+  return shares && mla_decode_row_blocks(p, policy) % 2 == 0 ? 2 : 1;
+}
+
 /// Returns the splits of a sequence with the even schedule. A batch-invariant call takes as many as the longest
 /// sequence fills. Another takes as many as fill the chip once.
 constexpr std::int32_t mla_decode_splits(const MlaDecodeProblem& p, const MlaDecodePolicy& policy,

@@ -58,6 +58,11 @@ struct LatentTokens {
     }
   }
 
+  /// Returns codes 16 u to 16 u + 15 of a token of the plain layout.
+  TILEWAVE_DEVICE Chunk codes(const Token& t, int u) const {
+    return B::load(reinterpret_cast<const Chunk*>(t.row) + u);
+  }
+
   /// Returns dimensions 8 u to 8 u + 7 of a token. Codes of the plain layout are without their scale.
   TILEWAVE_DEVICE Chunk unit(const Token& t, int u) const {
     if constexpr (code_units > 0) {

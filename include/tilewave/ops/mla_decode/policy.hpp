@@ -36,6 +36,7 @@ struct MlaDecodePolicy {
   friend constexpr bool operator==(const MlaDecodePolicy&, const MlaDecodePolicy&) = default;
 
   TILEWAVE_HOST_DEVICE constexpr bool balanced() const { return schedule == PagedAttentionSchedule::balanced; }
+  TILEWAVE_HOST_DEVICE constexpr int row_tiles() const { return rows / 16; }
   /// Query rows of a block, and tokens that a schedule deals out at a time.
   TILEWAVE_HOST_DEVICE constexpr int block_rows() const { return rows; }
   TILEWAVE_HOST_DEVICE constexpr int block_tokens(const MlaDecodeSpec&) const { return tokens; }
@@ -54,6 +55,12 @@ inline std::string name_of(const MlaDecodePolicy& p) {
          name_of(p.path) + (p.gathered ? ".gathered" : "") + (p.balanced() ? ".balanced" : "");
 }
 
+/// Returns whether path registers multiplies codes of fp8 q and of the cache as they are, and keeps q so: CDNA has such
+/// products of operands in registers.
+constexpr bool mla_fp8_scores(const ArchFacts& facts, const MlaDecodePolicy& p) {
+  return p.path == MlaDecodePath::registers && facts.family == Family::cdna;
+}
+
 namespace detail {
 
 constexpr Status mla_registers_status(ArchId arch, const MlaDecodeSpec& s, const MlaDecodePolicy& p) {
@@ -64,7 +71,9 @@ constexpr Status mla_registers_status(ArchId arch, const MlaDecodeSpec& s, const
   if (p.waves != 4) return {bad, "registers: four waves have 128 output columns each"};
   if (p.tokens != 32 * p.waves) return {bad, "registers: a wave has 32 tokens of a tile"};
   if (p.gathered) return {bad, "registers: gathered is of path tensor"};
-  const int q = p.rows * s.head_size * 2, probabilities = p.rows * p.tokens * 2, sums = 2 * 4 * p.waves * p.rows;
+  const bool codes = is_fp8(s.q) && mla_fp8_scores(facts_of(arch), p);
+  const int q = p.rows * s.head_size * (codes ? 1 : 2), probabilities = p.rows * p.tokens * 2,
+            sums = 2 * 4 * p.waves * p.rows;
   const int blocks = p.blocks_per_cu(facts_of(arch));
   if ((q + probabilities + sums) * blocks > facts_of(arch).lds_bytes)
     return {bad, "registers: q and probabilities exceed a block's part of LDS"};
@@ -77,8 +86,8 @@ constexpr Status mla_tensor_status(ArchId arch, const MlaDecodeSpec& s, const Ml
   if (p.rows != 64 || p.waves != 8) return {bad, "tensor: two wave groups share 64 rows"};
   if (p.tokens != 64) return {bad, "tensor: a tile has 64 tokens"};
   if (p.waves_per_simd != 3) return {bad, "tensor: one block with three wave groups fills an SM"};
-  if (s.q != DType::bf16) return {bad, "tensor: q is bf16"};
-  if (!p.gathered && s.kv != DType::bf16) return {bad, "tensor: codes are widened by lanes: gathered"};
+  if (p.gathered && s.q != DType::bf16) return {bad, "tensor: q is bf16 if tokens are gathered"};
+  if (!p.gathered && s.kv != s.q) return {bad, "tensor: codes are widened by lanes: gathered"};
   return {};
 }
 

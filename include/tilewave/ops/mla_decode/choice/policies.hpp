@@ -28,9 +28,10 @@ constexpr MlaDecodePolicies mla_decode_policies(ArchId arch, const MlaDecodeSpec
   tensor(balanced, false);
   tensor(even, false);
   tensor(balanced, true);
-  // Wide blocks read the cache less often. On gfx950 they have the LDS for q of 64 rows, or of 32 twice.
-  const bool wide_lds = facts_of(arch).lds_bytes > 128 * 1024 && facts_of(arch).family == Family::cdna;
-  if (wide_lds) add({.rows = 64, .schedule = balanced, .waves_per_simd = 1});
+  // Wide blocks read the cache less often. On gfx950 they have the LDS for q of 64 rows, or of 32 twice; on gfx942 if q
+  // is fp8.
+  const bool cdna = facts_of(arch).family == Family::cdna, wide_lds = cdna && facts_of(arch).lds_bytes > 128 * 1024;
+  if (cdna) add({.rows = 64, .schedule = balanced, .waves_per_simd = 1});
   add({.rows = 32, .schedule = balanced, .waves_per_simd = wide_lds ? 2 : 1});
   add({.rows = 16, .schedule = balanced, .waves_per_simd = 2});
   add({.rows = 16, .waves_per_simd = 2});

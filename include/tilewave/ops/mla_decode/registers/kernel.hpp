@@ -12,7 +12,7 @@
 
 #include "tilewave/attention/sink.hpp"
 #include "tilewave/attention/value_tiles.hpp"
-#include "tilewave/ops/mla_decode/latent_tokens.hpp"
+#include "tilewave/ops/mla_decode/registers/query.hpp"
 #include "tilewave/ops/mla_decode/work.hpp"
 
 namespace tilewave {
@@ -32,18 +32,16 @@ struct MlaDecodeRegisters {
   static constexpr int row_tiles = P.rows / 16, atom_rows = 16;
 
  private:
+  using Query = MlaDecodeQuery<B, S, P>;
   using Map = LaneMap<B>;
-  using Scores = typename B::Accumulator;  // [rows_per_lane][kv_per_lane]
+  using Scores = typename Query::Scores;  // [rows_per_lane][kv_per_lane]
   using RowsOperand = typename B::RowsOperand;
-  using KvOperand = typename B::KvOperand;
-  using Tokens = LatentTokens<B, S>;
+  using Tokens = typename Query::Tokens;
   using Work = MlaDecodeWork<MlaDecodeRegisters>;
   using Item = PagedAttentionWorkItem;
-  static constexpr AtomFacts atom = B::atom;
-  static constexpr int unit = 8, groups = AtomFacts::groups;  // elements in 16 bytes; lane groups
-  static constexpr int rows_per_lane = atom.rows_per_lane, kv_per_lane = atom.kv_per_lane;
-  static constexpr int score_tiles = unit / kv_per_lane, k_slices = unit / atom.k_per_lane;
-  static constexpr int slice_words = atom.k_per_lane / 2, k_units = S.head_size / unit / groups;
+  static constexpr int unit = Query::unit, groups = Query::groups;
+  static constexpr int rows_per_lane = Query::rows_per_lane, kv_per_lane = Query::kv_per_lane;
+  static constexpr int score_tiles = Query::score_tiles, k_slices = Query::k_slices;
   static constexpr int tile_tokens = groups * unit;  // of a wave
   static constexpr int part_columns = latent_value_size / waves;
   static constexpr ValueShape part{2, part_columns, ValueLayout::token_major};
@@ -52,12 +50,11 @@ struct MlaDecodeRegisters {
   static_assert(Values::width == unit, "a lane loads a unit of dimensions of V at a time");
   static constexpr int out_tiles = Values::tiles.count;
   static constexpr float max_slack = 8.0f;  // log2 units by which a maximum may exceed the reference, see softmax
-  static constexpr DType q_type = S.q;
   static constexpr bool one_scale = is_fp8(S.kv) && S.layout == LatentLayout::plain;
 
  public:
   struct Shared {
-    Chunk q[row_tiles][k_units][rows_per_lane][lanes];  // unit 4 u + group of the lane's row
+    typename Query::Rows q;
     Chunk probabilities[waves][row_tiles][rows_per_lane][lanes];
     float maximum[waves][P.rows], sum[waves][P.rows];
   };
@@ -118,31 +115,8 @@ struct MlaDecodeRegisters {
       TILEWAVE_UNROLL
       for (int d = 0; d < out_tiles; ++d) s.out[t][d] = Scores{};
     }
-    load_q(a, item, s.wave, shared);
+    Query::load(a, item, s.wave, shared.q);
     B::barrier();
-  }
-
-  /// Copies q to shared memory as operands, fp8 as bf16. A wave takes every fourth unit.
-  TILEWAVE_DEVICE static void load_q(const PagedAttentionArgs& a, const Item& item, int wave, Shared& shared) {
-    each_row([&](int t, int r) TILEWAVE_INLINE_LAMBDA {
-      const std::int32_t row = min_of(item.first_row + t * atom_rows + Map::row(B::lane_id(), r), a.rows - 1);
-      const QueryRow query = query_row(a, item, row);
-      const char* const from = static_cast<const char*>(a.q) +
-                               size_of(q_type) * (query.out_row * a.q_row_stride + query.head * a.q_head_stride);
-      TILEWAVE_UNROLL
-      for (int first = 0; first < k_units; first += waves) {
-        const int u = first + wave;
-        if (u >= k_units) continue;
-        const int number = groups * u + Map::group(B::lane_id());
-        if constexpr (is_fp8(S.q)) {
-          const auto codes = B::load(reinterpret_cast<const Vec<std::uint32_t, 2>*>(from) + number);
-          const auto low = B::widen_fp8(codes[0]), high = B::widen_fp8(codes[1]);
-          shared.q[t][u][r][B::lane_id()] = Chunk{{low[0], low[1], high[0], high[1]}};
-        } else {
-          shared.q[t][u][r][B::lane_id()] = B::load(reinterpret_cast<const Chunk*>(from) + number);
-        }
-      }
-    });
   }
 
   TILEWAVE_DEVICE static void walk(const Args& args, const std::int32_t* table, const Item& item, State& s,
@@ -153,55 +127,11 @@ struct MlaDecodeRegisters {
     for (std::int32_t i = 0; i < item.tiles; ++i) {
       const std::int32_t tile = item.begin + i * P.tokens;
       Scores scores[row_tiles][score_tiles] = {};
-      multiply_keys(tokens, tile + tile_tokens * s.wave, shared, scores);
+      Query::multiply(tokens, tile + tile_tokens * s.wave, shared.q, scores);
       mask(item, tile, s, scores);
       softmax(s, scores, shared);
       B::barrier();  // all probabilities are there
       multiply_values(tokens, tile, s, shared);
-    }
-  }
-
-  TILEWAVE_DEVICE static KvOperand kv_operand(const Chunk& words, int k_slice) {
-    KvOperand kv;
-    TILEWAVE_UNROLL
-    for (int w = 0; w < slice_words; ++w) kv[w] = words[k_slice * slice_words + w];
-    return kv;
-  }
-  /// Returns the operand of a slice of a unit of all rows of the lane.
-  TILEWAVE_DEVICE static RowsOperand rows_operand(const Chunk (&of)[rows_per_lane][lanes], int k_slice) {
-    RowsOperand rows;
-    TILEWAVE_UNROLL
-    for (int r = 0; r < rows_per_lane; ++r) {
-      const Chunk words = of[r][B::lane_id()];
-      TILEWAVE_UNROLL
-      for (int w = 0; w < slice_words; ++w) rows[r * slice_words + w] = words[k_slice * slice_words + w];
-    }
-    return rows;
-  }
-
-  /// Scores of the wave's 32 tokens from `first` on. Column C g + c of score tile j is token 8 g + C j + c.
-  TILEWAVE_DEVICE static void multiply_keys(const Tokens& tokens, std::int32_t first, const Shared& shared,
-                                            Scores (&scores)[row_tiles][score_tiles]) {
-    const int position = Map::position(B::lane_id()), group = Map::group(B::lane_id());
-    typename Tokens::Token token[score_tiles];
-    TILEWAVE_UNROLL
-    for (int j = 0; j < score_tiles; ++j) {
-      token[j] = tokens.token(first + unit * (position / kv_per_lane) + kv_per_lane * j + position % kv_per_lane);
-    }
-    TILEWAVE_UNROLL
-    for (int u = 0; u < k_units; ++u) {
-      Chunk keys[score_tiles];
-      TILEWAVE_UNROLL
-      for (int j = 0; j < score_tiles; ++j) keys[j] = tokens.unit(token[j], groups * u + group);
-      TILEWAVE_UNROLL
-      for (int t = 0; t < row_tiles; ++t) {
-        TILEWAVE_UNROLL
-        for (int k_slice = 0; k_slice < k_slices; ++k_slice) {
-          const RowsOperand q = rows_operand(shared.q[t][u], k_slice);
-          TILEWAVE_UNROLL
-          for (int j = 0; j < score_tiles; ++j) scores[t][j] = B::mma(kv_operand(keys[j], k_slice), q, scores[t][j]);
-        }
-      }
     }
   }
 
@@ -292,7 +222,7 @@ struct MlaDecodeRegisters {
       for (int t = 0; t < row_tiles; ++t) {
         TILEWAVE_UNROLL
         for (int k_slice = 0; k_slice < k_slices; ++k_slice)
-          probabilities[t][k_slice] = rows_operand(shared.probabilities[w][t], k_slice);
+          probabilities[t][k_slice] = Query::rows_operand(shared.probabilities[w][t], k_slice);
       }
       typename Tokens::Token token[unit];
       TILEWAVE_UNROLL
@@ -311,7 +241,7 @@ struct MlaDecodeRegisters {
             TILEWAVE_UNROLL
             for (int k_slice = 0; k_slice < k_slices; ++k_slice) {
               Scores& out = s.out[t][block * unit + i];
-              out = B::mma(kv_operand(values[i], k_slice), probabilities[t][k_slice], out);
+              out = B::mma(Query::kv_operand(values[i], k_slice), probabilities[t][k_slice], out);
             }
           }
         }

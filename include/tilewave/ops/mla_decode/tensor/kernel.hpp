@@ -15,6 +15,7 @@
 
 #include "tilewave/core/static_for.hpp"
 #include "tilewave/ops/mla_decode/tensor/fetch.hpp"
+#include "tilewave/ops/mla_decode/tensor/fetch_transposed.hpp"
 #include "tilewave/ops/mla_decode/tensor/output.hpp"
 
 namespace tilewave {
@@ -27,43 +28,59 @@ struct MlaDecodeTensor {
   using Shared = typename L::Shared;
   using Item = PagedAttentionWorkItem;
   static constexpr int block_threads = P.block_waves() * L::lanes, waves_per_simd = P.waves_per_simd;
-  // Lanes that gather and widen need more registers than those that start copies.
-  static constexpr int fetching_registers = P.gathered ? 88 : 56, multiplying_registers = P.gathered ? 208 : 224;
+  // Lanes that gather and widen, or transpose, need more registers than those that start copies.
+  static constexpr bool fetch_by_lanes = P.gathered || L::transposes;
+  static constexpr int fetching_registers = fetch_by_lanes ? 88 : 56;
+  static constexpr int multiplying_registers = fetch_by_lanes ? 208 : 224;
 
   static Status prepare(const MlaDecodeProblem& p, Args& args) {
     args.of = mla_decode_args(p, P, B::facts);
     args.q_sequence_rows = p.sequence_rows();
-    const std::int64_t q_bytes = p.q_head_stride * 2, kv_bytes = p.token_stride * size_of(S.kv);
+    args.cluster = mla_decode_cluster(p, P);
+    const std::int64_t q_bytes = p.q_head_stride * size_of(S.q), kv_bytes = p.token_stride * size_of(S.kv);
     const std::int64_t q_rows = p.output_rows();
-    if (Status s = B::make_tensor_map({p.q, DType::bf16, S.head_size, q_rows, 1, q_bytes, q_bytes, L::rows}, args.q);
-        !s.ok())
+    if (Status s = B::make_tensor_map({p.q, S.q, S.head_size, q_rows, 1, q_bytes, q_bytes, L::rows}, args.q); !s.ok())
       return s;
     if constexpr (!P.gathered) {
       args.box_rows = mla_decode_box_rows(p);
       args.page_rows = static_cast<std::int32_t>(p.num_pages > 1 ? p.page_stride / p.token_stride : 0);
       const std::int64_t rows = (p.num_pages - 1) * args.page_rows + p.block_size;
-      return B::make_tensor_map({p.kv, DType::bf16, S.head_size, rows, 1, kv_bytes, kv_bytes, args.box_rows}, args.kv);
+      return B::make_tensor_map({p.kv, S.kv, S.head_size, rows, 1, kv_bytes, kv_bytes, args.box_rows}, args.kv);
     }
     return {};
   }
 
-  TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
+  TILEWAVE_DEVICE static void run(const Args& args, Shared& begin) {
+    // An opaque offset keeps the base of shared memory in a register. Without it, the compiler computes the base from
+    // the block's rank in its cluster wherever an address is needed.
+    const std::uint32_t offset = B::opaque(std::uint32_t{0});
+    Shared& shared = *reinterpret_cast<Shared*>(reinterpret_cast<char*>(&begin) + offset);
     const int wave = B::wave_id(), group = wave / L::group_waves;
-    if (wave == 0) L::begin(shared);
+    if (wave == 0) L::begin(args, shared);
     if (wave == L::groups * L::group_waves && B::lane_id() == 0) {
       B::prefetch_map(args.q);
       if constexpr (!P.gathered) B::prefetch_map(args.kv);
     }
-    B::barrier();
+    if (args.clustered()) {
+      B::cluster_arrive();
+      B::cluster_wait();
+    } else {
+      B::barrier();
+    }
     MlaDecodeWork<L> work(args.of.attention);
     if (group == L::groups) {
       B::template give_registers<fetching_registers>();
-      MlaDecodeFetch<B, S, L> fetch(args, shared, wave - L::groups * L::group_waves);
+      using Fetch = std::conditional_t<L::transposes, MlaDecodeFetchTransposed<B, S, L>, MlaDecodeFetch<B, S, L>>;
+      Fetch fetch(args, shared, wave - L::groups * L::group_waves);
       for (; work.more(); work.next()) fetch.run(work.item(), work.table());
     } else {
       B::template take_registers<multiplying_registers>();
-      WaveGroup of{args.of, shared, group};
+      WaveGroup of{args, args.of, shared, group};
       for (; work.more(); work.next()) of.run(work.item(), wave % L::group_waves);
+    }
+    if (args.clustered()) {  // no block leaves while the other may still write to its shared memory or arrive there
+      B::cluster_arrive();
+      B::cluster_wait();
     }
   }
 
@@ -74,12 +91,13 @@ struct MlaDecodeTensor {
 
   /// A wave group, and the phases of the barriers that it waits for.
   struct WaveGroup {
+    const Args& all;
     const MlaDecodeArgs& args;
     Shared& shared;
     int group;
     int q_parity = 0, stage_parity[2] = {}, probabilities_parity[2] = {}, summed_parity = 0, turn_parity = 0;
-    typename L::Operands own{};     // this group's probabilities
-    typename L::Operands q_last{};  // q's last box: products with it leave shared memory to those of the other group
+    typename L::Operands own{};               // this group's probabilities
+    Chunk q_last[max_of(L::last_slices, 1)];  // of q's last box: it leaves shared memory to products of the other group
 
     TILEWAVE_DEVICE void run(const Item& item, int wave) {
       Softmax softmax(args, item, wave);
@@ -110,7 +128,7 @@ struct MlaDecodeTensor {
     TILEWAVE_DEVICE void load_last(int wave) {
       const int matrix = B::lane_id() / 8, row = 16 * wave + B::lane_id() % 8 + 8 * (matrix % 2);
       TILEWAVE_UNROLL
-      for (int k_slice = 0; k_slice < L::tokens / 16; ++k_slice) {
+      for (int k_slice = 0; k_slice < L::last_slices; ++k_slice) {
         q_last[k_slice] =
             B::load_matrices(shared.q + L::last_box * L::box_size + L::chunk_of(row, 2 * k_slice + matrix / 2));
       }
@@ -123,7 +141,7 @@ struct MlaDecodeTensor {
       B::group_mma_fence(out);
       begin_scores<0, L::score_boxes>(0, scores);
       B::mbarrier_arrive(&shared.turn);
-      finish_scores(scores);
+      finish_scores(0, scores);
       for (std::int32_t tile = 0;; tile += 2) {
         scale(out, softmax.run(item.begin + tile * L::tokens, scores, shared.reference[0]));
         publish(0, softmax, scores);
@@ -142,7 +160,7 @@ struct MlaDecodeTensor {
         finish_values<1>(1, out);
         begin_scores<L::half_boxes, L::score_boxes>(0, scores);
         B::mbarrier_arrive(&shared.turn);
-        finish_scores(scores);
+        finish_scores(0, scores);
       }
     }
 
@@ -154,7 +172,7 @@ struct MlaDecodeTensor {
       for (; tile + 1 < item.tiles; tile += 2) {
         await_turn();
         begin_scores<0, L::score_boxes>(1, scores);
-        finish_scores(scores);
+        finish_scores(1, scores);
         begin_other_values(item, tile, softmax, out);
         const Vec<float, 2> factor = softmax.run(item.begin + (tile + 1) * L::tokens, scores, shared.reference[1]);
         publish(1, softmax, scores);
@@ -182,41 +200,52 @@ struct MlaDecodeTensor {
       B::mbarrier_wait(&shared.turn, turn_parity);
       turn_parity ^= 1;
     }
-    TILEWAVE_DEVICE static void finish_scores(Scores& scores) {
+    TILEWAVE_DEVICE void finish_scores(int stage, Scores& scores) {
       B::template group_mma_wait<0>();
       B::group_mma_fence(scores);
+      if constexpr (L::transposes) L::release(all, shared.free[stage][0]);
     }
     /// Begins the scores of boxes [first, end) of the tile in a stage, as one batch.
     template <int first, int end>
     TILEWAVE_DEVICE void begin_scores(int stage, Scores& scores) {
-      B::group_mma_begin();
+      const Shared& in = near(shared);
       static_for<end - first>([&](auto n) TILEWAVE_INLINE_LAMBDA {
         constexpr int box = first + n;
         B::mbarrier_wait(&shared.full[stage][box], stage_parity[stage]);
+        B::group_mma_begin();  // again behind each loop that waits, or ptxas does so
         TILEWAVE_UNROLL
-        for (int i = 4 * box; i < 4 * box + 4; ++i) {
-          const SwizzledOperand keys = L::key_operand(shared, stage, i);
+        for (int i = 4 * box; i < min_of(4 * box + 4, L::score_slices); ++i) {
+          const SwizzledOperand keys = L::key_operand(in, stage, i);
           if constexpr (box == L::last_box) {
-            B::template group_multiply<DType::bf16, L::tokens>(q_last[i % 4], keys, scores);
+            B::template group_multiply<L::type, L::tokens>(q_last[i % 4], keys, scores);
           } else {
-            B::template group_multiply<DType::bf16, L::tokens>(L::q_operand(shared, i), keys, scores, i > 0);
+            B::template group_multiply<L::type, L::tokens>(L::q_operand(in, i), keys, scores, i > 0);
           }
         }
       });
       B::group_mma_end();
     }
-    /// Waits for the boxes of the group's half of a tile whose scores the other group has made.
+    /// Waits for the boxes of the group's half of a tile whose scores the other group has made, or until a tile is
+    /// transposed.
     TILEWAVE_DEVICE void await_values(int stage) {
+      if constexpr (L::transposes) {
+        B::mbarrier_wait(&shared.transposed.full[stage], stage_parity[stage]);
+        return;
+      }
       TILEWAVE_UNROLL
       for (int box = 0; box < L::half_boxes; ++box)
         B::mbarrier_wait(&shared.full[stage][group * L::half_boxes + box], stage_parity[stage]);
     }
     /// Packs the probabilities of a tile, and stores them for the other group. All waves of this group have read the
-    /// last box by then.
+    /// last box by then. A tile that is transposed follows one whose probabilities both groups have multiplied.
     TILEWAVE_DEVICE void publish(int stage, const Softmax& softmax, const Scores& scores) {
       Softmax::pack(scores, own);
-      B::group_barrier();
-      softmax.store(own, shared.kv[stage] + L::last_box * L::box_size);
+      if constexpr (L::transposes) {
+        await_values(stage);
+      } else {
+        B::group_barrier();
+      }
+      softmax.store(own, L::probabilities(shared, stage), L::first_probability(stage));
       B::shared_written();
       B::mbarrier_arrive(&shared.probabilities[stage]);
     }
@@ -229,17 +258,18 @@ struct MlaDecodeTensor {
     template <bool from_registers>
     TILEWAVE_DEVICE void begin_values(const Item& item, std::int32_t tile, Sums& out) {
       const int stage = tile % L::stages;
-      clear_values(item, tile);
+      if constexpr (!L::transposes) clear_values(item, tile);
+      const Shared& in = near(shared);
       B::group_mma_fence(out);
       B::group_mma_begin();
       TILEWAVE_UNROLL
-      for (int k_slice = 0; k_slice < L::tokens / 16; ++k_slice) {
-        const auto values = L::value_operand(shared, stage, group, k_slice);
+      for (int k_slice = 0; k_slice < L::value_slices; ++k_slice) {
+        const auto values = L::value_operand(in, stage, group, k_slice);
         if constexpr (from_registers) {
-          B::template group_multiply<DType::bf16, L::half_columns>(own[k_slice], values, out);
+          B::template group_multiply<L::type, L::half_columns>(own[k_slice], values, out);
         } else {
-          B::template group_multiply<DType::bf16, L::half_columns>(L::probability_operand(shared, stage, k_slice),
-                                                                   values, out, true);
+          B::template group_multiply<L::type, L::half_columns>(L::probability_operand(in, stage, k_slice), values, out,
+                                                               true);
         }
       }
       B::group_mma_end();
@@ -263,9 +293,18 @@ struct MlaDecodeTensor {
     template <int behind>
     TILEWAVE_DEVICE void finish_values(int stage, Sums& out) {
       B::template group_mma_wait<behind>();
-      B::mbarrier_arrive(&shared.free[stage][group]);
+      if constexpr (L::transposes) {
+        B::mbarrier_arrive(&shared.free[stage][1]);
+      } else {
+        L::release(all, shared.free[stage][group]);
+      }
       stage_parity[stage] ^= 1;
       B::group_mma_fence(out);
+    }
+    /// Returns the same. The few operands of fp8 would all be worked out before the loop, and not have the registers.
+    TILEWAVE_DEVICE static const Shared& near(const Shared& shared) {
+      if constexpr (!L::transposes) return shared;
+      return *reinterpret_cast<const Shared*>(reinterpret_cast<const char*>(&shared) + B::opaque(std::uint32_t{0}));
     }
     TILEWAVE_DEVICE static void scale(Sums& out, const Vec<float, 2>& factor) {
       if (!B::any(factor[0] != 1.0f || factor[1] != 1.0f)) return;

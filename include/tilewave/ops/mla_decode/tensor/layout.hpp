@@ -2,14 +2,19 @@
 // The layout of MlaDecodeTensor: its arguments, its shared memory, and the operands in it.
 #pragma once
 
+#include <type_traits>
+
 #include "tilewave/ops/mla_decode/args.hpp"
 #include "tilewave/tile/ring.hpp"
 
 namespace tilewave {
 
-/// Shared memory holds boxes of 64 rows by 64 columns: nine of q, and two stages of nine, a tile of 64 tokens each. The
+/// Shared memory holds boxes of 64 rows by 128 bytes: nine of q, and two stages of nine, a tile of 64 tokens each. The
 /// last box of a stage has the dimensions behind the values, if there are any. When scores have been made of it, it
 /// takes the probabilities of the tile.
+///
+/// With q and rows of fp8 there are five boxes each, and products take values transposed: both tiles of a pair lie side
+/// by side in rows of 128 tokens, one for each dimension of a value. Their probabilities have a box of their own.
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
 struct MlaDecodeTensorLayout {
   static_assert(mla_decode_policy_status(B::facts.id, S, P).ok(),
@@ -23,49 +28,73 @@ struct MlaDecodeTensorLayout {
   static constexpr int token_waves = 1, wave_tokens = tokens, block_tokens = tokens, block_rows = rows;
   static constexpr int row_tiles = 1, atom_rows = rows;
 
-  static constexpr int box_columns = 64, box_chunks = 8, box_size = 64 * box_chunks;  // chunks of a row, and of a box
-  static constexpr int boxes = 9, score_boxes = S.head_size / box_columns, half_boxes = 4, last_box = 8;
+  static constexpr DType type = S.q;                // of both products
+  static constexpr bool transposes = is_fp8(type);  // values, for products of fp8
+  static constexpr int box_columns = 128 / size_of(type), slice = 32 / size_of(type);
+  static constexpr int box_chunks = 8, box_size = 64 * box_chunks;  // chunks of a row, and of a box
+  static constexpr int last_box = latent_value_size / box_columns, boxes = last_box + 1, half_boxes = last_box / 2;
+  static constexpr int score_boxes = ceil_div(S.head_size, box_columns);
+  static constexpr int score_slices = S.head_size / slice, value_slices = tokens / slice;  // products of a tile
+  static constexpr int last_slices = score_slices - 4 * last_box;                          // those of the last box
   static constexpr int box_bytes = box_size * int{sizeof(Chunk)};
   static constexpr int read_bytes = S.row().token_bytes();
   static constexpr int stages = 2, half_columns = latent_value_size / groups;
   static constexpr bool any_last = score_boxes > last_box;  // whether rows have dimensions behind their values
   static constexpr bool one_scale = is_fp8(S.kv) && S.layout == LatentLayout::plain;
 
+  using Mbarrier = typename B::Mbarrier;
   using Scores = Vec<float, tokens / 2>;
   using Sums = Vec<float, half_columns / 2>;
-  using Operands = Chunk[tokens / 16];  // probabilities in registers
+  using Operands = Chunk[value_slices];  // probabilities in registers
 
   struct Args {
     MlaDecodeArgs of;
     std::int32_t q_sequence_rows;      // rows of q's map from a sequence to the next
     std::int32_t page_rows, box_rows;  // rows of the cache's map from a page to the next; tokens of a box
+    std::int32_t cluster;              // blocks that fetch rows of the cache for each other: 2, or 1
     typename B::TensorMap q, kv;
 
     const MlaDecodeArgs& decode() const { return of; }
+    TILEWAVE_DEVICE bool clustered() const { return !P.gathered && P.balanced() && cluster > 1; }
   };
 
-  using Mbarrier = typename B::Mbarrier;
+  struct Transposed {
+    alignas(1024) Chunk values[latent_value_size * box_chunks];  // of the token in a row, stage by stage
+    alignas(1024) Chunk probabilities[box_size];                 // likewise
+    Mbarrier full[stages];
+  };
+  struct NothingTransposed {};
   struct Shared {
     alignas(1024) Chunk q[boxes * box_size];
     alignas(1024) Chunk kv[stages][boxes * box_size];
+    std::conditional_t<transposes, Transposed, NothingTransposed> transposed;
     float reference[stages][rows];  // of a tile's probabilities, log2 units
     float sum[groups][rows];
     Mbarrier q_full, q_free;
-    Mbarrier full[stages][boxes];   // of each box, so that scores begin with the first
-    Mbarrier free[stages][groups];  // wave group g frees its half of the values
+    Mbarrier full[stages][boxes];  // of each box, so that scores begin with the first
+    // Wave group g of each block of the cluster frees its half of the values. If values are transposed, free[stage][0]
+    // says that the tile was transposed and multiplied by q, and free[stage][1] that values were multiplied.
+    Mbarrier free[stages][groups];
     Mbarrier probabilities[stages], summed[groups];
     Mbarrier turn;  // group 1 begins its scores behind those of group 0
   };
 
   /// Wave 0 initialises the barriers, in front of a barrier of the block.
-  TILEWAVE_DEVICE static void begin(Shared& shared) {
+  TILEWAVE_DEVICE static void begin(const Args& args, Shared& shared) {
     if (B::lane_id() == 0) {
       B::mbarrier_init(&shared.q_full, 1);
       B::mbarrier_init(&shared.q_free, groups * group_waves);
       B::mbarrier_init(&shared.turn, group_waves);
       for (int stage = 0; stage < stages; ++stage) {
         for (int box = 0; box < boxes; ++box) B::mbarrier_init(&shared.full[stage][box], 1);
-        for (int group = 0; group < groups; ++group) B::mbarrier_init(&shared.free[stage][group], group_waves);
+        if constexpr (transposes) {
+          B::mbarrier_init(&shared.free[stage][0], 2 * group_waves * args.cluster);
+          B::mbarrier_init(&shared.free[stage][1], groups * group_waves);
+          B::mbarrier_init(&shared.transposed.full[stage], group_waves);
+        } else {
+          for (int group = 0; group < groups; ++group)
+            B::mbarrier_init(&shared.free[stage][group], group_waves * args.cluster);
+        }
         B::mbarrier_init(&shared.probabilities[stage], group_waves);
         B::mbarrier_init(&shared.summed[stage], group_waves);
       }
@@ -73,7 +102,17 @@ struct MlaDecodeTensorLayout {
     B::mbarrier_ready();
   }
 
-  /// Return the operands of a k slice: 16 dimensions of q or of a tile's rows, 16 tokens of a group's half of the
+  /// Frees a place in this block and the other one of its cluster.
+  TILEWAVE_DEVICE static void release(const Args& args, Mbarrier& place) {
+    if (args.clustered()) {
+      TILEWAVE_UNROLL
+      for (int rank = 0; rank < 2; ++rank) B::mbarrier_arrive(&place, rank);
+    } else {
+      B::mbarrier_arrive(&place);
+    }
+  }
+
+  /// Return the operands of a k slice: 32 bytes of q or of a tile's rows, as many tokens of a group's half of the
   /// values, and of their probabilities.
   TILEWAVE_DEVICE static SwizzledOperand q_operand(const Shared& shared, int k_slice) {
     return {shared.q + k_slice / 4 * box_size, 0, k_slice % 4};
@@ -81,13 +120,27 @@ struct MlaDecodeTensorLayout {
   TILEWAVE_DEVICE static SwizzledOperand key_operand(const Shared& shared, int stage, int k_slice) {
     return {shared.kv[stage] + k_slice / 4 * box_size, 0, k_slice % 4};
   }
-  TILEWAVE_DEVICE static TransposedOperand value_operand(const Shared& shared, int stage, int group, int k_slice) {
-    return {shared.kv[stage] + group * half_boxes * box_size, tokens, 0, k_slice};
+  TILEWAVE_DEVICE static auto value_operand(const Shared& shared, int stage, int group, int k_slice) {
+    if constexpr (transposes) {
+      return SwizzledOperand{shared.transposed.values, group * half_columns, value_slices * stage + k_slice};
+    } else {
+      return TransposedOperand{shared.kv[stage] + group * half_boxes * box_size, tokens, 0, k_slice};
+    }
   }
   TILEWAVE_DEVICE static SwizzledOperand probability_operand(const Shared& shared, int stage, int k_slice) {
-    return {shared.kv[stage] + last_box * box_size, 0, k_slice};
+    return {probabilities(shared, stage), 0, first_probability(stage) / 2 + k_slice};
   }
-  /// Returns where a unit of eight columns of a row lies in a box.
+  /// The box where a tile's probabilities lie, and the unit of its rows where they begin.
+  template <class SharedOrConst>
+  TILEWAVE_DEVICE static auto* probabilities(SharedOrConst& shared, int stage) {
+    if constexpr (transposes) {
+      return shared.transposed.probabilities;
+    } else {
+      return shared.kv[stage] + last_box * box_size;
+    }
+  }
+  TILEWAVE_DEVICE static int first_probability(int stage) { return transposes ? 2 * value_slices * stage : 0; }
+  /// Returns where a 16-byte unit of a row lies in a box.
   TILEWAVE_DEVICE static int chunk_of(int row, int unit) { return row * box_chunks + (unit ^ row % 8); }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // At the end of an item, each wave group writes its 256 columns of all rows: the output, which passes through the place
-// of q so that lanes store 16 bytes, or a partial result.
+// of q so that lanes store 16 bytes, or a partial result. q of fp8 has a place for half of the output at a time.
 #pragma once
 
 #include "tilewave/ops/mla_decode/tensor/softmax.hpp"
@@ -10,7 +10,9 @@ namespace tilewave {
 template <class B, class L>
 struct MlaDecodeOutput {
   using Softmax = MlaDecodeSoftmax<B, L>;
-  static constexpr int wave_rows = 16, row_units = L::half_columns / 8;
+  static constexpr int wave_rows = 16, passes = size_of(L::type) == 1 ? 2 : 1;
+  static constexpr int row_units = L::half_columns / passes / 8;  // of a pass
+  static_assert(L::lanes % row_units == 0 && L::boxes / 2 >= row_units / L::box_chunks, "whole rows; room for them");
 
   /// Both groups have left their sums. Nobody reads q any more, until release() is called.
   template <class Release>
@@ -79,36 +81,41 @@ struct MlaDecodeOutput {
   TILEWAVE_DEVICE static void write_rows(const PagedAttentionArgs& a, const PagedAttentionWorkItem& item,
                                          const Softmax& softmax, const typename L::Sums& out, const float (&scale)[2],
                                          int group, typename L::Shared& shared, const Release& release) {
-    const int lane = B::lane_id(), first_row = softmax.block_row(0) - lane / 4;  // of the wave
-    Chunk* const boxes = shared.q + group * L::half_boxes * L::box_size;
+    constexpr int squares = L::half_columns / 16 / passes, at_once = L::lanes / row_units;  // rows of a store
+    const int lane = B::lane_id(), first_row = softmax.block_row(0) - lane / 4;             // of the wave
+    Chunk* const boxes = shared.q + group * (row_units / L::box_chunks) * L::box_size;
     const int matrix = lane / 8, staged = first_row + lane % 8 + 8 * (matrix % 2);
     TILEWAVE_UNROLL
-    for (int square = 0; square < L::half_columns / 16; ++square) {
-      Chunk words;
+    for (int pass = 0; pass < passes; ++pass) {
+      if (pass > 0) B::wave_barrier();
       TILEWAVE_UNROLL
-      for (int m = 0; m < 4; ++m) {
-        const int i = 8 * square + 4 * (m / 2) + 2 * (m % 2);
-        // Combine adds partial results to 0, which turns -0 into +0. Subtracting -0 does the same.
-        words[m] =
-            B::round_bf16(B::subtract(out[i] * scale[m % 2], -0.0f), B::subtract(out[i + 1] * scale[m % 2], -0.0f));
+      for (int square = 0; square < squares; ++square) {
+        Chunk words;
+        TILEWAVE_UNROLL
+        for (int m = 0; m < 4; ++m) {
+          const int i = 8 * (pass * squares + square) + 4 * (m / 2) + 2 * (m % 2);
+          // Combine adds partial results to 0, which turns -0 into +0. Subtracting -0 does the same.
+          words[m] =
+              B::round_bf16(B::subtract(out[i] * scale[m % 2], -0.0f), B::subtract(out[i + 1] * scale[m % 2], -0.0f));
+        }
+        B::template store_matrices_straight<4>(boxes + chunk(staged, 2 * square + matrix / 2), words);
       }
-      B::template store_matrices_straight<4>(boxes + chunk(staged, 2 * square + matrix / 2), words);
-    }
-    B::wave_barrier();
-    TILEWAVE_UNROLL
-    for (int i = 0; i < wave_rows; ++i) {
-      const Chunk words = boxes[chunk(first_row + i, lane)];
-      const std::int32_t row = item.first_row + first_row + i;
-      if (row >= a.rows) continue;
-      const QueryRow query = query_row(a, item, row);
-      auto* const to = static_cast<std::uint16_t*>(a.out) + query.out_row * a.out_row_stride +
-                       query.head * a.out_head_stride + group * L::half_columns;
-      B::store(reinterpret_cast<Chunk*>(to) + lane, words);
+      B::wave_barrier();
+      TILEWAVE_UNROLL
+      for (int i = 0; i < wave_rows; i += at_once) {
+        const int staged_row = first_row + i + lane / row_units;
+        const Chunk words = boxes[chunk(staged_row, lane % row_units)];
+        const std::int32_t row = item.first_row + staged_row;
+        if (row >= a.rows) continue;
+        const QueryRow query = query_row(a, item, row);
+        auto* const to = static_cast<std::uint16_t*>(a.out) + query.out_row * a.out_row_stride +
+                         query.head * a.out_head_stride + group * L::half_columns;
+        B::store(reinterpret_cast<Chunk*>(to) + pass * row_units + lane % row_units, words);
+      }
     }
     B::shared_written();
     release();
   }
-  static_assert(row_units == L::lanes, "a wave stores one row's half at a time");
   TILEWAVE_DEVICE static int chunk(int row, int unit) {
     return unit / L::box_chunks * L::box_size + L::chunk_of(row, unit % L::box_chunks);
   }

@@ -22,6 +22,7 @@ class MlaDecodeSoftmax {
       : item_(item), scale_(args.attention.scale_log2), row_(16 * wave + B::lane_id() / 4) {
     const PagedAttentionArgs& a = args.attention;
     if constexpr (L::one_scale) scale_ *= B::load(a.k_scale);
+    if constexpr (L::transposes) scale_ *= B::load(args.q_scale);
     TILEWAVE_UNROLL
     for (int h = 0; h < 2; ++h) {
       const std::int32_t row = min_of(item.first_row + block_row(h), a.rows - 1);
@@ -52,7 +53,7 @@ class MlaDecodeSoftmax {
       if (B::lane_id() % 4 == 0) references[block_row(h)] = raised;
       factor[h] = follow(h, raised);
       const float reference = raised == minus_infinity ? 0.0f : raised;  // no token was seen yet
-      sum_[h] += Lane::exponentiate(scores, h, scale, -reference);
+      sum_[h] += Lane::exponentiate(scores, h, scale, shift - reference);
     }
     return factor;
   }
@@ -61,21 +62,29 @@ class MlaDecodeSoftmax {
     return {{follow(0, references[block_row(0)]), follow(1, references[block_row(1)])}};
   }
 
-  /// Packs probabilities into operands, as products take them from registers.
+  /// Packs probabilities into operands, as products take them from registers. A word of fp8 has two tokens of each of
+  /// two tiles of eight: waves that transpose values put tokens where these stand.
   TILEWAVE_DEVICE static void pack(const Scores& scores, typename L::Operands& to) {
     TILEWAVE_UNROLL
-    for (int k_slice = 0; k_slice < L::tokens / 16; ++k_slice) {
+    for (int k_slice = 0; k_slice < L::value_slices; ++k_slice) {
       TILEWAVE_UNROLL
-      for (int w = 0; w < 4; ++w)
-        to[k_slice][w] = B::pack_bf16(scores[8 * k_slice + 2 * w], scores[8 * k_slice + 2 * w + 1]);
+      for (int w = 0; w < 4; ++w) {
+        if constexpr (L::transposes) {
+          const int i = 16 * k_slice + w / 2 * 8 + w % 2 * 2;
+          to[k_slice][w] = B::pack_fp8(scores[i], scores[i + 1], scores[i + 4], scores[i + 5]);
+        } else {
+          to[k_slice][w] = B::pack_bf16(scores[8 * k_slice + 2 * w], scores[8 * k_slice + 2 * w + 1]);
+        }
+      }
     }
   }
-  /// Stores packed probabilities as an operand of the group's 64 rows in shared memory.
-  TILEWAVE_DEVICE void store(const typename L::Operands& probabilities, Chunk* box) const {
+  /// Stores packed probabilities as an operand of the block's 64 rows, from unit `first` of the rows of a box on.
+  TILEWAVE_DEVICE void store(const typename L::Operands& probabilities, Chunk* box, int first) const {
     const int matrix = B::lane_id() / 8, row = row_ - B::lane_id() / 4 + B::lane_id() % 8 + 8 * (matrix % 2);
     TILEWAVE_UNROLL
-    for (int k_slice = 0; k_slice < L::tokens / 16; ++k_slice) {
-      B::template store_matrices_straight<4>(box + L::chunk_of(row, 2 * k_slice + matrix / 2), probabilities[k_slice]);
+    for (int k_slice = 0; k_slice < L::value_slices; ++k_slice) {
+      B::template store_matrices_straight<4>(box + L::chunk_of(row, first + 2 * k_slice + matrix / 2),
+                                             probabilities[k_slice]);
     }
   }
 
@@ -92,13 +101,14 @@ class MlaDecodeSoftmax {
     return item_.beyond_table ? __builtin_nanf("") : sums[0][block_row(h)] + sums[1][block_row(h)];
   }
   TILEWAVE_DEVICE float lse(int h, float total) const {
-    return total == 0.0f ? minus_infinity : (reference_[h] + B::log2(total)) * ln_2;
+    return total == 0.0f ? minus_infinity : (reference_[h] - shift + B::log2(total)) * ln_2;
   }
 
  private:
   // A row's reference follows its maximum when it is more than this far behind, in log2 units. So sums of values are
-  // seldom scaled, and probabilities are at most 2^8.
-  static constexpr float max_slack = 8.0f;
+  // seldom scaled, and probabilities are at most 2^8. Those of fp8, which ends at 2^-9, are multiplied by 2^shift: a
+  // weight is lost below 2^-16 of the largest.
+  static constexpr float max_slack = L::transposes ? 2.0f : 8.0f, shift = L::transposes ? 6.0f : 0.0f;
 
   TILEWAVE_DEVICE float follow(int h, float raised) {
     const float factor = B::exp2(reference_[h] - (raised == minus_infinity ? 0.0f : raised));

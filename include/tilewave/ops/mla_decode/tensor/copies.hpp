@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+// What waves that fetch have in common: copies of q and of boxes of a tile's rows, and requests for later rows.
+#pragma once
+
+#include "tilewave/ops/mla_decode/latent_tokens.hpp"
+#include "tilewave/ops/mla_decode/tensor/layout.hpp"
+#include "tilewave/ops/mla_decode/work.hpp"
+
+namespace tilewave {
+
+template <class B, MlaDecodeSpec S, class L>
+class MlaDecodeCopies {
+ protected:
+  using Item = PagedAttentionWorkItem;
+
+  TILEWAVE_DEVICE MlaDecodeCopies(const typename L::Args& args, typename L::Shared& shared)
+      : args_(args), shared_(shared) {}
+
+  TILEWAVE_DEVICE void fetch_q(const Item& item) {
+    const std::int32_t row = item.sequence * args_.q_sequence_rows + item.first_row;
+    B::mbarrier_wait(&shared_.q_free, q_parity_ ^ 1);
+    B::mbarrier_expect(&shared_.q_full, L::score_boxes * L::box_bytes);
+    const int box = B::lane_id();
+    if (box < L::score_boxes)
+      B::copy_tensor(shared_.q + box * L::box_size, args_.q, box * L::box_columns, row, 0, &shared_.q_full);
+    q_parity_ ^= 1;
+  }
+
+  /// Tokens that lie together in a page and in a tile are a segment. Each lane looks up where one of a tile's segments
+  /// lies, as a row of the cache's map, before it is needed.
+  TILEWAVE_DEVICE std::int32_t segment_row(const Item& item, const std::int32_t* table, std::int32_t token) const {
+    const PagedAttentionArgs& a = args_.of.attention;
+    const std::int32_t first = B::lane_id() * args_.box_rows;
+    if (first >= L::tokens) return 0;
+    const std::int32_t t = min_of(token + first, item.end - 1);
+    const std::int32_t page = a.block_size.quotient(t), in_page = t - page * a.block_size.divisor;
+    return B::load(table + page) * args_.page_rows + in_page / args_.box_rows * args_.box_rows;
+  }
+  /// Announces boxes [first, first + boxes) of a tile, whose segments' rows lanes have, and brings those that `mine` is
+  /// true of. In a cluster the other block brings the others, and each brings them into both.
+  template <int boxes, class Mine>
+  TILEWAVE_DEVICE void copy_boxes(std::int32_t segment_rows, int stage, int first, const Mine& mine) {
+    auto* const full = &shared_.full[stage][first];
+    Chunk* const to = shared_.kv[stage] + first * L::box_size;
+    for (int box = 0; box < boxes; ++box) B::mbarrier_expect(full + box, L::box_bytes);
+    const int segments = L::tokens / args_.box_rows;
+    for (int done = 0; done < segments * boxes; done += L::lanes) {
+      const int n = done + B::lane_id(), segment = n / boxes, box = n - segment * boxes;
+      const std::int32_t row = B::shuffle(segment_rows, min_of(segment, segments - 1));
+      if (segment >= segments || !mine(first + box)) continue;
+      Chunk* const at = to + box * L::box_size + segment * args_.box_rows * L::box_chunks;
+      const int column = (first + box) * L::box_columns;
+      if (args_.clustered()) {
+        B::copy_tensor(at, args_.kv, column, row, 0, full + box, 3u);  // into both blocks
+      } else {
+        B::copy_tensor(at, args_.kv, column, row, 0, full + box);
+      }
+    }
+  }
+
+  // Rows of the cache are asked for so many tiles before their copies begin, which then take as long as copies from L2.
+  // That helps where row blocks share rows and products bound the kernel. Where memory does, it would only push other
+  // rows out of L2.
+  static constexpr int ahead = 2;
+
+  /// Has `count` rows brought to L2, from row `first` of the tile `ahead` behind the one from `token` on.
+  TILEWAVE_DEVICE void prefetch(const Item& item, const std::int32_t* table, std::int32_t token, int first, int count) {
+    if (args_.of.attention.row_blocks.divisor == 1) return;
+    const std::int32_t t = token + ahead * L::tokens + first + B::lane_id();
+    if (B::lane_id() >= count || t >= item.begin + item.tiles * L::tokens || t >= item.end) return;
+    B::prefetch(LatentTokens<B, S>{args_.of, table, item.end - 1}.token(t).row, L::read_bytes);
+  }
+
+  const typename L::Args& args_;
+  typename L::Shared& shared_;
+
+ private:
+  int q_parity_ = 0;
+};
+
+}  // namespace tilewave
