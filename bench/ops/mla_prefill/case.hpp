@@ -59,10 +59,10 @@ struct MlaPrefillCase {
   std::int32_t length() const { return launched_context() + launched_queries(); }
   std::int32_t table_columns() const { return ceil_div(length(), max_of(block_size, 1)); }
   std::int64_t pages() const { return std::int64_t{launched_batch()} * table_columns(); }
-  /// What verifying a token costs, in units of 4096 products.
+  /// What verifying a token costs, in units of 256 products.
   std::int64_t row_elements() const {
-    const std::int64_t head = std::int64_t{length()} * 1088 / 4096 + 32;
-    return is_layer() ? head * launched_heads() + std::int64_t{hidden()} * launched_heads() / 16 : 2 * head;
+    const std::int64_t head = std::int64_t{length()} * 1088 / 256 + 512;
+    return is_layer() ? (head + hidden()) * launched_heads() : 2 * head;
   }
 
   static constexpr NamePart name_parts[] = {{"mla_prefill", "kind", "mla_prefill"},
