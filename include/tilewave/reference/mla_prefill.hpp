@@ -26,7 +26,13 @@ class MlaPrefillHead {
     first_ = p.q_starts[sequence];
     queries_ = p.q_starts[sequence + 1] - first_;
     const std::int64_t length = p.kv_lengths[sequence];
-    spoilt_ = length < queries_ || length > p.capacity() || queries_ > p.q_length;
+    std::int64_t context = 0;  // earlier tokens up to those of this sequence
+    for (std::int32_t s = 0; s <= sequence; ++s) {
+      const std::int64_t queries = p.q_starts[s + 1] - p.q_starts[s], known = p.kv_lengths[s];
+      if (queries > 0 && known <= p.capacity()) context += std::max<std::int64_t>(0, known - queries);
+    }
+    spoilt_ = length < queries_ || length > p.capacity() || queries_ > p.q_length ||
+              (length > queries_ && context > p.context_tokens);
     if (spoilt_) return;
     tokens_ = length;
     const LatentRow layout = p.spec.row();

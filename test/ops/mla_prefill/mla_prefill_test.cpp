@@ -64,7 +64,7 @@ TEST_CASE("capacities of queries may be larger than their number, and nothing el
     INFO(name_of(e->arch) << " " << name_of(e->spec) << " " << name_of(e->policy));
     MlaPrefillCall call(e->spec, {.queries = {11, 4}, .context = {9, 0}, .heads = 1, .spare_queries = 6});
     CHECK(call.run(*e) == "");
-    MlaPrefillCall none(e->spec, {.queries = {}});
+    MlaPrefillCall none(e->spec, {.queries = {}, .context = {}});
     CHECK(none.run(*e) == "");
   }
 }

@@ -38,6 +38,7 @@ struct GemmArgs {
   const std::int32_t* row_ids;
   const float* row_weights;
   std::int32_t tokens, topk;
+  bool shared_a;
 };
 
 /// Returns how many rows of tiles a band has: 2048 rows of C.
@@ -97,7 +98,8 @@ inline GemmArgs gemm_args(const GemmProblem& p, const GemmPolicy& policy, std::i
           .row_ids = p.row_ids,
           .row_weights = p.row_weights,
           .tokens = p.tokens,
-          .topk = p.topk};
+          .topk = p.topk,
+          .shared_a = p.shared_a};
 }
 
 /// Returns the columns of C of a tile. A policy's columns count rows of B.
@@ -152,8 +154,9 @@ struct GemmTile {
 
 /// The tiles that a block works on, in order: tile number `first`, and from there every `stride`-th. Neighbouring tiles
 /// share operands. Their numbers go down a band of gemm_band rows of tiles before they go to the next column. So the
-/// tiles that all blocks have at a time form a square, whose operands stay in L2. With clusters, a tile here is P.rows
-/// x P.columns of each block of the cluster, one below the other; `rank` is the block's number in it.
+/// tiles that all blocks have at a time form a square, whose operands stay in L2. Masked groups that share A lie side
+/// by side in it. With clusters, a tile here is P.rows x P.columns of each block of the cluster, one below the other;
+/// `rank` is the block's number in it.
 template <class B, GemmSpec S, GemmPolicy P>
 class GemmTiles {
  public:
@@ -179,6 +182,17 @@ class GemmTiles {
       const FastDiv& height = first_m + rows_of_band <= tiles_m_ ? a_.band_rows : a_.last_band_rows;
       across = height.quotient(rest);
       down = rest - across * height.divisor;
+    } else if (S.groups == GemmGroups::masked &&
+               a_.shared_a) {  // groups of as many rows: the parts of one wide product
+      const std::int32_t wide = tiles_n_ * a_.layers;
+      if (number_ >= tiles_m_ * wide) return false;
+      first_m = number_ / (rows_of_band * wide) * rows_of_band;
+      rest = number_ - first_m * wide;
+      const std::int32_t height = min_of(rows_of_band, tiles_m_ - first_m);
+      across = rest / height;
+      down = rest - across * height;
+      layer_ = across / tiles_n_;
+      across -= layer_ * tiles_n_;
     } else {
       while (number_ - tiles_before_ >= tiles_m_ * tiles_n_) {
         if (layer_ + 1 >= a_.layers) return false;

@@ -99,7 +99,7 @@ struct GemmRegions {
                           {a_layers, p.out_scale_batch_stride, "out_scale_batch_stride is 0"}});
     }
     table = Region(s.groups == GemmGroups::masked ? p.group_rows : p.group_offsets, sizeof(std::int32_t),
-                   std::int64_t{p.groups} + (s.groups == GemmGroups::contiguous), {});
+                   p.shared_a ? 1 : std::int64_t{p.groups} + (s.groups == GemmGroups::contiguous), {});
     ids = Region(p.row_ids, sizeof(std::int32_t), p.m, {});
     row_weights = Region(p.row_weights, sizeof(float), p.m, {});
     workspace = Region(p.workspace, 1, static_cast<std::int64_t>(p.workspace_bytes), {});

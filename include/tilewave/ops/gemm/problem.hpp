@@ -42,7 +42,7 @@ struct GemmProblem {
   // The tables are on the device, so they are not checked. A value above M counts as M and a negative one as 0. An
   // offset below the one before it counts as that one.
   const std::int32_t* group_offsets = nullptr;  // contiguous: [groups + 1], ascending from 0 to at most M
-  const std::int32_t* group_rows = nullptr;     // masked: [groups], each in [0, M]
+  const std::int32_t* group_rows = nullptr;     // masked: [groups], each in [0, M]; [1] of all where they share A
 
   /// Specs that gather or scatter: [M], slot << 24 | token of each row of the groups, as moe_sort's sorted_ids.
   /// Gathered: row r of the groups is row `token` of A, which has `tokens` rows; a token beyond them counts as the
@@ -62,7 +62,8 @@ struct GemmProblem {
 
   std::int32_t m = 0, n = 0, k = 0;
   std::int32_t batch = 1;                // products of one shape, a stride apart; 1 with groups
-  bool shared_a = false;                 // batches or masked groups have one A, [M, K], with an a_batch_stride of 0
+  bool shared_a = false;                 // batches or masked groups have one A, [M, K], with an a_batch_stride of 0;
+                                         // groups then have as many rows
   std::int32_t groups = 0;               // 0 without groups
   std::int32_t expected_group_rows = 0;  // masked: a guess of the usual rows, for the choice of an entry; 0: M
 

@@ -42,21 +42,20 @@ struct MlaPrefillCalls {
   /// that the entries of products ask for.
   MlaPrefillCalls(const MlaPrefillProblem& p, void* base, std::size_t up_bytes)
       : p_(p), next_(static_cast<char*>(base)), up_bytes_(up_bytes) {
-    const std::int64_t chunks = p.chunks(), parts = 1 + chunks, groups = std::int64_t{2} * p.q_heads;
+    const std::int64_t chunks = p.chunks(), parts = 1 + chunks;
     const std::int64_t rows = max_of(p.total_q, p.chunk()), starts_of = std::int64_t{p.batch} + 1;
     starts = {.q_starts = p.q_starts,
               .kv_lengths = p.kv_lengths,
               .context_starts = take<std::int32_t>(starts_of),
               .chunk_starts = take<std::int32_t>(chunks * starts_of),
-              .part_rows = take<std::int32_t>(parts * groups),
+              .part_rows = take<std::int32_t>(parts),
               .spoilt = take<std::int32_t>(p.batch),
               .capacity = p.capacity(),
               .batch = p.batch,
               .total_q = p.total_q,
               .context_tokens = p.context_tokens,
               .chunk = p.chunk(),
-              .chunks = static_cast<std::int32_t>(chunks),
-              .groups = static_cast<std::int32_t>(groups)};
+              .chunks = static_cast<std::int32_t>(chunks)};
     latent_ = take<std::uint16_t>(rows * latent_value_size);
     keys_ = take<std::uint16_t>(rows * row_elements());
     up_workspace_ = take<char>(static_cast<std::int64_t>(up_bytes));
@@ -104,7 +103,7 @@ struct MlaPrefillCalls {
     c.up.spec = mla_prefill_up_spec();
     c.up.a = latent_, c.up.b = p.up, c.up.out = keys_;
     c.up.m = rows, c.up.n = mla_nope_size, c.up.k = latent_value_size;
-    c.up.groups = starts.groups, c.up.group_rows = starts.part_rows + std::int64_t{i} * starts.groups;
+    c.up.groups = 2 * p.q_heads, c.up.group_rows = starts.part_rows + i;
     c.up.shared_a = true, c.up.a_stride = latent_value_size;
     c.up.b_stride = p.up_stride, c.up.b_batch_stride = mla_nope_size * p.up_stride;
     c.up.out_stride = row_elements(), c.up.out_batch_stride = mla_head_size;

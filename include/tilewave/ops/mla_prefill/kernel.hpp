@@ -19,10 +19,10 @@ struct MlaPrefillStartsArgs {
   const std::int32_t* kv_lengths;  // [batch]
   std::int32_t* context_starts;    // [batch + 1]: of earlier tokens, as q_starts of queries
   std::int32_t* chunk_starts;      // [chunks][batch + 1]: the same within each chunk
-  std::int32_t* part_rows;         // [1 + chunks][groups]: the rows of each part, once for each product of a group
+  std::int32_t* part_rows;         // [1 + chunks]: the rows of each part
   std::int32_t* spoilt;            // [batch]: 1 if a sequence has no answer
   std::int64_t capacity;           // tokens of a sequence
-  std::int32_t batch, total_q, context_tokens, chunk, chunks, groups;
+  std::int32_t batch, total_q, context_tokens, chunk, chunks;
 };
 
 /// One block. A lane has a run of sequences.
@@ -45,8 +45,9 @@ struct MlaPrefillStarts {
     shared.of_lane[lane] = own;
     B::barrier();
     std::int64_t before = 0, all = 0;
+    const int lanes = ceil_div(a.batch, each);  // that have sequences
     TILEWAVE_ROLL
-    for (int other = 0; other < block_threads; ++other) {
+    for (int other = 0; other < lanes; ++other) {
       if (other == lane) before = all;
       all += shared.of_lane[other];
     }
@@ -63,10 +64,8 @@ struct MlaPrefillStarts {
     if (lane == 0) store_starts(a, a.batch, all);
     const std::int32_t queries = query_start(a, a.batch);
     TILEWAVE_ROLL
-    for (std::int32_t at = lane; at < (1 + a.chunks) * a.groups; at += block_threads) {
-      const std::int32_t part = at / a.groups;
-      B::store(a.part_rows + at, part == 0 ? queries : in_chunk(a, all, part - 1));
-    }
+    for (std::int32_t part = lane; part <= a.chunks; part += block_threads)
+      B::store(a.part_rows + part, part == 0 ? queries : in_chunk(a, all, part - 1));
   }
 
  private:
