@@ -29,10 +29,10 @@ struct MlaDecodeTensor {
   using Shared = typename L::Shared;
   using Item = PagedAttentionWorkItem;
   static constexpr int block_threads = P.block_waves() * L::lanes, waves_per_simd = P.waves_per_simd;
-  // Lanes that gather and widen, or transpose, need more registers than those that start copies.
-  static constexpr bool fetch_by_lanes = P.gathered || L::transposes || L::widens;
-  static constexpr int fetching_registers = fetch_by_lanes ? 88 : 56;
-  static constexpr int multiplying_registers = fetch_by_lanes ? 208 : 224;
+  // Lanes that gather and widen, or transpose, need more registers than those that start copies. ptxas gives products up
+  // to one another (C7512) where those that multiply have too few.
+  static constexpr int fetching_registers = L::widens ? 72 : P.gathered || L::transposes ? 88 : 56;
+  static constexpr int multiplying_registers = L::widens ? 216 : P.gathered || L::transposes ? 208 : 224;
 
   static Status prepare(const MlaDecodeProblem& p, Args& args) {
     args.of = mla_decode_args(p, P, B::facts);
