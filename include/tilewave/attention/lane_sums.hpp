@@ -7,8 +7,8 @@
 
 namespace tilewave {
 
-/// Each part has `columns` columns of a lane's two rows. Element 4 j + 2 h + e of a part is row h, column 8 j + 2 (l % 4)
-/// + e of the part.
+/// Each part has `columns` columns of a lane's two rows. Element 4 j + 2 h + e of a part is row h, column 8 j +
+/// 2 (l % 4) + e of the part.
 template <class B, int count, int columns>
 struct LaneSums {
   static constexpr int parts = count, part_size = columns / 2, size = parts * part_size;

@@ -29,8 +29,8 @@ struct MlaDecodeTensor {
   using Shared = typename L::Shared;
   using Item = PagedAttentionWorkItem;
   static constexpr int block_threads = P.block_waves() * L::lanes, waves_per_simd = P.waves_per_simd;
-  // Lanes that gather and widen, or transpose, need more registers than those that start copies. ptxas gives products up
-  // to one another (C7512) where those that multiply have too few.
+  // Lanes that gather and widen, or transpose, need more registers than those that start copies. ptxas has products
+  // wait for one another (C7512) where those that multiply have too few.
   static constexpr int fetching_registers = L::widens ? 72 : P.gathered || L::transposes ? 88 : 56;
   static constexpr int multiplying_registers = L::widens ? 216 : P.gathered || L::transposes ? 208 : 224;
 
@@ -259,8 +259,8 @@ struct MlaDecodeTensor {
       B::mbarrier_wait(&shared.probabilities[stage], probabilities_parity[stage]);
       probabilities_parity[stage] ^= 1;
     }
-    /// Begins out += probabilities values of a tile, a batch for each part. The probabilities are this group's `own`, in
-    /// registers, or the other group's, in shared memory.
+    /// Begins out += probabilities values of a tile, a batch for each part. The probabilities are this group's `own`,
+    /// in registers, or the other group's, in shared memory.
     template <bool from_registers>
     TILEWAVE_DEVICE void begin_values(const Item& item, std::int32_t tile, Sums& out) {
       const int stage = tile % L::stages;
