@@ -30,6 +30,7 @@ class MlaDecodeFetch : MlaDecodeCopies<B, S, L> {
     };
     look_up(stage_);
     if (stage_ == 0 && half_ == 0) Copies::fetch_q(item);
+    if (stage_ == 1 && half_ == 1) Copies::touch_output(item);
     for (std::int32_t i = stage_; i < item.tiles; i += L::stages) {
       const std::int32_t token = item.begin + i * L::tokens;
       TILEWAVE_UNROLL

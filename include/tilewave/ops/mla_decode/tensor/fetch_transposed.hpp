@@ -27,6 +27,7 @@ class MlaDecodeFetchTransposed : MlaDecodeCopies<B, S, L> {
       Copies::fetch_q(item);
       for (std::int32_t tile = 0; tile < min_of<std::int32_t>(item.tiles, L::stages); ++tile) copy(item, table, tile);
     }
+    if (wave_ == 1) Copies::touch_output(item);
     TILEWAVE_ROLL
     for (std::int32_t tile = 0; tile < item.tiles; ++tile) {
       const int stage = tile % L::stages;

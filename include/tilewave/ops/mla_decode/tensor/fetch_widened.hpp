@@ -25,6 +25,7 @@ class MlaDecodeFetchWidened : MlaDecodeCopies<B, S, L> {
     if (item.tiles == 0) return;
     look_up(item, table, stage_);
     if (stage_ == 0 && half_ == 0) Copies::fetch_q(item);
+    if (stage_ == 1 && half_ == 1) Copies::touch_output(item);
     TILEWAVE_ROLL
     for (std::int32_t i = stage_; i < item.tiles; i += L::stages) {
       static_assert(L::parts == 2 && 64 * L::part_boxes == box_codes, "a box of codes becomes a part of values");

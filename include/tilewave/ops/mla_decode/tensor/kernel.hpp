@@ -63,6 +63,7 @@ struct MlaDecodeTensor {
       B::prefetch_map(args.q);
       if constexpr (!P.gathered) B::prefetch_map(args.kv);
     }
+    if (wave == L::groups * L::group_waves + 1) touch_inputs(args.of.attention);
     if (args.clustered()) {
       B::cluster_arrive();
       B::cluster_wait();
@@ -93,6 +94,17 @@ struct MlaDecodeTensor {
   using Scores = typename L::Scores;
   using Sums = typename L::Sums;
 
+  /// Asks for the row of the block table and the queries that the block probably begins with, while lengths say with
+  /// which it does: their addresses are translated meanwhile.
+  TILEWAVE_DEVICE static void touch_inputs(const PagedAttentionArgs& a) {
+    const std::int32_t parts = max_of(a.balanced_blocks, 1);
+    const std::int32_t part = min_of(a.row_blocks.quotient(B::block_id()), parts - 1);
+    const std::int64_t sequence = P.balanced() ? std::int64_t{part} * a.batch / parts : 0;
+    if (B::lane_id() == 0) B::prefetch(a.block_table + sequence * a.table_row_stride);
+    if (B::lane_id() == 1)
+      B::prefetch(static_cast<const char*>(a.q) + sequence * a.query_tokens * a.q_row_stride * size_of(S.q));
+  }
+
   /// A wave group, and the phases of the barriers that it waits for.
   struct WaveGroup {
     const Args& all;
@@ -100,8 +112,9 @@ struct MlaDecodeTensor {
     Shared& shared;
     int group;
     int q_parity = 0, stage_parity[2] = {}, probabilities_parity[2] = {}, summed_parity = 0, turn_parity = 0;
-    typename L::Operands own{};               // this group's probabilities
-    Chunk q_last[max_of(L::last_slices, 1)];  // of q's last box: it leaves shared memory to products of the other group
+    typename L::Operands own{};  // this group's probabilities
+    // Of q's last box: products with it leave shared memory to those of the other group.
+    Chunk q_last[max_of(L::last_slices, 1)] = {};
 
     TILEWAVE_DEVICE void run(const Item& item, int wave) {
       Softmax softmax(args, item, wave);

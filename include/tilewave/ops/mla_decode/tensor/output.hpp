@@ -101,7 +101,7 @@ struct MlaDecodeOutput {
         B::template store_matrices_straight<4>(boxes + chunk(staged, 2 * square + matrix / 2), words);
       }
       B::wave_barrier();
-      TILEWAVE_UNROLL
+      TILEWAVE_ROLL
       for (int i = 0; i < wave_rows; i += at_once) {
         const int staged_row = first_row + i + lane / row_units;
         const Chunk words = boxes[chunk(staged_row, lane % row_units)];
