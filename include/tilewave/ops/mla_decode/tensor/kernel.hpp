@@ -113,7 +113,7 @@ struct MlaDecodeTensor {
     int group;
     int q_parity = 0, stage_parity[2] = {}, probabilities_parity[2] = {}, summed_parity = 0, turn_parity = 0;
     typename L::Operands own{};  // this group's probabilities
-    // Of q's last box: products with it leave shared memory to those of the other group.
+    // This is of q's last box: products with it leave shared memory to those of the other group.
     Chunk q_last[max_of(L::last_slices, 1)] = {};
 
     TILEWAVE_DEVICE void run(const Item& item, int wave) {
