@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The entries of latent decode, and of writes into its cache, that their tests run as machine code in the simulator:
-// bf16, and both layouts of scaled groups, with every policy. Compiled with ROOM, gfx942 or gfx950.
+// bf16, fp8 q, and on each chip one layout of scaled groups, with every policy. Compiled with ROOM, gfx942 or gfx950.
 
 #define STRING_OF(x) #x
 // clang-format off
@@ -17,8 +17,9 @@ namespace tilewave {
 std::span<const MlaDecodeEntry* const> all_mla_decode_entries() {
   using Room = ROOM::Backend;
   constexpr auto specs = mla_decode_specs(Room::facts.id);
-  static const auto entries = pointers_to<MlaDecodeEntry>(
-      mla_decode_entries<Room, specs[0]>, mla_decode_entries<Room, specs[2]>, mla_decode_entries<Room, specs[3]>);
+  static const auto entries = pointers_to<MlaDecodeEntry>(mla_decode_entries<Room, specs[0]>,
+                                                          mla_decode_entries<Room, specs[Room::facts.mx ? 2 : 3]>,
+                                                          mla_decode_entries<Room, specs[4]>);
   return entries;
 }
 std::span<const LatentCacheWriteEntry* const> all_latent_cache_write_entries() {

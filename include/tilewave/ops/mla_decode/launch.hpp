@@ -30,11 +30,10 @@ inline MlaDecodeLaunches mla_decode_launches(const MlaDecodeProblem& p, const Ml
   const bool balanced = policy.balanced();
   const int combine_waves =
       balanced ? paged_attention_combine_threads / facts.wave_lanes : paged_attention_combine_waves_of_block;
-  MlaDecodeLaunches launches{
-      .decode = {.grid = mla_decode_blocks(p, policy, facts),
-                 .block = policy.block_waves() * facts.wave_lanes,
-                 .cluster = mla_decode_cluster(p, policy)},
-      .combine = {.grid = 0, .block = combine_waves * facts.wave_lanes}};
+  MlaDecodeLaunches launches{.decode = {.grid = mla_decode_blocks(p, policy, facts),
+                                        .block = policy.block_waves() * facts.wave_lanes,
+                                        .cluster = mla_decode_cluster(p, policy)},
+                             .combine = {.grid = 0, .block = combine_waves * facts.wave_lanes}};
   if (mla_decode_partials(p, policy, facts) > 0) {
     const std::int64_t waves = p.output_rows() * (balanced ? mla_decode_combine_waves(p, facts) : 1);
     launches.combine.grid = ceil_div<std::int64_t>(waves, combine_waves);

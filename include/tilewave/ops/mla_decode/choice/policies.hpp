@@ -26,7 +26,7 @@ constexpr MlaDecodePolicies mla_decode_policies(ArchId arch, const MlaDecodeSpec
          .gathered = gathered});
   };
   tensor(balanced, false);
-  tensor(even, false);
+  if (s.kv == s.q) tensor(even, false);  // path registers makes batch-invariant calls of other caches
   tensor(balanced, true);
   // Wide blocks read the cache less often. On gfx950 they have the LDS for q of 64 rows, or of 32 twice; on gfx942 if q
   // is fp8.

@@ -30,13 +30,17 @@ class MlaDecodeFetch : MlaDecodeCopies<B, S, L> {
     };
     look_up(stage_);
     if (stage_ == 0 && half_ == 0) Copies::fetch_q(item);
+    if (stage_ == 1 && half_ == 1) Copies::touch_output(item);
     for (std::int32_t i = stage_; i < item.tiles; i += L::stages) {
       const std::int32_t token = item.begin + i * L::tokens;
-      B::mbarrier_wait(&shared_.free[stage_][half_], parity_ ^ 1);
-      fetch<half_part>(item, table, token, rows, half_ * L::half_boxes);
+      TILEWAVE_UNROLL
+      for (int part = 0; part < L::parts; ++part) {
+        B::mbarrier_wait(&shared_.free[stage_][half_][part], parity_ ^ 1);
+        fetch<L::part_boxes>(item, table, token, rows, half_ * L::half_boxes + part * L::part_boxes);
+      }
       if (half_ == 1) {
-        B::mbarrier_wait(&shared_.free[stage_][0], parity_ ^ 1);
-        if constexpr (L::any_last) fetch<last_part>(item, table, token, rows, L::last_box);
+        B::mbarrier_wait(&shared_.free[stage_][0][L::parts - 1], parity_ ^ 1);  // whose probabilities the last box had
+        if constexpr (L::any_last) fetch<1>(item, table, token, rows, L::last_box);
       }
       look_up(i + L::stages);
       // A stage's other wave asks for the other half of the rows.
@@ -46,8 +50,6 @@ class MlaDecodeFetch : MlaDecodeCopies<B, S, L> {
   }
 
  private:
-  static constexpr int half_part = L::half_boxes, last_part = 1;  // boxes
-
   /// Brings `boxes` boxes of a tile from box `first` on.
   template <int boxes>
   TILEWAVE_DEVICE void fetch(const Item& item, const std::int32_t* table, std::int32_t token, std::int32_t rows,

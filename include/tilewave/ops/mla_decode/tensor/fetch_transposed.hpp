@@ -27,6 +27,7 @@ class MlaDecodeFetchTransposed : MlaDecodeCopies<B, S, L> {
       Copies::fetch_q(item);
       for (std::int32_t tile = 0; tile < min_of<std::int32_t>(item.tiles, L::stages); ++tile) copy(item, table, tile);
     }
+    if (wave_ == 1) Copies::touch_output(item);
     TILEWAVE_ROLL
     for (std::int32_t tile = 0; tile < item.tiles; ++tile) {
       const int stage = tile % L::stages;
@@ -34,12 +35,12 @@ class MlaDecodeFetchTransposed : MlaDecodeCopies<B, S, L> {
       for (int box = 0; box < L::last_box; ++box) B::mbarrier_wait(&shared_.full[stage][box], parity_[stage]);
       const std::int32_t there = item.end - item.begin - tile * L::tokens;  // tokens of the tile
       if (there < L::tokens) clear(stage, there);
-      B::mbarrier_wait(&shared_.free[stage][1], parity_[stage] ^ 1);
+      B::mbarrier_wait(&shared_.free[stage][1][0], parity_[stage] ^ 1);
       transpose_.template run<latent_value_size / 32>(shared_.kv[stage] + wave_ * wave_rows * L::box_chunks,
-                                                      L::box_size, shared_.transposed.values, 4 * stage + wave_);
+                                                      L::box_size, shared_.aside.values, 4 * stage + wave_);
       B::shared_written();
-      B::mbarrier_arrive(&shared_.transposed.full[stage]);
-      L::release(args_, shared_.free[stage][0]);
+      B::mbarrier_arrive(&shared_.aside.full[stage]);
+      L::release(args_, shared_.free[stage][0][0]);
       parity_[stage] ^= 1;
       if (wave_ == 0 && tile + L::stages < item.tiles) copy(item, table, tile + L::stages);
     }
@@ -55,7 +56,7 @@ class MlaDecodeFetchTransposed : MlaDecodeCopies<B, S, L> {
   TILEWAVE_DEVICE void copy(const Item& item, const std::int32_t* table, std::int32_t tile) {
     const int stage = tile % L::stages;
     const std::int32_t token = item.begin + tile * L::tokens;
-    B::mbarrier_wait(&shared_.free[stage][0], copied_[stage] ^ 1);
+    B::mbarrier_wait(&shared_.free[stage][0][0], copied_[stage] ^ 1);
     copied_[stage] ^= 1;
     const bool alone = !args_.clustered();
     Copies::template copy_boxes<L::score_boxes>(rows_, stage, 0, [&](int box) TILEWAVE_INLINE_LAMBDA {

@@ -16,6 +16,7 @@
 #include "tilewave/core/static_for.hpp"
 #include "tilewave/ops/mla_decode/tensor/fetch.hpp"
 #include "tilewave/ops/mla_decode/tensor/fetch_transposed.hpp"
+#include "tilewave/ops/mla_decode/tensor/fetch_widened.hpp"
 #include "tilewave/ops/mla_decode/tensor/output.hpp"
 
 namespace tilewave {
@@ -28,10 +29,10 @@ struct MlaDecodeTensor {
   using Shared = typename L::Shared;
   using Item = PagedAttentionWorkItem;
   static constexpr int block_threads = P.block_waves() * L::lanes, waves_per_simd = P.waves_per_simd;
-  // Lanes that gather and widen, or transpose, need more registers than those that start copies.
-  static constexpr bool fetch_by_lanes = P.gathered || L::transposes;
-  static constexpr int fetching_registers = fetch_by_lanes ? 88 : 56;
-  static constexpr int multiplying_registers = fetch_by_lanes ? 208 : 224;
+  // Lanes that gather and widen, or transpose, need more registers than those that start copies. ptxas has products
+  // wait for one another (C7512) where those that multiply have too few.
+  static constexpr int fetching_registers = L::widens ? 72 : P.gathered || L::transposes ? 88 : 56;
+  static constexpr int multiplying_registers = L::widens ? 216 : P.gathered || L::transposes ? 208 : 224;
 
   static Status prepare(const MlaDecodeProblem& p, Args& args) {
     args.of = mla_decode_args(p, P, B::facts);
@@ -45,7 +46,8 @@ struct MlaDecodeTensor {
       args.box_rows = mla_decode_box_rows(p);
       args.page_rows = static_cast<std::int32_t>(p.num_pages > 1 ? p.page_stride / p.token_stride : 0);
       const std::int64_t rows = (p.num_pages - 1) * args.page_rows + p.block_size;
-      return B::make_tensor_map({p.kv, S.kv, S.head_size, rows, 1, kv_bytes, kv_bytes, args.box_rows}, args.kv);
+      return B::make_tensor_map(
+          {p.kv, S.kv, S.row().token_bytes() / size_of(S.kv), rows, 1, kv_bytes, kv_bytes, args.box_rows}, args.kv);
     }
     return {};
   }
@@ -61,6 +63,7 @@ struct MlaDecodeTensor {
       B::prefetch_map(args.q);
       if constexpr (!P.gathered) B::prefetch_map(args.kv);
     }
+    if (wave == L::groups * L::group_waves + 1) touch_inputs(args.of.attention);
     if (args.clustered()) {
       B::cluster_arrive();
       B::cluster_wait();
@@ -70,7 +73,9 @@ struct MlaDecodeTensor {
     MlaDecodeWork<L> work(args.of.attention);
     if (group == L::groups) {
       B::template give_registers<fetching_registers>();
-      using Fetch = std::conditional_t<L::transposes, MlaDecodeFetchTransposed<B, S, L>, MlaDecodeFetch<B, S, L>>;
+      using Fetch =
+          std::conditional_t<L::transposes, MlaDecodeFetchTransposed<B, S, L>,
+                             std::conditional_t<L::widens, MlaDecodeFetchWidened<B, S, L>, MlaDecodeFetch<B, S, L>>>;
       Fetch fetch(args, shared, wave - L::groups * L::group_waves);
       for (; work.more(); work.next()) fetch.run(work.item(), work.table());
     } else {
@@ -89,6 +94,17 @@ struct MlaDecodeTensor {
   using Scores = typename L::Scores;
   using Sums = typename L::Sums;
 
+  /// Asks for the row of the block table and the queries that the block probably begins with, while lengths say with
+  /// which it does: their addresses are translated meanwhile.
+  TILEWAVE_DEVICE static void touch_inputs(const PagedAttentionArgs& a) {
+    const std::int32_t parts = max_of(a.balanced_blocks, 1);
+    const std::int32_t part = min_of(a.row_blocks.quotient(B::block_id()), parts - 1);
+    const std::int64_t sequence = P.balanced() ? std::int64_t{part} * a.batch / parts : 0;
+    if (B::lane_id() == 0) B::prefetch(a.block_table + sequence * a.table_row_stride);
+    if (B::lane_id() == 1)
+      B::prefetch(static_cast<const char*>(a.q) + sequence * a.query_tokens * a.q_row_stride * size_of(S.q));
+  }
+
   /// A wave group, and the phases of the barriers that it waits for.
   struct WaveGroup {
     const Args& all;
@@ -96,8 +112,9 @@ struct MlaDecodeTensor {
     Shared& shared;
     int group;
     int q_parity = 0, stage_parity[2] = {}, probabilities_parity[2] = {}, summed_parity = 0, turn_parity = 0;
-    typename L::Operands own{};               // this group's probabilities
-    Chunk q_last[max_of(L::last_slices, 1)];  // of q's last box: it leaves shared memory to products of the other group
+    typename L::Operands own{};  // this group's probabilities
+    // This is of q's last box: products with it leave shared memory to those of the other group.
+    Chunk q_last[max_of(L::last_slices, 1)] = {};
 
     TILEWAVE_DEVICE void run(const Item& item, int wave) {
       Softmax softmax(args, item, wave);
@@ -138,7 +155,7 @@ struct MlaDecodeTensor {
     /// begins the scores of the next.
     TILEWAVE_DEVICE void lead(const Item& item, Softmax& softmax, Sums& out) {
       Scores scores;
-      B::group_mma_fence(out);
+      out.fence();
       begin_scores<0, L::score_boxes>(0, scores);
       B::mbarrier_arrive(&shared.turn);
       finish_scores(0, scores);
@@ -146,19 +163,21 @@ struct MlaDecodeTensor {
         scale(out, softmax.run(item.begin + tile * L::tokens, scores, shared.reference[0]));
         publish(0, softmax, scores);
         begin_values<true>(item, tile, out);
-        finish_values<0>(0, out);
+        finish_values(0, out);
         if (tile + 1 >= item.tiles) return;
         await_values(1);
         await_probabilities(1);
         scale(out, softmax.follow(shared.reference[1]));
         begin_values<false>(item, tile + 1, out);
         if (tile + 2 >= item.tiles) {
-          finish_values<0>(1, out);
+          finish_values(1, out);
           return;
         }
-        begin_scores<0, L::half_boxes>(0, scores);
-        finish_values<1>(1, out);
-        begin_scores<L::half_boxes, L::score_boxes>(0, scores);
+        finish_part<1>(1, 0);
+        begin_scores<0, L::part_boxes>(0, scores);
+        finish_part<1>(1, 1);
+        out.fence();
+        begin_scores<L::part_boxes, L::score_boxes>(0, scores);
         B::mbarrier_arrive(&shared.turn);
         finish_scores(0, scores);
       }
@@ -167,7 +186,7 @@ struct MlaDecodeTensor {
     /// Group 1 makes those of the second tile. Meanwhile its products of the first run.
     TILEWAVE_DEVICE void follow(const Item& item, Softmax& softmax, Sums& out) {
       Scores scores;
-      B::group_mma_fence(out);
+      out.fence();
       std::int32_t tile = 0;
       for (; tile + 1 < item.tiles; tile += 2) {
         await_turn();
@@ -176,15 +195,15 @@ struct MlaDecodeTensor {
         begin_other_values(item, tile, softmax, out);
         const Vec<float, 2> factor = softmax.run(item.begin + (tile + 1) * L::tokens, scores, shared.reference[1]);
         publish(1, softmax, scores);
-        finish_values<0>(0, out);
+        finish_values(0, out);
         scale(out, factor);
         begin_values<true>(item, tile + 1, out);
-        finish_values<0>(1, out);
+        finish_values(1, out);
       }
       if (tile >= item.tiles) return;
       turn_parity ^= 1;  // nobody took that turn
       begin_other_values(item, tile, softmax, out);
-      finish_values<0>(0, out);
+      finish_values(0, out);
     }
     /// Begins the products of the first tile of a pair, whose probabilities are the other group's.
     TILEWAVE_DEVICE void begin_other_values(const Item& item, std::int32_t tile, Softmax& softmax, Sums& out) {
@@ -203,14 +222,14 @@ struct MlaDecodeTensor {
     TILEWAVE_DEVICE void finish_scores(int stage, Scores& scores) {
       B::template group_mma_wait<0>();
       B::group_mma_fence(scores);
-      if constexpr (L::transposes) L::release(all, shared.free[stage][0]);
+      if constexpr (L::transposes) L::release(all, shared.free[stage][0][0]);
     }
     /// Begins the scores of boxes [first, end) of the tile in a stage, as one batch.
     template <int first, int end>
     TILEWAVE_DEVICE void begin_scores(int stage, Scores& scores) {
       const Shared& in = near(shared);
       static_for<end - first>([&](auto n) TILEWAVE_INLINE_LAMBDA {
-        constexpr int box = first + n;
+        constexpr int box = L::score_box(first + n);
         B::mbarrier_wait(&shared.full[stage][box], stage_parity[stage]);
         B::group_mma_begin();  // again behind each loop that waits, or ptxas does so
         TILEWAVE_UNROLL
@@ -229,7 +248,7 @@ struct MlaDecodeTensor {
     /// transposed.
     TILEWAVE_DEVICE void await_values(int stage) {
       if constexpr (L::transposes) {
-        B::mbarrier_wait(&shared.transposed.full[stage], stage_parity[stage]);
+        B::mbarrier_wait(&shared.aside.full[stage], stage_parity[stage]);
         return;
       }
       TILEWAVE_UNROLL
@@ -253,26 +272,29 @@ struct MlaDecodeTensor {
       B::mbarrier_wait(&shared.probabilities[stage], probabilities_parity[stage]);
       probabilities_parity[stage] ^= 1;
     }
-    /// Begins out += probabilities values of a tile, as one batch. The probabilities are this group's `own`, in
-    /// registers, or the other group's, in shared memory.
+    /// Begins out += probabilities values of a tile, a batch for each part. The probabilities are this group's `own`,
+    /// in registers, or the other group's, in shared memory.
     template <bool from_registers>
     TILEWAVE_DEVICE void begin_values(const Item& item, std::int32_t tile, Sums& out) {
       const int stage = tile % L::stages;
       if constexpr (!L::transposes) clear_values(item, tile);
       const Shared& in = near(shared);
-      B::group_mma_fence(out);
-      B::group_mma_begin();
+      out.fence();
       TILEWAVE_UNROLL
-      for (int k_slice = 0; k_slice < L::value_slices; ++k_slice) {
-        const auto values = L::value_operand(in, stage, group, k_slice);
-        if constexpr (from_registers) {
-          B::template group_multiply<L::type, L::half_columns>(own[k_slice], values, out);
-        } else {
-          B::template group_multiply<L::type, L::half_columns>(L::probability_operand(in, stage, k_slice), values, out,
-                                                               true);
+      for (int part = 0; part < L::parts; ++part) {
+        B::group_mma_begin();
+        TILEWAVE_UNROLL
+        for (int k_slice = 0; k_slice < L::value_slices; ++k_slice) {
+          const auto values = L::value_operand(in, stage, group, part, k_slice);
+          if constexpr (from_registers) {
+            B::template group_multiply<L::type, L::part_columns>(own[k_slice], values, out.of[part]);
+          } else {
+            B::template group_multiply<L::type, L::part_columns>(L::probability_operand(in, stage, k_slice), values,
+                                                                 out.of[part], true);
+          }
         }
+        B::group_mma_end();
       }
-      B::group_mma_end();
     }
     /// Clears the group's half of the values of tokens behind the sequence's last: they may be NaN.
     TILEWAVE_DEVICE void clear_values(const Item& item, std::int32_t tile) {
@@ -289,17 +311,23 @@ struct MlaDecodeTensor {
       B::shared_written();
       B::group_barrier();
     }
-    /// Waits until at most `behind` batches are under way, and frees the group's half of the stage.
+    /// Waits until at most `behind` batches are under way, and frees a part of the group's half of the stage.
     template <int behind>
-    TILEWAVE_DEVICE void finish_values(int stage, Sums& out) {
+    TILEWAVE_DEVICE void finish_part(int stage, int part) {
       B::template group_mma_wait<behind>();
-      if constexpr (L::transposes) {
-        B::mbarrier_arrive(&shared.free[stage][1]);
+      const bool last = part == L::parts - 1;
+      if constexpr (!L::transposes) {
+        L::release(all, shared.free[stage][group][part]);
       } else {
-        L::release(all, shared.free[stage][group]);
+        if (last) B::mbarrier_arrive(&shared.free[stage][1][0]);
       }
-      stage_parity[stage] ^= 1;
-      B::group_mma_fence(out);
+      if (last) stage_parity[stage] ^= 1;
+    }
+    TILEWAVE_DEVICE void finish_values(int stage, Sums& out) {
+      static_assert(L::parts == 2, "a part is under way while the first is finished");
+      finish_part<1>(stage, 0);
+      finish_part<0>(stage, 1);
+      out.fence();
     }
     /// Returns the same. The few operands of fp8 would all be worked out before the loop, and not have the registers.
     TILEWAVE_DEVICE static const Shared& near(const Shared& shared) {
@@ -307,9 +335,7 @@ struct MlaDecodeTensor {
       return *reinterpret_cast<const Shared*>(reinterpret_cast<const char*>(&shared) + B::opaque(std::uint32_t{0}));
     }
     TILEWAVE_DEVICE static void scale(Sums& out, const Vec<float, 2>& factor) {
-      if (!B::any(factor[0] != 1.0f || factor[1] != 1.0f)) return;
-      TILEWAVE_UNROLL
-      for (int i = 0; i < Sums::size; ++i) out[i] *= factor[i / 2 % 2];
+      if (B::any(factor[0] != 1.0f || factor[1] != 1.0f)) out.scale(factor);
     }
   };
 };

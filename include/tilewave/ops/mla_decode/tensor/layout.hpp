@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include "tilewave/attention/lane_sums.hpp"
 #include "tilewave/ops/mla_decode/args.hpp"
 #include "tilewave/tile/ring.hpp"
 
@@ -28,8 +29,9 @@ struct MlaDecodeTensorLayout {
   static constexpr int token_waves = 1, wave_tokens = tokens, block_tokens = tokens, block_rows = rows;
   static constexpr int row_tiles = 1, atom_rows = rows;
 
-  static constexpr DType type = S.q;                // of both products
-  static constexpr bool transposes = is_fp8(type);  // values, for products of fp8
+  static constexpr DType type = S.q;                           // of both products
+  static constexpr bool transposes = is_fp8(type);             // values, for products of fp8
+  static constexpr bool widens = !P.gathered && S.kv != type;  // codes, from shared memory
   static constexpr int box_columns = 128 / size_of(type), slice = 32 / size_of(type);
   static constexpr int box_chunks = 8, box_size = 64 * box_chunks;  // chunks of a row, and of a box
   static constexpr int last_box = latent_value_size / box_columns, boxes = last_box + 1, half_boxes = last_box / 2;
@@ -44,7 +46,9 @@ struct MlaDecodeTensorLayout {
 
   using Mbarrier = typename B::Mbarrier;
   using Scores = Vec<float, tokens / 2>;
-  using Sums = Vec<float, half_columns / 2>;
+  // Values are multiplied in parts, so that the place of the first is free while the second is multiplied.
+  static constexpr int parts = 2, part_columns = half_columns / parts, part_boxes = half_boxes / parts;
+  using Sums = LaneSums<B, parts, part_columns>;
   using Operands = Chunk[value_slices];  // probabilities in registers
 
   struct Args {
@@ -63,18 +67,23 @@ struct MlaDecodeTensorLayout {
     alignas(1024) Chunk probabilities[box_size];                 // likewise
     Mbarrier full[stages];
   };
-  struct NothingTransposed {};
+  struct Widened {
+    Mbarrier codes[stages][boxes / 2 + 1];  // of each box of 128 codes: they are there
+  };
+  struct Nothing {};
+  using Aside = std::conditional_t<transposes, Transposed, std::conditional_t<widens, Widened, Nothing>>;
   struct Shared {
     alignas(1024) Chunk q[boxes * box_size];
     alignas(1024) Chunk kv[stages][boxes * box_size];
-    std::conditional_t<transposes, Transposed, NothingTransposed> transposed;
+    Aside aside;
     float reference[stages][rows];  // of a tile's probabilities, log2 units
     float sum[groups][rows];
     Mbarrier q_full, q_free;
     Mbarrier full[stages][boxes];  // of each box, so that scores begin with the first
-    // Wave group g of each block of the cluster frees its half of the values. If values are transposed, free[stage][0]
-    // says that the tile was transposed and multiplied by q, and free[stage][1] that values were multiplied.
-    Mbarrier free[stages][groups];
+    // Wave group g of each block of the cluster frees the parts of its half of the values. If values are transposed,
+    // free[stage][0][0] says that the tile was transposed and multiplied by q, and free[stage][1][0] that values were
+    // multiplied.
+    Mbarrier free[stages][groups][parts];
     Mbarrier probabilities[stages], summed[groups];
     Mbarrier turn;  // group 1 begins its scores behind those of group 0
   };
@@ -87,13 +96,16 @@ struct MlaDecodeTensorLayout {
       B::mbarrier_init(&shared.turn, group_waves);
       for (int stage = 0; stage < stages; ++stage) {
         for (int box = 0; box < boxes; ++box) B::mbarrier_init(&shared.full[stage][box], 1);
+        if constexpr (widens) {
+          for (auto& codes : shared.aside.codes[stage]) B::mbarrier_init(&codes, 1);
+        }
         if constexpr (transposes) {
-          B::mbarrier_init(&shared.free[stage][0], 2 * group_waves * args.cluster);
-          B::mbarrier_init(&shared.free[stage][1], groups * group_waves);
-          B::mbarrier_init(&shared.transposed.full[stage], group_waves);
+          B::mbarrier_init(&shared.free[stage][0][0], 2 * group_waves * args.cluster);
+          B::mbarrier_init(&shared.free[stage][1][0], groups * group_waves);
+          B::mbarrier_init(&shared.aside.full[stage], group_waves);
         } else {
-          for (int group = 0; group < groups; ++group)
-            B::mbarrier_init(&shared.free[stage][group], group_waves * args.cluster);
+          for (auto& half : shared.free[stage])
+            for (auto& part : half) B::mbarrier_init(&part, group_waves * args.cluster);
         }
         B::mbarrier_init(&shared.probabilities[stage], group_waves);
         B::mbarrier_init(&shared.summed[stage], group_waves);
@@ -112,20 +124,27 @@ struct MlaDecodeTensorLayout {
     }
   }
 
-  /// Return the operands of a k slice: 32 bytes of q or of a tile's rows, as many tokens of a group's half of the
-  /// values, and of their probabilities.
+  /// Return the operands of a k slice: 32 bytes of q or of a tile's rows, as many tokens of a part of a group's half
+  /// of the values, and of their probabilities.
   TILEWAVE_DEVICE static SwizzledOperand q_operand(const Shared& shared, int k_slice) {
     return {shared.q + k_slice / 4 * box_size, 0, k_slice % 4};
   }
   TILEWAVE_DEVICE static SwizzledOperand key_operand(const Shared& shared, int stage, int k_slice) {
     return {shared.kv[stage] + k_slice / 4 * box_size, 0, k_slice % 4};
   }
-  TILEWAVE_DEVICE static auto value_operand(const Shared& shared, int stage, int group, int k_slice) {
+  TILEWAVE_DEVICE static auto value_operand(const Shared& shared, int stage, int group, int part, int k_slice) {
     if constexpr (transposes) {
-      return SwizzledOperand{shared.transposed.values, group * half_columns, value_slices * stage + k_slice};
+      return SwizzledOperand{shared.aside.values, group * half_columns + part * part_columns,
+                             value_slices * stage + k_slice};
     } else {
-      return TransposedOperand{shared.kv[stage] + group * half_boxes * box_size, tokens, 0, k_slice};
+      return TransposedOperand{shared.kv[stage] + (group * half_boxes + part * part_boxes) * box_size, tokens, 0,
+                               k_slice};
     }
+  }
+  /// The n-th box that scores take: those come first whose places are free first.
+  static constexpr int score_box(int n) {
+    if (transposes || n >= last_box) return n;
+    return n / part_boxes % groups * half_boxes + n / (groups * part_boxes) * part_boxes + n % part_boxes;
   }
   TILEWAVE_DEVICE static SwizzledOperand probability_operand(const Shared& shared, int stage, int k_slice) {
     return {probabilities(shared, stage), 0, first_probability(stage) / 2 + k_slice};
@@ -134,7 +153,7 @@ struct MlaDecodeTensorLayout {
   template <class SharedOrConst>
   TILEWAVE_DEVICE static auto* probabilities(SharedOrConst& shared, int stage) {
     if constexpr (transposes) {
-      return shared.transposed.probabilities;
+      return shared.aside.probabilities;
     } else {
       return shared.kv[stage] + last_box * box_size;
     }

@@ -72,7 +72,7 @@ struct MlaDecodeOutput {
       TILEWAVE_UNROLL
       for (int j = 0; j < L::half_columns / 8; ++j) {
         B::store(reinterpret_cast<Vec<float, 2>*>(to + 8 * j),
-                 Vec<float, 2>{{out[4 * j + 2 * h] * scale[h], out[4 * j + 2 * h + 1] * scale[h]}});
+                 Vec<float, 2>{{out.at(4 * j + 2 * h) * scale[h], out.at(4 * j + 2 * h + 1) * scale[h]}});
       }
     }
   }
@@ -95,13 +95,13 @@ struct MlaDecodeOutput {
         for (int m = 0; m < 4; ++m) {
           const int i = 8 * (pass * squares + square) + 4 * (m / 2) + 2 * (m % 2);
           // Combine adds partial results to 0, which turns -0 into +0. Subtracting -0 does the same.
-          words[m] =
-              B::round_bf16(B::subtract(out[i] * scale[m % 2], -0.0f), B::subtract(out[i + 1] * scale[m % 2], -0.0f));
+          words[m] = B::round_bf16(B::subtract(out.at(i) * scale[m % 2], -0.0f),
+                                   B::subtract(out.at(i + 1) * scale[m % 2], -0.0f));
         }
         B::template store_matrices_straight<4>(boxes + chunk(staged, 2 * square + matrix / 2), words);
       }
       B::wave_barrier();
-      TILEWAVE_UNROLL
+      TILEWAVE_ROLL
       for (int i = 0; i < wave_rows; i += at_once) {
         const int staged_row = first_row + i + lane / row_units;
         const Chunk words = boxes[chunk(staged_row, lane % row_units)];
