@@ -227,7 +227,7 @@ struct SwizzledOperand {
 
 /// A swizzled matrix of 16-bit elements whose rows lie side by side: boxes of 64 rows (128 bytes) by `box_k` of k, one
 /// after the other. Rows 8 u to 8 u + 7 of box i at k lie at at + 128 (i box_k + k) + 16 (u ^ k % 8). `row` is a
-/// multiple of 64; `k_slice` is in units of 16 k. Eight k may lie `eight_k` bytes behind the eight before; box_k is then
+/// multiple of 64; `k_slice` is in units of 16 k. Eight k may lie `eight_k` bytes behind the eight before: box_k is
 /// 8.
 struct TransposedOperand {
   const void* at;
