@@ -252,6 +252,8 @@ concept TensorBackend = GroupBackend<B> &&
   { B::copy_side_by_side(shared, map, 0, 0, mbarrier) } -> std::same_as<void>;   // whole rows, of boxes side by side
   { B::store_tensor(map, 0, 0, 0, shared) } -> std::same_as<void>;
   { B::stores_end() } -> std::same_as<void>;
+  // one lane's: the word on the device, which is then one more, or 0 behind the last
+  { B::take_number(&words[0], 7u) } -> std::same_as<std::uint32_t>;
   { B::template stores_read<1>() } -> std::same_as<void>;
   { B::mbarrier_arrive(mbarrier, 1) } -> std::same_as<void>;
   { B::template group_multiply<DType::bf16, 8>(operand, operand, acc, true) } -> std::same_as<void>;

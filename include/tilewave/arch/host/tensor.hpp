@@ -187,6 +187,16 @@ requires(facts_of(Id).tensor_copies) struct Tensors<Id> {
   static void store_tensor(const TensorMap& map, int column, int row, int layer, const void* shared, Where where = {}) {
     detail::queue_store({&map, column, row, layer}, shared, where);
   }
+  /// Blocks of several threads take numbers of one word.
+  static std::uint32_t take_number(std::uint32_t* word, std::uint32_t last, Where where = {}) {
+    detail::account<sizeof(*word), detail::Access::store>(word, where);
+    std::uint32_t number = __atomic_load_n(word, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(word, &number, number >= last ? 0 : number + 1, false, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED)) {
+    }
+    return number;
+  }
+
   static void stores_end() { detail::end_stores(); }
   template <int pending>
   static void stores_read() {

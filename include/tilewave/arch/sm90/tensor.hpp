@@ -88,6 +88,10 @@ struct Tensor {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
   }
 
+  TILEWAVE_DEVICE static std::uint32_t take_number(std::uint32_t* word, std::uint32_t last) {
+    return atomicInc(word, last);
+  }
+
   template <DType type, int columns, class A = SwizzledOperand, class B = SwizzledOperand>
   TILEWAVE_DEVICE static void group_multiply(A a, B b, Vec<ProductSum<type>, columns / 2>& acc, bool add) {
     constexpr bool a_transposed = std::is_same_v<A, TransposedOperand>,

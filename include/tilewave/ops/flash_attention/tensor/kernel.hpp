@@ -83,7 +83,8 @@ struct FlashAttentionTensor {
   TILEWAVE_DEVICE static void each_item(const Args& args, Shared& shared, int wave, const F& f) {
     const bool finds = wave == L::finding_wave;
     Items items(shared);
-    FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks, finds);
+    FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
+    if (finds) work.begin(true);
     FlashAttentionItem item, next;
     bool there = finds ? items.find(work, item) : items.take(item);
     while (there) {
@@ -97,6 +98,7 @@ struct FlashAttentionTensor {
   /// A wave writes the output of the items whose rows see no keys.
   TILEWAVE_DEVICE static void write_without_keys(const Args& args) {
     FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
+    work.begin(false);
     FlashAttentionItem item;
     while (work.next(item)) {
       if (!item.any_keys()) FlashAttentionOutput<B, S, L>::write_without_keys(args.attention, args.sections, item);

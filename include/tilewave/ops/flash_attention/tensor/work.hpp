@@ -10,7 +10,9 @@
 // longer sequences, which products bound, so that half of the chip does the one beside the other.
 //
 // Blocks take items in rounds, forwards and backwards in turn, so the block with the longest item of one round has the
-// shortest of the next.
+// shortest of the next. If the call has a counter, a block's first item is that of its number, and then it takes the
+// next one that nobody has. Every block that had one takes one number too many, with the last of which the counter is 0
+// again.
 #pragma once
 
 #include "tilewave/ops/flash_attention/tensor/layout.hpp"
@@ -73,17 +75,23 @@ template <class B, FlashAttentionPolicy P>
 class FlashAttentionWork {
  public:
   TILEWAVE_DEVICE FlashAttentionWork(const FlashAttentionArgs& a, const FlashAttentionSections& sections,
-                                     std::int32_t blocks, bool used = true)
-      : a_(a), sections_(sections), blocks_(blocks), all_items_(sections.all_items) {
-    if (used && a.q_starts != nullptr) count_packed();
+                                     std::int32_t blocks)
+      : a_(a), sections_(sections), blocks_(blocks) {}
+
+  /// Begins with the first item. By the counter only one wave of a block may take items.
+  TILEWAVE_DEVICE void begin(bool by_counter) {
+    by_counter_ = by_counter && a_.item_counter != nullptr;
+    all_items_ = sections_.all_items;
+    if (a_.q_starts != nullptr) count_packed();
   }
 
   /// Returns true and sets `item` if there is one more item with rows.
   TILEWAVE_DEVICE bool next(FlashAttentionItem& item) {
     while (true) {
-      const std::int32_t in_round = round_ % 2 == 0 ? B::block_id() : blocks_ - 1 - B::block_id();
-      const std::int32_t first = round_ * blocks_, number = first + in_round;
-      if (first >= all_items_) return false;
+      const std::int32_t first = round_ * blocks_;
+      std::int32_t number = first + (round_ % 2 == 0 ? B::block_id() : blocks_ - 1 - B::block_id());
+      if (by_counter_ && round_ > 0) number = blocks_ + take_number();
+      if ((by_counter_ ? number : first) >= all_items_) return false;
       ++round_;
       if (number >= all_items_) continue;
       if (a_.q_starts != nullptr ? locate_packed(number, item) : locate(number, item)) return true;
@@ -109,6 +117,16 @@ class FlashAttentionWork {
     const std::int32_t pair = first_pair + in_section - of_tiles * pairs;
     const std::int32_t sequence = sections_.heads.quotient(pair);
     return set(item, sequence, pair - sequence * sections_.heads.divisor, sections_.tiles - 1 - of_tiles);
+  }
+
+  /// Takes the next number from the counter.
+  TILEWAVE_DEVICE std::int32_t take_number() const {
+    const std::int32_t counted = max_of(all_items_ - blocks_, 0), taking = min_of(all_items_, blocks_);
+    std::int32_t number = 0;
+    if (B::lane_id() == 0)
+      number =
+          static_cast<std::int32_t>(B::take_number(a_.item_counter, static_cast<std::uint32_t>(counted + taking - 1)));
+    return B::uniform(B::shuffle(number, 0));
   }
 
   /// Counts the items of packed sequences, of both kinds.
@@ -166,7 +184,9 @@ class FlashAttentionWork {
 
   const FlashAttentionArgs& a_;
   const FlashAttentionSections& sections_;
-  std::int32_t blocks_, round_ = 0, all_items_, short_items_ = 0;  // short_items_: of packed sequences of one row tile
+  bool by_counter_ = false;
+  std::int32_t blocks_, round_ = 0, all_items_ = 0;
+  std::int32_t short_items_ = 0;              // of packed sequences of one row tile
   FlashAttentionPackedItems<B> now_, later_;  // of packed sequences: the kind of the last item, and the other one
 };
 
