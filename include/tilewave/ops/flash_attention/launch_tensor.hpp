@@ -97,7 +97,7 @@ FlashAttentionSections flash_sections(const FlashAttentionProblem& p, std::int32
   const std::int64_t bytes = keys * (p.spec.head_size + p.spec.value_size) * size_of(p.spec.kv);
   const std::int32_t row_heads = flash_row_heads(P, p), tile_queries = P.rows / row_heads;
   const std::int32_t heads = p.q_heads / row_heads, sharing = heads / p.kv_heads, all = p.batch * heads,
-                     tiles = ceil_div(p.q_length, tile_queries);
+                     tiles = ceil_div(p.q_length, tile_queries * P.cluster);
   const std::int64_t kv_heads_in_l2 = max_of<std::int64_t>(1, facts.last_level_cache_bytes * 4 / 5 / bytes);
   const auto heads_in_l2 = static_cast<std::int32_t>(min_of<std::int64_t>(heads, kv_heads_in_l2 * sharing));
   const bool alike = !p.causal && p.window_left < 0 && p.window_right < 0;
@@ -123,10 +123,10 @@ Status flash_launch_tensor(const FlashAttentionProblem& p, hipStream_t stream) {
   using Kernel = FlashAttentionTensor<B, S, P>;
   typename Kernel::Args args{};
   args.attention = flash_attention_args(p);
-  constexpr std::int32_t blocks = B::facts.compute_units * P.waves_per_simd;
-  args.sections = flash_sections<P>(p, blocks, B::facts);
-  args.blocks = min_of(args.sections.all_items, blocks);
-  args.box_rows = flash_box_rows(P, p);
+  constexpr std::int32_t clusters = B::facts.compute_units * P.waves_per_simd / P.cluster;
+  args.sections = flash_sections<P>(p, clusters, B::facts);
+  args.blocks = min_of(args.sections.all_items, clusters) * P.cluster;
+  args.box_rows = flash_box_rows(P, p) / P.cluster;
   const auto map = [&](const void* data, DType type, int columns, const FlashTokens& tokens, std::int32_t heads,
                        int box_rows, typename B::TensorMap& to, int side_by_side = 0) {
     const std::int64_t row_stride = tokens.token * size_of(type), head_stride = tokens.head * size_of(type);
@@ -168,7 +168,7 @@ Status flash_launch_tensor(const FlashAttentionProblem& p, hipStream_t stream) {
             v_boxes = Kernel::L::side_by_side ? Kernel::L::value_boxes : 0;
   if (Status s = map(p.k, S.kv, S.head_size, k, p.kv_heads, args.box_rows, args.k, k_boxes); !s.ok()) return s;
   if (Status s = map(p.v, S.kv, S.value_size, v, p.kv_heads, args.box_rows, args.v, v_boxes); !s.ok()) return s;
-  return B::template launch<Kernel>({args.blocks, Kernel::block_threads}, args, stream);
+  return B::template launch<Kernel>({args.blocks, Kernel::block_threads, P.cluster}, args, stream);
 }
 
 }  // namespace tilewave::detail

@@ -29,7 +29,8 @@ constexpr double flash_attention_cost_sm90(const FlashAttentionProblem& p, const
   const double rounds = items / sm90_facts.compute_units;
   const bool alike = !causal && p.window_left < 0;
   const double started = double(static_cast<std::int64_t>(rounds)) < rounds ? double(std::int64_t(rounds) + 1) : rounds;
-  return (alike ? started : rounds + 0.6) * (ends + tiles * flops * 1e-6 / rate);
+  const double clustered = policy.cluster > 1 ? 1.1 : 1.0;
+  return clustered * (alike ? started : rounds + 0.6) * (ends + tiles * flops * 1e-6 / rate);
 }
 
 }  // namespace tilewave

@@ -92,8 +92,15 @@ class FlashAttentionFetch {
       const std::int32_t row =
           (args_.attention.kv_starts != nullptr ? s.kv_first : s.number * args_.kv_sequence_rows) + tile * P.keys;
       const int box = B::lane_id();
-      if (box < boxes)
-        B::copy_tensor(to + box * (P.keys * L::box_chunks), map, box * L::box_columns, row, kv_head_, full);
+      Chunk* const of_box = to + box * (P.keys * L::box_chunks);
+      if constexpr (P.cluster > 1) {  // each block fetches a part of the tile for all
+        const int first = B::cluster_rank() * (P.keys / P.cluster);
+        if (box < boxes)
+          B::copy_tensor(of_box + first * L::box_chunks, map, box * L::box_columns, row + first, kv_head_, full,
+                         (1u << P.cluster) - 1);
+      } else if (box < boxes) {
+        B::copy_tensor(of_box, map, box * L::box_columns, row, kv_head_, full);
+      }
     } else {
       const std::int32_t row = segment.page * page_rows + segment.in_page, first = B::lane_id() * args_.box_rows;
       if (first < P.keys) {

@@ -50,7 +50,7 @@ struct FlashAttentionTensor {
       B::prefetch_map(args.v);
       if (args.out_boxes) B::prefetch_map(args.out);
     }
-    B::barrier();
+    meet();
     if (group == L::groups) {
       if constexpr (shift_registers) B::template give_registers<fetching_registers>();
       const int wave = B::wave_id() - L::groups * L::group_waves;
@@ -72,11 +72,22 @@ struct FlashAttentionTensor {
       WaveGroup of{args, shared, group};
       of.run();
     }
+    if (P.cluster > 1) meet();  // others may still copy for this block, or tell it that a stage is free
   }
 
  private:
   using Softmax = FlashAttentionSoftmax<B, S, L, P>;
   using Items = FlashAttentionItems<B, Shared>;
+
+  /// Lanes of a block, or of a cluster, meet.
+  TILEWAVE_DEVICE static void meet() {
+    if constexpr (P.cluster > 1) {
+      B::cluster_arrive();
+      B::cluster_wait();
+    } else {
+      B::barrier();
+    }
+  }
 
   /// Calls f for the block's items. The finding wave finds an item before it calls f for the one before.
   template <class F>

@@ -16,7 +16,7 @@ struct FlashAttentionSections {
   FastDiv pairs, items;  // of a section: pairs, and pairs times row tiles
   std::int32_t all_pairs, all_items;
   FastDiv heads;              // pairs of a sequence
-  std::int32_t tiles;         // row tiles of a pair
+  std::int32_t tiles;         // row tiles of a pair, those of a cluster counted once
   FastDiv row_heads;          // heads of a row tile
   std::int32_t tile_queries;  // queries of a row tile
   std::int32_t heads_in_l2;   // pairs of the longest sequence whose K and V lie in L2 together
@@ -111,7 +111,7 @@ struct FlashAttentionTensorLayout {
           : 1;
   using QSlot = RingSlot<q_stages>;
   using KvSlot = RingSlot<P.stages>;
-  using Barriers = RingBarriers<B, P.stages>;
+  using Barriers = RingBarriers<B, P.stages, P.cluster>;
   /// Tiles of V with a row per dimension: [keys / 128][value_size][128 keys], swizzled.
   struct Transposed {
     alignas(1024) Chunk values[P.stages][max_of<int>(transposed_bytes, sizeof(Chunk)) / sizeof(Chunk)];

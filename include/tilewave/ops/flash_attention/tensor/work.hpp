@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A block works on one item after the other. An item is one row tile of a sequence and a head, or of a sequence and
+// A block, or a cluster, works on one item after the other. An item is one row tile of a sequence and a head, or of a sequence and
 // query heads that share a kv head. Then row r of a tile is query r / heads and head r % heads of it.
 //
 // Sequences of one length: pairs of a sequence and heads come in sections whose K and V lie in L2 together. Within a
@@ -21,20 +21,20 @@ namespace tilewave {
 
 /// Items of packed sequences in order: of those with one row tile, or of those with more. Numbers that are asked for
 /// rise.
-template <class B>
+template <class B, int cluster>
 class FlashAttentionPackedItems {
  public:
   struct Place {
     std::int32_t sequence, item, tiles;  // the item's number among those of the sequence; its row tiles
   };
 
-  /// Returns the row tiles of a sequence.
+  /// Returns the row tiles of a sequence, those of a cluster counted once.
   TILEWAVE_DEVICE static std::int32_t row_tiles(const FlashAttentionArgs& a, const FlashAttentionSections& sections,
                                                 std::int32_t sequence) {
     std::int32_t queries = 0;
     if (sequence < a.batch) queries = B::load(a.q_starts + sequence + 1) - B::load(a.q_starts + sequence);
     queries = max_of(min_of(queries, a.q_length), 0);
-    return (queries + sections.tile_queries - 1) / sections.tile_queries;
+    return ceil_div(queries, sections.tile_queries * cluster);
   }
 
   /// Begins with the first sequences: `tiles` are the row tiles of the one of this lane.
@@ -73,14 +73,16 @@ class FlashAttentionPackedItems {
 /// The items of one block, in order.
 template <class B, FlashAttentionPolicy P>
 class FlashAttentionWork {
+  using Packed = FlashAttentionPackedItems<B, P.cluster>;
+
  public:
   TILEWAVE_DEVICE FlashAttentionWork(const FlashAttentionArgs& a, const FlashAttentionSections& sections,
                                      std::int32_t blocks)
-      : a_(a), sections_(sections), blocks_(blocks) {}
+      : a_(a), sections_(sections), blocks_(blocks / P.cluster) {}
 
   /// Begins with the first item. By the counter only one wave of a block may take items.
   TILEWAVE_DEVICE void begin(bool by_counter) {
-    by_counter_ = by_counter && a_.item_counter != nullptr;
+    by_counter_ = by_counter && P.cluster == 1 && a_.item_counter != nullptr;
     all_items_ = sections_.all_items;
     if (a_.q_starts != nullptr) count_packed();
   }
@@ -89,7 +91,8 @@ class FlashAttentionWork {
   TILEWAVE_DEVICE bool next(FlashAttentionItem& item) {
     while (true) {
       const std::int32_t first = round_ * blocks_;
-      std::int32_t number = first + (round_ % 2 == 0 ? B::block_id() : blocks_ - 1 - B::block_id());
+      const std::int32_t block = B::block_id() / P.cluster;
+      std::int32_t number = first + (round_ % 2 == 0 ? block : blocks_ - 1 - block);
       if (by_counter_ && round_ > 0) number = blocks_ + take_number();
       if ((by_counter_ ? number : first) >= all_items_) return false;
       ++round_;
@@ -134,7 +137,7 @@ class FlashAttentionWork {
     std::int32_t of_short = 0, of_long = 0;
     TILEWAVE_ROLL
     for (std::int32_t first = 0; first < a_.batch; first += B::facts.wave_lanes) {
-      const std::int32_t tiles = FlashAttentionPackedItems<B>::row_tiles(a_, sections_, first + B::lane_id());
+      const std::int32_t tiles = Packed::row_tiles(a_, sections_, first + B::lane_id());
       of_long += tiles > 1 ? tiles : 0;
       of_short += tiles == 1 ? 1 : 0;
       if (first > 0) continue;
@@ -153,7 +156,7 @@ class FlashAttentionWork {
     const bool longer = number < of_both ? number % 2 == 0 : long_items > short_items_;
     const std::int32_t of_kind = number < of_both ? number / 2 : number - of_both / 2;
     if (longer != now_.longer()) {
-      const FlashAttentionPackedItems<B> other = now_;
+      const Packed other = now_;
       now_ = later_;
       later_ = other;
     }
@@ -172,12 +175,15 @@ class FlashAttentionWork {
                            std::int32_t tile) const {
     item.head = heads * sections_.row_heads.divisor;
     item.sequence = AttentionSequence::of<B>(a_, sequence);
-    item.first_query = tile * sections_.tile_queries;
-    if (item.first_query >= item.sequence.q_count) return false;
-    const std::int32_t queries = min_of(sections_.tile_queries, item.sequence.q_count - item.first_query);
-    item.rows = queries * sections_.row_heads.divisor;
-    const std::int32_t end = VisibleKeys::of(a_, item.sequence, item.first_query + queries - 1).end;
-    item.first_tile = VisibleKeys::of(a_, item.sequence, item.first_query).first / P.keys;
+    // Blocks of a cluster have tiles side by side, and keys that any of them sees.
+    const std::int32_t all = sections_.tile_queries * P.cluster, first = tile * all;
+    if (first >= item.sequence.q_count) return false;
+    const std::int32_t last = min_of(first + all, item.sequence.q_count) - 1;
+    item.first_query = first + (P.cluster > 1 ? B::cluster_rank() * sections_.tile_queries : 0);
+    const std::int32_t queries = min_of(sections_.tile_queries, last + 1 - item.first_query);
+    item.rows = max_of(queries, 0) * sections_.row_heads.divisor;
+    const std::int32_t end = VisibleKeys::of(a_, item.sequence, last).end;
+    item.first_tile = VisibleKeys::of(a_, item.sequence, first).first / P.keys;
     item.end_tile = max_of(ceil_div(end, P.keys), item.first_tile);
     return true;
   }
@@ -186,8 +192,8 @@ class FlashAttentionWork {
   const FlashAttentionSections& sections_;
   bool by_counter_ = false;
   std::int32_t blocks_, round_ = 0, all_items_ = 0;
-  std::int32_t short_items_ = 0;              // of packed sequences of one row tile
-  FlashAttentionPackedItems<B> now_, later_;  // of packed sequences: the kind of the last item, and the other one
+  std::int32_t short_items_ = 0;  // of packed sequences of one row tile
+  Packed now_, later_;            // of packed sequences: the kind of the last item, and the other one
 };
 
 }  // namespace tilewave
