@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A block, or a cluster, works on one item after the other. An item is one row tile of a sequence and a head, or of a sequence and
-// query heads that share a kv head. Then row r of a tile is query r / heads and head r % heads of it.
+// A block, or a cluster, works on one item after the other. An item is one row tile of a sequence and a head, or of a
+// sequence and query heads that share a kv head. Then row r of a tile is query r / heads and head r % heads of it.
 //
 // Sequences of one length: pairs of a sequence and heads come in sections whose K and V lie in L2 together. Within a
 // section the last row tiles of all pairs come first, since causal masks make them the longest. Pairs that read the
