@@ -18,10 +18,10 @@ class FlashAttentionFetch {
     kv_head_ = args_.attention.gqa_ratio.quotient(item.head);
     const std::int32_t last = item.end_tile - 1;
     Segment of_k = segment_of(item, last), next = segment_of(item, last - 1);
-    // A place for q is free long before one for keys is, or else only when the item before has ended.
-    if (L::q_stages > 1) fetch_q(item);
+    // A place for q is free before one for keys is, or else, if outputs take it, later.
+    if (L::q_stages > 1 && !L::out_in_q) fetch_q(item);
     fetch_k(item, last, of_k);
-    if (L::q_stages == 1) fetch_q(item);
+    if (L::q_stages == 1 || L::out_in_q) fetch_q(item);
     TILEWAVE_ROLL
     for (std::int32_t tile = last; tile > item.first_tile; --tile) {
       const Segment of_v = of_k;

@@ -124,7 +124,8 @@ struct FlashAttentionTensor {
     typename L::QSlot q{};
     typename L::KvSlot k{}, v{};
     int turn_parity = 0;
-    int stored_slot = -1;  // of q, from which the copy engine still reads the output of the item before
+    bool storing = false;  // the copy engine may still read the last output
+    int stored_slot = 0;   // q's of that item
 
     /// Runs one item after the other. Behind the last products of values of one item, the first scores of the next are
     /// begun, so that they run beside the output. Behind the last item these scores are of stale data and unused. A
@@ -148,6 +149,7 @@ struct FlashAttentionTensor {
         }
         typename L::QSlot ahead = q;
         ahead.advance();
+        if constexpr (!L::out_in_q) shared.q_ring.release(q.slot);
         begin_values(probabilities, out);
         if constexpr (L::q_stages == 1) {
           finish_values<0>(out);
@@ -158,7 +160,7 @@ struct FlashAttentionTensor {
         const bool more = items.take(next);
         if (more) await_item(ahead);
         // The stale q may be rows of the output, which all waves of the group have to have written.
-        if (L::q_stages == 1 && !more) B::group_barrier();
+        if (L::q_stages == 1 && L::out_in_q && !more) B::group_barrier();
         begin_scores(ahead, scores);
         if constexpr (L::q_stages > 1) {
           finish_values<1>(out);
@@ -180,7 +182,7 @@ struct FlashAttentionTensor {
       std::int32_t tile = item.end_tile - 1;
       softmax.run(tile, scores, factor);
       Softmax::pack(scores, probabilities);
-      finish_output();
+      if constexpr (L::out_in_q) finish_output();
       if (!L::transposes && (tile + 1) * P.keys > item.sequence.kv_count)
         clear_values(item.sequence.kv_count - tile * P.keys);
       while (--tile >= item.first_tile) {
@@ -202,7 +204,7 @@ struct FlashAttentionTensor {
     TILEWAVE_DEVICE void pass_by(const FlashAttentionItem& item, typename Softmax::Operands& probabilities) {
       TILEWAVE_UNROLL
       for (int k_slice = 0; k_slice < L::key_slices; ++k_slice) probabilities[k_slice] = Chunk{};
-      finish_output();
+      if constexpr (L::out_in_q) finish_output();
       TILEWAVE_ROLL
       for (std::int32_t tile = item.end_tile - 1; tile > item.first_tile; --tile) {
         shared.k_ring.wait_full(k);
@@ -221,22 +223,26 @@ struct FlashAttentionTensor {
       shared.q_ring.wait_full(q);
       shared.k_ring.wait_full(k);
     }
-    /// Writes the rows of an item by way of q's slot, which nobody reads any more.
+    /// Writes the rows of an item.
     TILEWAVE_DEVICE void write(const FlashAttentionItem& item, const Softmax& softmax, const typename L::Output& out) {
-      FlashAttentionOutput<B, S, L>::write(args, item, softmax, out, staging());
+      if constexpr (!L::out_in_q) finish_output();
+      const int wave = B::block_lane_id() % L::group_lanes / B::facts.wave_lanes;
+      FlashAttentionOutput<B, S, L>::write(args, item, softmax, out,
+                                           L::staging(shared, q.slot) + (64 * group + 16 * wave) * L::box_chunks);
       stored_slot = q.slot;
+      storing = true;
       q.advance();
     }
-    /// Waits until the copy engine has read the output of the item before, and frees its slot.
+    /// Waits until the copy engine has read the last output. If it was in q's place, that is free then.
     TILEWAVE_DEVICE void finish_output() {
-      if (stored_slot < 0) return;
+      if (!storing) return;
       if (B::lane_id() == 0) B::template stores_read<0>();
-      shared.q_ring.release(stored_slot);
-      stored_slot = -1;
-    }
-    TILEWAVE_DEVICE Chunk* staging() {
-      const int wave = B::block_lane_id() % L::group_lanes / B::facts.wave_lanes;
-      return shared.q[q.slot] + (64 * group + 16 * wave) * L::box_chunks;
+      if constexpr (L::out_in_q) {
+        shared.q_ring.release(stored_slot);
+      } else {
+        B::wave_barrier();
+      }
+      storing = false;
     }
 
     /// Begins scores = q K^T of the tile in K's slot, as one batch.

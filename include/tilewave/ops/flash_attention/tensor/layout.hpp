@@ -104,11 +104,14 @@ struct FlashAttentionTensorLayout {
   };
 
   static constexpr int transposed_bytes = transposes ? detail::flash_transposed_bytes(S, P) : 0;  // in a stage
-  // There are two stages of q if they fit, so that q of the next item comes early.
-  static constexpr int q_stages =
-      2 * q_bytes + P.stages * (k_bytes + v_bytes + transposed_bytes) + 1024 <= B::facts.lds_bytes / P.waves_per_simd
-          ? 2
-          : 1;
+  static constexpr int out_boxes = S.value_size / 64, out_bytes = P.rows * out_boxes * 128;
+  // There are two stages of q if they fit, so that q of the next item comes early. Outputs pass through shared memory
+  // of their own if that fits too, and else through the place of q.
+  static constexpr int free_bytes =
+      B::facts.lds_bytes / P.waves_per_simd - 1024 - P.stages * (k_bytes + v_bytes + transposed_bytes);
+  static constexpr int q_stages = 2 * q_bytes <= free_bytes ? 2 : 1;
+  static constexpr bool out_in_q = q_stages * q_bytes + out_bytes > free_bytes;
+  static constexpr int staged_boxes = out_in_q ? min_of(out_boxes, head_boxes) : out_boxes;  // of a row, at a time
   using QSlot = RingSlot<q_stages>;
   using KvSlot = RingSlot<P.stages>;
   using Barriers = RingBarriers<B, P.stages, P.cluster>;
@@ -117,13 +120,17 @@ struct FlashAttentionTensorLayout {
     alignas(1024) Chunk values[P.stages][max_of<int>(transposed_bytes, sizeof(Chunk)) / sizeof(Chunk)];
     Barriers ring;
   };
-  struct NothingTransposed {};
+  struct Staging {
+    alignas(1024) Chunk out[out_bytes / sizeof(Chunk)];  // [out_boxes][rows][64 columns], swizzled
+  };
+  struct Nothing {};
   struct Shared {
     alignas(1024) Chunk q[q_stages][q_bytes / sizeof(Chunk)];  // [head_boxes][rows][64 columns], swizzled
     // Boxes of [keys][128 bytes], or, side by side, [keys / 8][boxes][8 keys][128 bytes].
     alignas(1024) Chunk k[P.stages][k_bytes / sizeof(Chunk)];
     alignas(1024) Chunk v[P.stages][v_bytes / sizeof(Chunk)];
-    std::conditional_t<transposes, Transposed, NothingTransposed> transposed;
+    std::conditional_t<transposes, Transposed, Nothing> transposed;
+    std::conditional_t<out_in_q, Nothing, Staging> staging;
     Barriers k_ring, v_ring;
     RingBarriers<B, q_stages> q_ring;
     typename B::Mbarrier turn[groups];
@@ -143,6 +150,14 @@ struct FlashAttentionTensorLayout {
     B::mbarrier_ready();
   }
 
+  /// Returns where the output of an item passes, whose q lies in slot `slot`.
+  TILEWAVE_DEVICE static Chunk* staging(Shared& shared, int slot) {
+    if constexpr (out_in_q) {
+      return shared.q[slot];
+    } else {
+      return shared.staging.out;
+    }
+  }
   /// Returns the ring of the values that products take.
   TILEWAVE_DEVICE static Barriers& values_ring(Shared& shared) {
     if constexpr (transposes) {

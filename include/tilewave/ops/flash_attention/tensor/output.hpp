@@ -7,18 +7,18 @@
 
 namespace tilewave {
 
-/// Each wave writes its sixteen rows. They pass through the wave's own part of Q, which nobody reads any more. The copy
-/// engine takes them from there if all of them are rows of the item, as boxes of 128 bytes. Else a lane takes sixteen
-/// bytes of a few rows. Rows of fp8 leave room for a part of the output at a time.
+/// Each wave writes its sixteen rows. They pass through shared memory, where they lie as rows of Q do. The copy engine
+/// takes them from there if all of them are rows of the item, as boxes of 128 bytes. Else a lane takes sixteen
+/// bytes of a few rows. The place of Q's rows of fp8 has room for a part of the output at a time.
 template <class B, FlashAttentionSpec S, class L>
 struct FlashAttentionOutput {
   static constexpr int wave_rows = 16, row_units = S.value_size * 2 / 16;
-  static constexpr int boxes = S.value_size / 64, passes = ceil_div(boxes, L::head_boxes), pass_boxes = boxes / passes;
+  static constexpr int boxes = L::out_boxes, passes = ceil_div(boxes, L::staged_boxes), pass_boxes = boxes / passes;
   static constexpr int pass_units = row_units / passes, chunks = wave_rows * pass_units / B::facts.wave_lanes;
   static_assert(boxes % passes == 0);
 
-  /// Writes the wave's rows. `staging` is row 0 of the wave in the first box of Q (FlashAttentionTensorLayout::Shared).
-  /// The copy engine may still read there: lane 0 has stores to wait for.
+  /// Writes the wave's rows. `staging` is row 0 of the wave in the first box. The copy engine may still read there
+  /// afterwards: lane 0 has stores to wait for.
   template <class Softmax>
   TILEWAVE_DEVICE static void write(const typename L::Args& args, const FlashAttentionItem& item,
                                     const Softmax& softmax, const typename L::Output& out, Chunk* staging) {
