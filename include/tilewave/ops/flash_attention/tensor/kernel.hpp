@@ -44,6 +44,7 @@ struct FlashAttentionTensor {
   TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
     const int group = B::wave_id() / L::group_waves;
     if (B::wave_id() == 0) L::begin(shared);
+    if (L::paged && group == L::groups) prefetch_table(args);
     if (group == L::groups && B::lane_id() == 0) {
       B::prefetch_map(args.q);
       B::prefetch_map(args.k);
@@ -78,6 +79,18 @@ struct FlashAttentionTensor {
  private:
   using Softmax = FlashAttentionSoftmax<B, S, L, P>;
   using Items = FlashAttentionItems<B, Shared>;
+
+  /// Fetches the block table into the cache, beside the look-up of the first item's lengths. Each lane of the fetching
+  /// groups has a line.
+  TILEWAVE_DEVICE static void prefetch_table(const Args& args) {
+    constexpr int line = 32;  // page ids
+    const FlashAttentionArgs& a = args.attention;
+    const std::int64_t first =
+        line * (std::int64_t{B::block_id()} * L::group_lanes + B::block_lane_id() % L::group_lanes);
+    const std::int32_t columns = max_of(a.block_size.quotient(a.kv_capacity), 1);
+    const std::int64_t row = first / columns;
+    if (row < a.batch) B::prefetch(a.block_table + row * a.table_row_stride + (first - row * columns));
+  }
 
   /// Lanes of a block, or of a cluster, meet.
   TILEWAVE_DEVICE static void meet() {

@@ -60,7 +60,8 @@ struct FlashAttentionTensorLayout {
   static constexpr bool side_by_side = paged && !transposes;
   // The wave that finds items (items.hpp) has little else to do, or fetches.
   static constexpr int finding_wave = transposes ? 0 : group_waves - 1;
-  static constexpr int item_stages = 2;
+  // One item is told ahead, so that by a counter no block takes more than it needs. A wave that also fetches tells two.
+  static constexpr int item_stages = finding_wave < fetching_waves ? 2 : 1;
   static constexpr int item_users =
       groups * group_waves + transposing_waves + fetching_waves - (finding_wave < fetching_waves ? 1 : 0);
   // One product with probabilities from registers has so many columns of V.
