@@ -202,7 +202,8 @@ concept GroupBackend = StagedBackend<B> &&
 /// in bytes and multiples of 16; the start is aligned to 16 bytes. A copy moves a box of 128 bytes by `box_rows` by
 /// `box_layers`, one after the other; both are at most 256. A `straight` box, for elements of one byte, has 256 bytes
 /// whose rows lie one after the other, unswizzled. A copy of boxes `side_by_side` moves so many, of 128 bytes each, and
-/// eight rows of one follow eight rows of the one before; rows begin and end at multiples of eight then.
+/// eight rows of one follow eight rows of the one before; rows are whole boxes then, and begin and end at multiples of
+/// eight.
 struct TensorShape {
   const void* data;
   DType type;

@@ -149,8 +149,9 @@ requires(facts_of(Id).tensor_copies) struct Tensors<Id> {
     for (const int extent : {s.box_rows, s.box_layers}) {
       if (extent < 1 || extent > 256) return {StatusCode::bad_extent, "a box has 1 to 256 rows and layers"};
     }
-    if (s.side_by_side > 0 && (s.straight || s.rows % 8 != 0 || s.box_rows % 8 != 0 || s.box_layers != 1)) {
-      return {StatusCode::bad_extent, "boxes side by side have a multiple of eight rows, of a tensor that has such"};
+    if (s.side_by_side > 0 && (s.straight || s.rows % 8 != 0 || s.box_rows % 8 != 0 || s.box_layers != 1 ||
+                               s.columns * size_of(s.type) % 128 != 0)) {
+      return {StatusCode::bad_extent, "boxes side by side have whole rows, and groups of eight, of tensors of such"};
     }
     map.shape = s;
     return {};

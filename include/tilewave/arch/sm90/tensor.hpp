@@ -25,8 +25,9 @@ struct Tensor {
     if (s.row_stride % 16 != 0 || s.layer_stride % 16 != 0 || s.row_stride >> 40 != 0 || s.layer_stride >> 40 != 0)
       return {StatusCode::bad_stride, "a tensor copy needs strides that are multiples of 16 bytes, below 2^40"};
     if (s.straight && size_of(s.type) != 1) return {StatusCode::unsupported_dtype, "a straight box is of bytes"};
-    if (s.side_by_side > 0 && (s.straight || s.rows % 8 != 0 || s.box_rows % 8 != 0 || s.box_layers != 1))
-      return {StatusCode::bad_extent, "boxes side by side have a multiple of eight rows, of a tensor that has such"};
+    if (s.side_by_side > 0 && (s.straight || s.rows % 8 != 0 || s.box_rows % 8 != 0 || s.box_layers != 1 ||
+                               s.columns * size_of(s.type) % 128 != 0))
+      return {StatusCode::bad_extent, "boxes side by side have whole rows, and groups of eight, of tensors of such"};
     const int columns = s.box_bytes() / size_of(s.type);
     const auto encoded = [&](std::initializer_list<cuuint64_t> extents, std::initializer_list<cuuint64_t> strides,
                              std::initializer_list<cuuint32_t> box) {
