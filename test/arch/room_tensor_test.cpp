@@ -42,6 +42,7 @@ struct CheckMaps {
       CHECK(code([](TensorShape& s) { s.box_layers = 0; }) == StatusCode::bad_extent);
       CHECK(code([](TensorShape& s) { s.box_layers = 257; }) == StatusCode::bad_extent);
       CHECK(code([](TensorShape& s) { s.straight = true; }) == StatusCode::unsupported_dtype);
+      CHECK(code([](TensorShape& s) { s.side_by_side = 2; }) == StatusCode::bad_extent);
     }
   }
 };
@@ -58,6 +59,7 @@ struct CopyKernel {
     const int* at;  // [grid, 3]
     Chunk* out;     // [grid, box_units]
     int box_units;
+    bool side_by_side;
   };
   struct Shared {
     alignas(1024) Chunk box[256 * 8];
@@ -73,7 +75,11 @@ struct CopyKernel {
     B::barrier();
     if (B::wave_id() == 0) {
       B::mbarrier_expect(&shared.full, static_cast<std::uint32_t>(args.box_units) * 16);
-      if (id == 0) B::copy_tensor(shared.box, args.map, B::load(at), B::load(at + 1), B::load(at + 2), &shared.full);
+      if (id == 0 && args.side_by_side) {
+        B::copy_side_by_side(shared.box, args.map, B::load(at + 1), B::load(at + 2), &shared.full);
+      } else if (id == 0) {
+        B::copy_tensor(shared.box, args.map, B::load(at), B::load(at + 1), B::load(at + 2), &shared.full);
+      }
     }
     B::mbarrier_wait(&shared.full, 0);
     for (int i = id; i < args.box_units; i += block_threads) {
@@ -98,6 +104,14 @@ struct CheckCopies {
         CAPTURE(std::string(name_of(shape.type)), shape.box_rows, shape.box_layers);
         check<B>(shape);
       }
+      // Rows of one to three boxes, five groups of eight in a layer.
+      for (TensorShape shape : {TensorShape{nullptr, DType::bf16, 128, 40, 3, 272, 11008, 16},
+                                TensorShape{nullptr, DType::f16, 192, 40, 3, 400, 16000, 40},
+                                TensorShape{nullptr, DType::i8, 128, 40, 3, 128, 5120, 8}}) {
+        CAPTURE(std::string(name_of(shape.type)), shape.box_rows);
+        shape.side_by_side = static_cast<int>(shape.columns) * size_of(shape.type) / 128;
+        check<B>(shape);
+      }
     }
   }
   template <class B>
@@ -105,16 +119,18 @@ struct CheckCopies {
     using K = CopyKernel<B>;
     const int elements = shape.box_bytes() / size_of(shape.type), units = rows_of_box(shape) * shape.box_bytes() / 16;
     const int unit = 16 / size_of(shape.type);
-    const std::vector<int> at = {
+    std::vector<int> at = {
         0, 0, 0, elements, 8, 1, elements, 30, 2, elements + unit, 36, 2, unit, 1, 0, elements * 2, 0, 0, 0, 37, 0,
         0, 0, 3, 3 * unit, 9, 1, 0,        20, 0, 24 * unit,       0,  2, 0,    5, 1};
     const int blocks = static_cast<int>(at.size()) / 3;
+    for (std::size_t i = 0; i < at.size() && shape.side_by_side > 0; ++i)  // whole groups of rows
+      at[i] = i % 3 == 0 ? 0 : i % 3 == 1 ? at[i] / 8 * 8 : at[i];
     const Bytes tensor = numbered_bytes(3 * static_cast<std::size_t>(shape.layer_stride));
     const Device<unsigned char> in(tensor);
     const Device<int> places(at);
     Device<Chunk> out(std::vector<Chunk>(blocks * units));
     shape.data = in.data();
-    typename K::Args args{{}, places.data(), out.data(), units};
+    typename K::Args args{{}, places.data(), out.data(), units, shape.side_by_side > 0};
     REQUIRE(B::make_tensor_map(shape, args.map).ok());
     launch_kernel<K>(blocks, 1, args);
     const Bytes found = bytes_of(out.values());

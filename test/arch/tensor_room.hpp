@@ -55,10 +55,20 @@ void launch_kernel(int grid, int cluster, const typename K::Args& args) {
 /// Returns where byte `byte` of row `row` of a box lies.
 inline int swizzled(int row, int byte) { return 128 * row + 16 * (byte / 16 ^ row % 8) + byte % 16; }
 
-inline int rows_of_box(const TensorShape& shape) { return shape.box_rows * shape.box_layers; }
+inline int rows_of_box(const TensorShape& shape) {
+  return shape.box_rows * shape.box_layers * (shape.side_by_side > 0 ? shape.side_by_side : 1);
+}
 
 /// Appends what a copy of the box there shall leave in shared memory.
 inline void append_box(Bytes& to, const TensorShape& shape, const Bytes& tensor, int column, int row, int layer) {
+  if (shape.side_by_side > 0) {  // eight rows of each box in turn, as if they were boxes of their own
+    TensorShape eight = shape;
+    eight.side_by_side = 0, eight.box_rows = 8;
+    for (int r = 0; r < shape.box_rows; r += 8)
+      for (int box = 0; box < shape.side_by_side; ++box)
+        append_box(to, eight, tensor, box * shape.box_bytes() / size_of(shape.type), row + r, layer);
+    return;
+  }
   const int bytes = shape.box_bytes();
   Bytes box(static_cast<std::size_t>(bytes * rows_of_box(shape)), 0);
   const std::int64_t size = size_of(shape.type), first = column * size;

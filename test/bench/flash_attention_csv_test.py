@@ -7,13 +7,13 @@ import contract
 from contract import ARCHS, run
 
 IDENTITY = """kind arch q_dtype kv_dtype quant_mode out_dtype head_size value_size batch q_heads kv_heads q_length kv_length block_size
-causal window ragged lse columns rows config_rows seed path tile_rows tile_keys waves stages waves_per_simd turns""".split()
+causal window ragged lse columns rows config_rows seed path tile_rows tile_keys waves stages waves_per_simd turns cluster""".split()
 NAME = re.compile(r"(?P<kind>prefill)/(?P<arch>gfx942|gfx950|sm90)/(?P<q_dtype>bf16|f16|fp8)/c(?P<columns>\d+)(?:of(?P<kv>\d+))?/"
                   r"r(?P<rows>\d+)(?:of(?P<of>\d+))?/b(?P<batch>\d+)/hq(?P<q_heads>\d+)/hkv(?P<kv_heads>\d+)/q(?P<q_length>\d+)/"
                   r"d(?P<head_size>\d+)/dv(?P<value_size>\d+)/(?P<kv_dtype>bf16|f16|fp8)\.(?P<quant_mode>\w+)/(?P<out_dtype>bf16|f16|fp8)/"
                   r"bs(?P<block_size>\d+)/causal(?P<causal>[01])/w(?P<window>\d+)/ragged(?P<ragged>[01])/lse(?P<lse>[01])/"
                   r"(?P<policy>t(?P<tile_rows>\d+)x(?P<tile_keys>\d+)\.w(?P<waves>\d+)\.s(?P<stages>\d+)\.(?P<path>\w+)"
-                  r"(?:\.o(?P<waves_per_simd>\d+))?(?P<turns>\.turns)?)")
+                  r"(?:\.o(?P<waves_per_simd>\d+))?(?P<turns>\.turns)?(?:\.c(?P<cluster>\d+))?)")
 ROWS = 48
 SMALL = "c320of1024/.*causal1|c320of2048/.*/d128/.*causal0|/w1024/|/ragged1/|/b4/.*/bs16/"  # 10 rows, each kind among them
 PEAKS = {"gfx942": (5300, 1307, 2615), "gfx950": (8000, 2307, 4614), "sm90": (4800, 989, 1979)}  # GB/s, TFLOP/s of 2 and of 1 byte
@@ -62,7 +62,8 @@ class Csv(contract.Contract):
             fp8 = "fp8_e4m3fnuz" if match["arch"] == "gfx942" else "fp8_e4m3fn"
             named = {column: fp8 if word == "fp8" else word for column, word in match.groupdict().items()}
             named |= {"config_rows": match["of"] or match["rows"], "kv_length": match["kv"] or match["columns"],
-                      "waves_per_simd": match["waves_per_simd"] or "1", "turns": str(int(bool(match["turns"])))}
+                      "waves_per_simd": match["waves_per_simd"] or "1", "turns": str(int(bool(match["turns"]))),
+                      "cluster": match["cluster"] or "1"}
             for column in set(IDENTITY) & set(named):
                 self.assertEqual(row[column], named[column], column)
             self.assertTrue(row["entry"].endswith("/" + match["policy"]), row["entry"])

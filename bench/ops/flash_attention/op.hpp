@@ -14,7 +14,7 @@ namespace tilewave::bench {
 template <class Visit>
 void each_column(const FlashAttentionPolicy* policy, Visit& visit) {
   const FlashAttentionPolicy p =
-      policy != nullptr ? *policy : FlashAttentionPolicy{FlashAttentionPath::registers, 0, 0, 0, 0, 0, false};
+      policy != nullptr ? *policy : FlashAttentionPolicy{FlashAttentionPath::registers, 0, 0, 0, 0, 0, false, 0};
   visit("path", p.path);
   visit("tile_rows", p.rows);
   visit("tile_keys", p.keys);
@@ -22,6 +22,7 @@ void each_column(const FlashAttentionPolicy* policy, Visit& visit) {
   visit("stages", p.stages);
   visit("waves_per_simd", p.waves_per_simd);
   visit("turns", p.turns);
+  visit("cluster", p.cluster);
 }
 
 struct FlashAttentionTensors {

@@ -201,7 +201,9 @@ concept GroupBackend = StagedBackend<B> &&
 /// Rows on the device as a tensor map sees them: `rows` rows of `columns` contiguous elements, in `layers`. Strides are
 /// in bytes and multiples of 16; the start is aligned to 16 bytes. A copy moves a box of 128 bytes by `box_rows` by
 /// `box_layers`, one after the other; both are at most 256. A `straight` box, for elements of one byte, has 256 bytes
-/// whose rows lie one after the other, unswizzled.
+/// whose rows lie one after the other, unswizzled. A copy of boxes `side_by_side` moves so many, of 128 bytes each, and
+/// eight rows of one follow eight rows of the one before; rows are whole boxes then, and begin and end at multiples of
+/// eight.
 struct TensorShape {
   const void* data;
   DType type;
@@ -209,27 +211,29 @@ struct TensorShape {
   std::int64_t row_stride, layer_stride;
   int box_rows, box_layers = 1;
   bool straight = false;
+  int side_by_side = 0;  // 0: one box
 
   constexpr int box_bytes() const { return straight ? 256 : 128; }  // bytes of one row
 };
 
 /// A matrix in shared memory whose rows have 128 bytes of k, as copy_tensor writes them. The 16-byte unit u of row r
 /// lies at at + 128 r + 16 (u ^ r % 8), and `at` is aligned to 1024 bytes. A product begins at `row`, a multiple of 8,
-/// and at `k_slice`, in units of 32 bytes.
+/// and at `k_slice`, in units of 32 bytes. Eight rows may lie `eight_rows` bytes behind the eight before.
 struct SwizzledOperand {
   const void* at;
-  int row = 0, k_slice = 0;
+  int row = 0, k_slice = 0, eight_rows = 1024;
 
   friend constexpr bool operator==(const SwizzledOperand&, const SwizzledOperand&) = default;
 };
 
 /// A swizzled matrix of 16-bit elements whose rows lie side by side: boxes of 64 rows (128 bytes) by `box_k` of k, one
 /// after the other. Rows 8 u to 8 u + 7 of box i at k lie at at + 128 (i box_k + k) + 16 (u ^ k % 8). `row` is a
-/// multiple of 64; `k_slice` is in units of 16 k.
+/// multiple of 64; `k_slice` is in units of 16 k. Eight k may lie `eight_k` bytes behind the eight before: box_k is
+/// 8.
 struct TransposedOperand {
   const void* at;
   int box_k;
-  int row = 0, k_slice = 0;
+  int row = 0, k_slice = 0, eight_k = 1024;
 
   friend constexpr bool operator==(const TransposedOperand&, const TransposedOperand&) = default;
 };
@@ -247,8 +251,11 @@ concept TensorBackend = GroupBackend<B> &&
   { B::prefetch_map(map) } -> std::same_as<void>;
   { B::copy_tensor(shared, map, 0, 0, 0, mbarrier) } -> std::same_as<void>;
   { B::copy_tensor(shared, map, 0, 0, 0, mbarrier, 3u) } -> std::same_as<void>;  // into blocks 0 and 1 of the cluster
+  { B::copy_side_by_side(shared, map, 0, 0, mbarrier) } -> std::same_as<void>;   // whole rows, of boxes side by side
   { B::store_tensor(map, 0, 0, 0, shared) } -> std::same_as<void>;
   { B::stores_end() } -> std::same_as<void>;
+  // one lane's: the word on the device, which is then one more, or 0 behind the last
+  { B::take_number(&words[0], 7u) } -> std::same_as<std::uint32_t>;
   { B::template stores_read<1>() } -> std::same_as<void>;
   { B::mbarrier_arrive(mbarrier, 1) } -> std::same_as<void>;
   { B::template group_multiply<DType::bf16, 8>(operand, operand, acc, true) } -> std::same_as<void>;

@@ -28,6 +28,7 @@ struct FlashShape {
   std::int32_t q_capacity = 0, kv_capacity = 0;  // 0: the longest
   float spread = 1.0f;                           // multiplies q and k: how far apart scores lie
   bool packed_qkv = false;                       // q, K and V of a token are one row
+  bool by_counter = false;                       // blocks take work by a counter on the device
   FlashValues q_of{}, k_of{}, v_of{};            // drawn at random if empty
   // Says what the bit mask lets query i of sequence b see; drawn at random if empty.
   std::function<bool(std::int32_t b, std::int64_t i, std::int64_t key)> sees{};
@@ -155,6 +156,13 @@ class FlashCall {
     over(p.sinks, scale_[4]), over(p.alibi_slopes, scale_[5]), over(p.mask, mask_);
     over(p.q_starts, q_starts_), over(p.kv_starts, kv_starts_), over(p.block_table, table_);
     over(p.kv_lengths, shape_.kv);
+    if (s.by_counter) p.item_counter = static_cast<std::uint32_t*>(upload_(std::vector<std::uint32_t>{0}));
+  }
+  /// Returns the counter by which blocks have taken work.
+  std::uint32_t counter() const {
+    std::uint32_t value = 0;
+    bench::check_hip(hipMemcpy(&value, p.item_counter, sizeof(value), hipMemcpyDeviceToHost), "reading the counter");
+    return value;
   }
 
   /// Gives the sequences other lengths, none above those of the shape and not more tokens in all, in place: what a

@@ -66,11 +66,39 @@ TEST_CASE("rows of a tile are queries of several heads, however many share a kv 
       });
 }
 
+TEST_CASE("sequences of one row tile alternate with longer ones, whichever are more") {
+  for (const int longer : {1, 4}) {
+    FlashShape shape{.q = {}, .kv = {}, .q_heads = 2, .layout = FlashLayout::ragged, .causal = true};
+    for (int b = 0; b < 45; ++b) {
+      const bool is_long = longer == 1 ? b == 33 : b % 5 != 0 && b < 12;
+      shape.q.push_back(is_long ? 200 + b : 1 + b % 2), shape.kv.push_back(is_long ? 210 + b : 3 + b % 50);
+    }
+    check_tensor(shape);
+  }
+}
+
 TEST_CASE("packed sequences, more than lanes count at a time, of which most have no queries") {
   FlashShape shape{
       .q = std::vector<std::int32_t>(70), .kv = std::vector<std::int32_t>(70, 3), .layout = FlashLayout::ragged};
   shape.q[3] = 2, shape.q[33] = 131, shape.q[69] = 1;
   check_tensor(shape);
+}
+
+TEST_CASE("blocks take items by a counter, which is 0 again behind each call") {
+  FlashShape few{.q = {70}, .kv = {90}, .q_heads = 1, .causal = true, .by_counter = true};
+  FlashShape many{.q = {}, .kv = {}, .layout = FlashLayout::ragged, .causal = true, .by_counter = true};
+  for (std::int32_t b = 0; b < 90; ++b)
+    many.q.push_back(b == 40 ? 300 : b % 3), many.kv.push_back(b == 40 ? 310 : b % 7 == 3 ? 0 : 2 + b % 3);
+  FlashShape none{.q = {0, 0}, .kv = {5, 0}, .layout = FlashLayout::ragged, .q_capacity = 9, .by_counter = true};
+  for (const FlashShape& shape : {few, many, none}) {
+    each_tensor_entry(plain, [&](const FlashAttentionEntry& entry) {
+      FlashCall call(entry.spec, shape);
+      for (int run = 0; run < 2; ++run) {
+        CHECK(call.run(entry) == "");
+        CHECK(call.counter() == 0);
+      }
+    });
+  }
 }
 
 /// Queries of a sequence in one call, and cut into two: the second half sees all keys, the first all but its.

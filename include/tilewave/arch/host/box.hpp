@@ -27,7 +27,8 @@ struct TensorBox {
   int column = 0, row = 0, layer = 0;
 
   std::uint32_t bytes() const {
-    return static_cast<std::uint32_t>(map->shape.box_rows * map->shape.box_layers * map->shape.box_bytes());
+    const TensorShape& s = map->shape;
+    return static_cast<std::uint32_t>(s.box_rows * s.box_layers * s.box_bytes() * std::max(s.side_by_side, 1));
   }
 };
 
@@ -50,16 +51,19 @@ namespace detail {
 template <class F>
 inline void each_unit(const TensorBox& box, std::byte* shared, F move) {
   const TensorShape& s = box.map->shape;
-  const std::int64_t first = std::int64_t{box.column} * size_of(s.type);
-  const std::int64_t inside = std::clamp<std::int64_t>(s.columns * size_of(s.type) - first, 0, s.box_bytes());
-  for (int r = 0; r < s.box_rows * s.box_layers; ++r) {
+  const int parts = std::max(s.side_by_side, 1);
+  for (int i = 0; i < s.box_rows * s.box_layers * parts; ++i) {
+    const int r = i / parts, part = i % parts, eight = s.box_bytes() * 8;
+    std::byte* const to = shared + (r / 8 * parts + part) * eight + r % 8 * s.box_bytes();
+    const std::int64_t first = std::int64_t{box.column} * size_of(s.type) + part * s.box_bytes();
+    const std::int64_t inside = std::clamp<std::int64_t>(s.columns * size_of(s.type) - first, 0, s.box_bytes());
     const std::int64_t row = std::int64_t{box.row} + r % s.box_rows, layer = std::int64_t{box.layer} + r / s.box_rows;
     const std::int64_t bytes = row < s.rows && layer < s.layers ? inside : 0;
     std::byte* const line =
         static_cast<std::byte*>(const_cast<void*>(s.data)) + layer * s.layer_stride + row * s.row_stride + first;
     for (int u = 0; u < s.box_bytes() / 16; ++u) {
       const auto count = static_cast<std::size_t>(std::clamp<std::int64_t>(bytes - 16 * u, 0, 16));
-      move(shared + s.box_bytes() * r + 16 * (s.straight ? u : u ^ r % 8), line + 16 * u, count);
+      move(to + 16 * (s.straight ? u : u ^ r % 8), line + 16 * u, count);
     }
   }
 }

@@ -31,38 +31,44 @@ struct SharedOperand {
   int eight_rows = 0, next_unit = 0;
   bool swizzled = false;
   int unit = 0;  // swizzled: number of unit 0 among the row's 8 units of 16 bytes
-  int box = 0;   // transposed: bytes of 64 rows; else 0
+  int box = 0;   // transposed: bytes of 64 rows; else 0; eight_rows is of eight k then
 
   constexpr SharedOperand() = default;
   SharedOperand(const GroupOperand& o)
       : at(static_cast<const std::byte*>(o.at)), offset(o.offset), eight_rows(o.eight_rows), next_unit(o.next_unit) {}
   SharedOperand(const SwizzledOperand& o)
-      : at(static_cast<const std::byte*>(o.at)), offset(128 * o.row), swizzled(true), unit(2 * o.k_slice) {}
+      : at(static_cast<const std::byte*>(o.at)),
+        offset(o.row / 8 * o.eight_rows + o.row % 8 * 128),
+        eight_rows(o.eight_rows),
+        swizzled(true),
+        unit(2 * o.k_slice) {}
   SharedOperand(const TransposedOperand& o)
       : at(static_cast<const std::byte*>(o.at)),
-        offset(o.row / 64 * 128 * o.box_k + 16 * 128 * o.k_slice),
+        offset(o.row / 64 * 128 * o.box_k + 2 * o.eight_k * o.k_slice),
+        eight_rows(o.eight_k),
         swizzled(true),
         box(128 * o.box_k) {}
   friend constexpr bool operator==(const SharedOperand&, const SharedOperand&) = default;
 
   bool transposed() const { return box > 0; }
   TILEWAVE_HOST_UNTRACKED const std::byte* of_k(int eight, int k) const {
-    return at + offset + eight / 8 * box + 128 * k + 16 * (eight % 8 ^ k % 8);
+    return at + offset + eight / 8 * box + k / 8 * eight_rows + 128 * (k % 8) + 16 * (eight % 8 ^ k % 8);
   }
   /// Returns the i-th of the 2 `rows` units of 16 bytes, in any order.
   TILEWAVE_HOST_UNTRACKED const std::byte* unit_at(int i) const {
     return transposed() ? of_k(i / 16, i % 16) : k_unit(i / 2, i % 2);
   }
   TILEWAVE_HOST_UNTRACKED const std::byte* k_unit(int row, int p) const {
-    if (swizzled) return at + offset + 128 * row + 16 * ((unit + p) ^ row % 8);
+    if (swizzled) return at + offset + row / 8 * eight_rows + 128 * (row % 8) + 16 * ((unit + p) ^ row % 8);
     return at + offset + row / 8 * eight_rows + row % 8 * 16 + p * next_unit;
   }
   /// True if one of the first `rows` rows has a unit at p.
   TILEWAVE_HOST_UNTRACKED bool has_unit(int rows, const std::byte* p) const {
     if (swizzled && !transposed()) {
       const std::ptrdiff_t from_first = p - (at + offset);
-      if (from_first < 0 || from_first >= 128 * rows) return false;
-      const int row = static_cast<int>(from_first / 128);
+      if (from_first < 0 || from_first >= rows / 8 * std::ptrdiff_t{eight_rows}) return false;
+      const int row = static_cast<int>(from_first / eight_rows * 8 + from_first % eight_rows / 128);
+      if (from_first % eight_rows >= 1024) return false;
       return k_unit(row, 0) == p || k_unit(row, 1) == p;
     }
     for (int i = 0; i < 2 * rows; ++i) {
@@ -100,7 +106,7 @@ TILEWAVE_HOST_UNTRACKED inline void check_operand(Lane& self, const SharedOperan
       fail(self, "%s at %s:%d: operand %s at %p + %d, boxes of %d bytes, no multiples of 1024", what, where.base_name(),
            where.line, name, static_cast<const void*>(operand.at), operand.offset, operand.box);
     }
-    bytes = std::int64_t{operand.offset} + (rows / 64 - 1) * std::int64_t{operand.box} + 16 * 128;
+    bytes = std::int64_t{operand.offset} + (rows / 64 - 1) * std::int64_t{operand.box} + operand.eight_rows + 1024;
   } else if (operand.swizzled) {
     if (at % 1024 != 0 || operand.offset < 0 || operand.offset % 1024 != 0 || operand.unit < 0 || operand.unit > 6) {
       fail(self,
@@ -109,7 +115,7 @@ TILEWAVE_HOST_UNTRACKED inline void check_operand(Lane& self, const SharedOperan
            what, where.base_name(), where.line, name, static_cast<const void*>(operand.at), operand.offset / 128,
            operand.unit / 2);
     }
-    bytes = std::int64_t{operand.offset} + 128 * rows;
+    bytes = std::int64_t{operand.offset} + (rows / 8 - 1) * std::int64_t{operand.eight_rows} + 1024;
   } else {
     if (at % 16 != 0 || !good(operand.eight_rows) || !good(operand.next_unit) || !good(operand.offset)) {
       fail(self, "%s at %s:%d: operand %s at %p + %d with strides of %d and %d bytes, no multiples of 16 in [0, 2^18)",

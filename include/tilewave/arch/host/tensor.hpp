@@ -36,6 +36,10 @@ TILEWAVE_HOST_UNTRACKED inline void check_box(Lane& self, const TensorBox& box, 
          where.base_name(), where.line, box.column, box.row, box.layer);
   }
   const TensorShape& shape = box.map->shape;
+  if (shape.side_by_side > 0 && (box.row % 8 != 0 || box.column != 0)) {
+    fail(self, "%s at %s:%d of boxes side by side from row %d and column %d, no multiple of 8 and 0", what,
+         where.base_name(), where.line, box.row, box.column);
+  }
   if (box.column * size_of(shape.type) % 16 != 0) {
     fail(self, "%s at %s:%d of a box at column %d, no multiple of 16 bytes", what, where.base_name(), where.line,
          box.column);
@@ -145,6 +149,10 @@ requires(facts_of(Id).tensor_copies) struct Tensors<Id> {
     for (const int extent : {s.box_rows, s.box_layers}) {
       if (extent < 1 || extent > 256) return {StatusCode::bad_extent, "a box has 1 to 256 rows and layers"};
     }
+    if (s.side_by_side > 0 && (s.straight || s.rows % 8 != 0 || s.box_rows % 8 != 0 || s.box_layers != 1 ||
+                               s.columns * size_of(s.type) % 128 != 0)) {
+      return {StatusCode::bad_extent, "boxes side by side have whole rows, and groups of eight, of tensors of such"};
+    }
     map.shape = s;
     return {};
   }
@@ -154,6 +162,10 @@ requires(facts_of(Id).tensor_copies) struct Tensors<Id> {
   static void copy_tensor(void* shared, const TensorMap& map, int column, int row, int layer, Mbarrier* barrier,
                           Where where = {}) {
     copy_tensor(shared, map, column, row, layer, barrier, std::uint32_t{1} << current_lane->wave->block->rank, where);
+  }
+  static void copy_side_by_side(void* shared, const TensorMap& map, int row, int layer, Mbarrier* barrier,
+                                Where where = {}) {
+    copy_tensor(shared, map, 0, row, layer, barrier, where);
   }
   /// Reads the barriers' marks where ThreadSanitizer sees it, as Staged does.
   static void copy_tensor(void* shared, const TensorMap& map, int column, int row, int layer, Mbarrier* barrier,
@@ -176,6 +188,16 @@ requires(facts_of(Id).tensor_copies) struct Tensors<Id> {
   static void store_tensor(const TensorMap& map, int column, int row, int layer, const void* shared, Where where = {}) {
     detail::queue_store({&map, column, row, layer}, shared, where);
   }
+  /// Blocks of several threads take numbers of one word.
+  static std::uint32_t take_number(std::uint32_t* word, std::uint32_t last, Where where = {}) {
+    detail::account<sizeof(*word), detail::Access::store>(word, where);
+    std::uint32_t number = __atomic_load_n(word, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(word, &number, number >= last ? 0 : number + 1, false, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED)) {
+    }
+    return number;
+  }
+
   static void stores_end() { detail::end_stores(); }
   template <int pending>
   static void stores_read() {

@@ -2,6 +2,8 @@
 // The tensor copy engine and products of swizzled operands (TensorBackend).
 #pragma once
 
+#include <initializer_list>
+
 #include "tilewave/arch/sm90/product.hpp"
 #include "tilewave/core/hip.hpp"
 
@@ -23,15 +25,28 @@ struct Tensor {
     if (s.row_stride % 16 != 0 || s.layer_stride % 16 != 0 || s.row_stride >> 40 != 0 || s.layer_stride >> 40 != 0)
       return {StatusCode::bad_stride, "a tensor copy needs strides that are multiples of 16 bytes, below 2^40"};
     if (s.straight && size_of(s.type) != 1) return {StatusCode::unsupported_dtype, "a straight box is of bytes"};
-    const cuuint64_t extents[] = {cuuint64_t(s.columns), cuuint64_t(s.rows), cuuint64_t(s.layers)};
-    const cuuint64_t strides[] = {cuuint64_t(s.row_stride), cuuint64_t(s.layer_stride)};
-    const cuuint32_t box[] = {cuuint32_t(s.box_bytes() / size_of(s.type)), cuuint32_t(s.box_rows),
-                              cuuint32_t(s.box_layers)},
-                     steps[] = {1, 1, 1};
+    if (s.side_by_side > 0 && (s.straight || s.rows % 8 != 0 || s.box_rows % 8 != 0 || s.box_layers != 1 ||
+                               s.columns * size_of(s.type) % 128 != 0))
+      return {StatusCode::bad_extent, "boxes side by side have whole rows, and groups of eight, of tensors of such"};
+    const int columns = s.box_bytes() / size_of(s.type);
+    const auto encoded = [&](std::initializer_list<cuuint64_t> extents, std::initializer_list<cuuint64_t> strides,
+                             std::initializer_list<cuuint32_t> box) {
+      const cuuint32_t steps[] = {1, 1, 1, 1, 1};
+      return encode(&map, map_type(s.type), cuuint32_t(extents.size()), const_cast<void*>(s.data), extents.begin(),
+                    strides.begin(), box.begin(), steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                    s.straight ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
+                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    };
+    const auto whole = [](std::int64_t n) { return static_cast<cuuint64_t>(n); };
+    const auto part = [](int n) { return static_cast<cuuint32_t>(n); };
     const CUresult result =
-        encode(&map, map_type(s.type), 3, const_cast<void*>(s.data), extents, strides, box, steps,
-               CU_TENSOR_MAP_INTERLEAVE_NONE, s.straight ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
-               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        s.side_by_side > 0
+            ? encoded({whole(columns), 8, whole(ceil_div<std::int64_t>(s.columns, columns)), whole(s.rows / 8),
+                       whole(s.layers)},
+                      {whole(s.row_stride), 128, whole(s.row_stride * 8), whole(s.layer_stride)},
+                      {part(columns), 8, part(s.side_by_side), part(s.box_rows / 8), 1})
+            : encoded({whole(s.columns), whole(s.rows), whole(s.layers)}, {whole(s.row_stride), whole(s.layer_stride)},
+                      {part(columns), part(s.box_rows), part(s.box_layers)});
     if (result != CUDA_SUCCESS) return {StatusCode::bad_extent, "the driver refuses the tensor's extents"};
     return {};
   }
@@ -58,6 +73,14 @@ struct Tensor {
         "l"(&map), "r"(shared_at(mbarrier)), "r"(column), "r"(row), "r"(layer)
         : "memory");
   }
+  TILEWAVE_DEVICE static void copy_side_by_side(void* shared, const TensorMap& map, int row, int layer,
+                                                std::uint64_t* mbarrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%5, %5, %5, %3, "
+        "%4}], [%2];" ::"r"(shared_at(shared)),
+        "l"(&map), "r"(shared_at(mbarrier)), "r"(row / 8), "r"(layer), "r"(0)
+        : "memory");
+  }
   TILEWAVE_DEVICE static void copy_tensor(void* shared, const TensorMap& map, int column, int row, int layer,
                                           std::uint64_t* mbarrier, std::uint32_t blocks) {
     asm volatile(
@@ -75,6 +98,10 @@ struct Tensor {
   template <int pending>
   TILEWAVE_DEVICE static void stores_read() {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
+  }
+
+  TILEWAVE_DEVICE static std::uint32_t take_number(std::uint32_t* word, std::uint32_t last) {
+    return atomicInc(word, last);
   }
 
   template <DType type, int columns, class A = SwizzledOperand, class B = SwizzledOperand>
@@ -145,19 +172,20 @@ struct Tensor {
     return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
   }
   TILEWAVE_DEVICE static std::uint64_t descriptor(GroupOperand m) { return group_descriptor(m); }
-  /// The layout is k-major with the swizzle of 128 bytes: eight rows are 1024 bytes, which is the stride from one group
-  /// of eight to the next.
+  /// The layout is k-major with the swizzle of 128 bytes: the stride is from one group of eight rows to the next.
   TILEWAVE_DEVICE static std::uint64_t descriptor(SwizzledOperand m) {
-    constexpr std::uint64_t swizzle_128 = std::uint64_t{1} << 62, eight_rows = std::uint64_t{1024 >> 4} << 32;
+    constexpr std::uint64_t swizzle_128 = std::uint64_t{1} << 62;
+    const std::uint64_t eight_rows = std::uint64_t(m.eight_rows >> 4) << 32;
     const std::uint32_t at = (shared_at(m.at) & 0x3ffff) >> 4;
-    return swizzle_128 | eight_rows | (at + m.row * 8 + m.k_slice * 2);
+    return swizzle_128 | eight_rows | (at + m.row / 8 * (m.eight_rows >> 4) + m.k_slice * 2);
   }
-  /// The layout is MN-major with the same swizzle: eight k are 1024 bytes, which is the stride. The leading dimension
-  /// is the distance of two groups of 64 rows.
+  /// The layout is MN-major with the same swizzle: the stride is from eight k to the next. The leading dimension is the
+  /// distance of two groups of 64 rows.
   TILEWAVE_DEVICE static std::uint64_t descriptor(TransposedOperand m) {
-    constexpr std::uint64_t swizzle_128 = std::uint64_t{1} << 62, eight_k = std::uint64_t{1024 >> 4} << 32;
+    constexpr std::uint64_t swizzle_128 = std::uint64_t{1} << 62;
+    const std::uint64_t eight_k = std::uint64_t(m.eight_k >> 4) << 32;
     const std::uint32_t at = (shared_at(m.at) & 0x3ffff) >> 4, box = m.box_k * 8;
-    return swizzle_128 | eight_k | box << 16 | (at + m.row / 64 * box + m.k_slice * (16 * 8));
+    return swizzle_128 | eight_k | box << 16 | (at + m.row / 64 * box + m.k_slice * 2 * (m.eight_k >> 4));
   }
 };
 

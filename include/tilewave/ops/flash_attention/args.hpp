@@ -24,6 +24,7 @@ struct FlashAttentionArgs {
   const float *q_scale, *k_scale, *v_scale, *out_scale, *sinks, *alibi_slopes;
   const std::uint32_t* mask;
   const std::int32_t *q_starts, *kv_starts, *kv_lengths, *block_table;  // may be null
+  std::uint32_t* item_counter;                                          // may be null
   TokenStrides q_strides, k_strides, v_strides, out_strides;
   PagedKeyStrides k_page_strides;
   PagedValueStrides v_page_strides;
@@ -116,6 +117,7 @@ inline FlashAttentionArgs flash_attention_args(const FlashAttentionProblem& p) {
   a.q_scale = p.q_scale, a.k_scale = p.k_scale, a.v_scale = p.v_scale, a.out_scale = p.out_scale;
   a.sinks = p.sinks, a.alibi_slopes = p.alibi_slopes, a.mask = p.mask;
   a.q_starts = p.q_starts, a.kv_starts = p.kv_starts, a.kv_lengths = p.kv_lengths, a.block_table = p.block_table;
+  a.item_counter = p.item_counter;
   a.q_strides = p.q_strides, a.k_strides = p.k_strides, a.v_strides = p.v_strides, a.out_strides = p.out_strides;
   a.k_page_strides = p.k_page_strides, a.v_page_strides = p.v_page_strides;
   a.scale_page_stride = p.scale_page_stride, a.scale_head_stride = p.scale_head_stride;

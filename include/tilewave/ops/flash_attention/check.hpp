@@ -140,10 +140,11 @@ inline Status check_flash_pointers(const FlashAttentionProblem& p) {
         static_cast<const void*>(p.v_scale), static_cast<const void*>(p.out_scale), static_cast<const void*>(p.sinks),
         static_cast<const void*>(p.alibi_slopes), static_cast<const void*>(p.mask),
         static_cast<const void*>(p.q_starts), static_cast<const void*>(p.kv_starts),
-        static_cast<const void*>(p.kv_lengths), static_cast<const void*>(p.block_table)}) {
+        static_cast<const void*>(p.kv_lengths), static_cast<const void*>(p.block_table),
+        static_cast<const void*>(p.item_counter)}) {
     if (!element_aligned(words, DType::f32)) {
       return {StatusCode::misaligned,
-              "lse, scales, sinks, slopes, mask, starts, lengths and table need 4-byte alignment"};
+              "lse, scales, sinks, slopes, mask, starts, lengths, table and counter need 4-byte alignment"};
     }
   }
   return {};
@@ -218,6 +219,8 @@ inline Status check_flash_regions(const FlashAttentionProblem& p) {
     }
   }
   if (overlap(r.out, r.lse)) return {StatusCode::bad_value, "out and lse overlap"};
+  if (!clear_of(list(p.item_counter, 1), {r.q, r.k, r.v, r.out, r.lse, r.table, r.mask, r.k_scale, r.v_scale}))
+    return {StatusCode::bad_value, "item_counter overlaps a tensor"};
   return {};
 }
 

@@ -30,9 +30,14 @@ struct FlashTokens {
   constexpr bool fits() const { return rows() > 0 && rows() <= most_flash_rows; }
 };
 
-/// Return q, K and V of a problem as tensors of tokens.
+/// Return q, out, K and V of a problem as tensors of tokens.
 constexpr FlashTokens flash_q_tokens(const FlashAttentionProblem& p) {
   const TokenStrides& s = p.q_strides;
+  if (p.q_starts != nullptr) return {1, s.sequence, s.token, s.head, p.total_q};
+  return {p.batch, s.sequence, s.token, s.head, p.q_length};
+}
+constexpr FlashTokens flash_out_tokens(const FlashAttentionProblem& p) {
+  const TokenStrides& s = p.out_strides;
   if (p.q_starts != nullptr) return {1, s.sequence, s.token, s.head, p.total_q};
   return {p.batch, s.sequence, s.token, s.head, p.q_length};
 }
@@ -67,6 +72,8 @@ inline Status flash_tensor_takes(const FlashAttentionPolicy& policy, const Flash
       return {StatusCode::unsupported_block_size, "tensor: block_size must be a multiple of 8"};
     if (p.k_page_strides.unit != p.spec.unit())
       return {StatusCode::bad_stride, "tensor: dimensions of K must be contiguous"};
+    if (k.step_rows() % 8 != 0 || v.step_rows() % 8 != 0)
+      return {StatusCode::bad_stride, "tensor: pages must be a multiple of eight tokens apart"};
   }
   if (Status s = k.check(); !s.ok()) return s;
   if (Status s = v.check(); !s.ok()) return s;
@@ -90,7 +97,7 @@ FlashAttentionSections flash_sections(const FlashAttentionProblem& p, std::int32
   const std::int64_t bytes = keys * (p.spec.head_size + p.spec.value_size) * size_of(p.spec.kv);
   const std::int32_t row_heads = flash_row_heads(P, p), tile_queries = P.rows / row_heads;
   const std::int32_t heads = p.q_heads / row_heads, sharing = heads / p.kv_heads, all = p.batch * heads,
-                     tiles = ceil_div(p.q_length, tile_queries);
+                     tiles = ceil_div(p.q_length, tile_queries * P.cluster);
   const std::int64_t kv_heads_in_l2 = max_of<std::int64_t>(1, facts.last_level_cache_bytes * 4 / 5 / bytes);
   const auto heads_in_l2 = static_cast<std::int32_t>(min_of<std::int64_t>(heads, kv_heads_in_l2 * sharing));
   const bool alike = !p.causal && p.window_left < 0 && p.window_right < 0;
@@ -116,15 +123,23 @@ Status flash_launch_tensor(const FlashAttentionProblem& p, hipStream_t stream) {
   using Kernel = FlashAttentionTensor<B, S, P>;
   typename Kernel::Args args{};
   args.attention = flash_attention_args(p);
-  constexpr std::int32_t blocks = B::facts.compute_units * P.waves_per_simd;
-  args.sections = flash_sections<P>(p, blocks, B::facts);
-  args.blocks = min_of(args.sections.all_items, blocks);
-  args.box_rows = flash_box_rows(P, p);
+  constexpr std::int32_t clusters = B::facts.compute_units * P.waves_per_simd / P.cluster;
+  args.sections = flash_sections<P>(p, clusters, B::facts);
+  args.blocks = min_of(args.sections.all_items, clusters) * P.cluster;
+  args.box_rows = flash_box_rows(P, p) / P.cluster;
   const auto map = [&](const void* data, DType type, int columns, const FlashTokens& tokens, std::int32_t heads,
-                       int box_rows, typename B::TensorMap& to) {
+                       int box_rows, typename B::TensorMap& to, int side_by_side = 0) {
     const std::int64_t row_stride = tokens.token * size_of(type), head_stride = tokens.head * size_of(type);
-    return B::make_tensor_map(
-        {data, type, columns, tokens.rows(), heads, row_stride, heads > 1 ? head_stride : row_stride, box_rows}, to);
+    return B::make_tensor_map({.data = data,
+                               .type = type,
+                               .columns = columns,
+                               .rows = tokens.rows(),
+                               .layers = heads,
+                               .row_stride = row_stride,
+                               .layer_stride = heads > 1 ? head_stride : row_stride,
+                               .box_rows = box_rows,
+                               .side_by_side = side_by_side},
+                              to);
   };
   const FlashTokens q = flash_q_tokens(p), k = flash_k_tokens(p), v = flash_v_tokens(p);
   args.q_sequence_rows = static_cast<std::int32_t>(q.step_rows());
@@ -136,17 +151,24 @@ Status flash_launch_tensor(const FlashAttentionProblem& p, hipStream_t stream) {
   }
   const std::int32_t heads = args.sections.row_heads.divisor, queries = args.sections.tile_queries;
   args.q_bytes = heads * queries * flash_box_bytes(S, S.head_size);
-  if (heads == 1) {
-    if (Status s = map(p.q, S.q, S.head_size, q, p.q_heads, P.rows, args.q); !s.ok()) return s;
-  } else if (Status s = B::make_tensor_map({p.q, S.q, S.head_size, p.q_heads, q.rows(), q.head * size_of(S.q),
-                                            q.token * size_of(S.q), heads, queries},
-                                           args.q);
-             !s.ok()) {
-    return s;
-  }
-  if (Status s = map(p.k, S.kv, S.head_size, k, p.kv_heads, args.box_rows, args.k); !s.ok()) return s;
-  if (Status s = map(p.v, S.kv, S.value_size, v, p.kv_heads, args.box_rows, args.v); !s.ok()) return s;
-  return B::template launch<Kernel>({args.blocks, Kernel::block_threads}, args, stream);
+  // Rows of tiles are queries of a head, or heads of queries.
+  const auto rows_map = [&](const void* data, DType type, int columns, const FlashTokens& tokens, int box_rows,
+                            typename B::TensorMap& to) {
+    if (heads == 1) return map(data, type, columns, tokens, p.q_heads, box_rows, to);
+    return B::make_tensor_map({data, type, columns, p.q_heads, tokens.rows(), tokens.head * size_of(type),
+                               tokens.token * size_of(type), heads, box_rows / heads},
+                              to);
+  };
+  if (Status s = rows_map(p.q, S.q, S.head_size, q, heads * queries, args.q); !s.ok()) return s;
+  const FlashTokens out = flash_out_tokens(p);
+  args.out_sequence_rows = static_cast<std::int32_t>(out.step_rows());
+  args.out_boxes =
+      16 % heads == 0 && out.check().ok() && out.fits() && rows_map(p.out, S.out, S.value_size, out, 16, args.out).ok();
+  const int k_boxes = Kernel::L::side_by_side ? Kernel::L::head_boxes : 0,
+            v_boxes = Kernel::L::side_by_side ? Kernel::L::value_boxes : 0;
+  if (Status s = map(p.k, S.kv, S.head_size, k, p.kv_heads, args.box_rows, args.k, k_boxes); !s.ok()) return s;
+  if (Status s = map(p.v, S.kv, S.value_size, v, p.kv_heads, args.box_rows, args.v, v_boxes); !s.ok()) return s;
+  return B::template launch<Kernel>({args.blocks, Kernel::block_threads, P.cluster}, args, stream);
 }
 
 }  // namespace tilewave::detail

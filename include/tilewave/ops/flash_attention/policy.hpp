@@ -30,16 +30,18 @@ struct FlashAttentionPolicy {
   int stages = 1;  // stages of K, and of V, in shared memory; with path registers, in flight
   int waves_per_simd = 2;
   bool turns = false;  // with path tensor: wave groups begin their products in turn
+  int cluster = 1;     // with path tensor: blocks that have neighbouring row tiles and fetch K and V for each other
 
   friend constexpr bool operator==(const FlashAttentionPolicy&, const FlashAttentionPolicy&) = default;
 };
 
 /// Returns the name of a policy, as `t128x176.w2.s2.tensor`: rows and keys of a tile, waves, stages, path. `.o2`
-/// follows for two waves per SIMD, and `.turns` if they take turns.
+/// follows for two waves per SIMD, `.turns` if they take turns, and `.c2` for two blocks of a cluster.
 inline std::string name_of(const FlashAttentionPolicy& p) {
   const auto text = [](int i) { return std::to_string(i); };
   return "t" + text(p.rows) + "x" + text(p.keys) + ".w" + text(p.waves) + ".s" + text(p.stages) + "." +
-         name_of(p.path) + (p.waves_per_simd > 1 ? ".o" + text(p.waves_per_simd) : "") + (p.turns ? ".turns" : "");
+         name_of(p.path) + (p.waves_per_simd > 1 ? ".o" + text(p.waves_per_simd) : "") + (p.turns ? ".turns" : "") +
+         (p.cluster > 1 ? ".c" + text(p.cluster) : "");
 }
 
 /// A list of at most eight policies.

@@ -40,6 +40,10 @@ constexpr Status flash_tensor_status(ArchId arch, const FlashAttentionSpec& s, c
   if (!facts_of(arch).tensor_copies) return {bad, "tensor: wave groups and the copy engine are sm90's"};
   if (p.waves < 1 || p.waves > 3) return {bad, "tensor: a block has one to three wave groups that multiply"};
   if (p.rows != 64 * p.waves) return {bad, "tensor: a wave group has 64 rows: rows is 64 waves"};
+  if (p.cluster > 1 && (s.paged() || is_fp8(s.kv)))
+    return {bad, "tensor: blocks fetch contiguous keys of 16 bits for each other: cluster is 1 for others"};
+  if (p.cluster > facts_of(arch).max_cluster_blocks || p.keys % (8 * p.cluster) != 0)
+    return {bad, "tensor: each block of a cluster fetches a multiple of eight keys of a tile"};
   if (p.turns && p.waves == 1) return {bad, "tensor: one wave group has nobody to take turns with"};
   if (p.stages < 2) return {bad, "tensor: at least two stages, as V of a tile outlives K of the next"};
   if (s.kv != s.q) return {bad, "tensor: q, K and V have one type"};
@@ -100,6 +104,8 @@ constexpr Status flash_lds_status(ArchId arch, const FlashAttentionSpec& s, cons
 constexpr Status flash_attention_policy_status(ArchId arch, const FlashAttentionSpec& s,
                                                const FlashAttentionPolicy& p) {
   if (p.waves_per_simd < 1) return {StatusCode::bad_value, "waves_per_simd must be positive"};
+  if (p.cluster < 1 || (p.cluster > 1 && p.path != FlashAttentionPath::tensor))
+    return {StatusCode::bad_value, "cluster is positive, and 1 but for path tensor"};
   switch (p.path) {
     case FlashAttentionPath::registers: return detail::flash_registers_status(arch, s, p);
     case FlashAttentionPath::tensor: return detail::flash_tensor_status(arch, s, p);

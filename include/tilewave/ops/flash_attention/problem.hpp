@@ -44,6 +44,8 @@ struct FlashAttentionProblem {
   const std::int32_t* kv_starts = nullptr;    // the same for contiguous K and V
   const std::int32_t* kv_lengths = nullptr;   // [batch], keys of each sequence; optional for contiguous K and V
   const std::int32_t* block_table = nullptr;  // for pages: [batch, table_columns]; its unused tail is never read
+  std::uint32_t* item_counter = nullptr;  // optional [1], 0 whenever no call that has it runs: blocks of path tensor
+                                          // take work by it as they become free, and else in a fixed order
 
   // These fields say what the call computes.
   FlashAttentionSpec spec{};

@@ -35,17 +35,17 @@ struct FlashAttentionRegistry {
   static Status takes(const Policy& policy, const Problem& p, const ArchFacts&) {
     return flash_attention_takes(policy, p);
   }
-  /// Returns true if policy a is better for the problem than b. Path registers serves what no other path takes. A block
-  /// of path lds has one head's rows, so most of its waves would have none if there are few queries. Between policies
-  /// of path tensor the expected time decides. A batch-invariant call always takes the same entry.
-  static bool better(const Policy& a, const Policy& b, const Problem& p, const ArchFacts&) {
+  /// Returns true if policy a is better for the problem than b. On sm90 the expected time decides. Elsewhere path
+  /// registers serves what no other path takes. A block of path lds has one head's rows, so most of its waves
+  /// have no rows if there are few queries. A batch-invariant call always takes the same entry.
+  static bool better(const Policy& a, const Policy& b, const Problem& p, const ArchFacts& facts) {
+    if (facts.tensor_copies && !p.batch_invariant)
+      return flash_attention_cost_sm90(p, a) < flash_attention_cost_sm90(p, b);
     const auto rank = [&](const Policy& of) {
       if (of.path == FlashAttentionPath::registers) return 1;
       return of.path == FlashAttentionPath::lds && p.q_length <= 32 && !p.batch_invariant ? 0 : 2;
     };
-    if (rank(a) != rank(b)) return rank(a) > rank(b);
-    if (p.batch_invariant || a.path != FlashAttentionPath::tensor) return false;
-    return flash_attention_cost_sm90(p, a) < flash_attention_cost_sm90(p, b);
+    return rank(a) > rank(b);
   }
   template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
   static constexpr auto launch() {

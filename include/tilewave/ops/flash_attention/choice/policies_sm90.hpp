@@ -8,14 +8,15 @@ namespace tilewave {
 
 /// Adds those of the listed policies that the laws allow for the spec.
 constexpr void add_flash_policies_sm90(ArchId arch, const FlashAttentionSpec& s, FlashAttentionPolicies& all) {
-  const auto add = [&](int wave_groups, int keys, bool turns = true) {
+  const auto add = [&](int wave_groups, int keys, bool turns = true, int cluster = 1) {
     const FlashAttentionPolicy p{.path = FlashAttentionPath::tensor,
                                  .rows = 64 * wave_groups,
                                  .keys = keys,
                                  .waves = wave_groups,
                                  .stages = 2,
                                  .waves_per_simd = 1,
-                                 .turns = turns};
+                                 .turns = turns,
+                                 .cluster = cluster};
     if (flash_attention_policy_status(arch, s, p).ok()) all.add(p);
   };
   if (is_fp8(s.kv)) {
@@ -34,6 +35,7 @@ constexpr void add_flash_policies_sm90(ArchId arch, const FlashAttentionSpec& s,
   if (s.head_size == 128) {
     add(3, 80);
     add(2, 128);
+    add(2, 128, true, 2);
   }
   if (s.head_size == 192) add(2, 128);
   if (s.head_size == 256) add(2, 64);

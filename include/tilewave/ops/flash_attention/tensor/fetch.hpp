@@ -6,24 +6,22 @@
 
 namespace tilewave {
 
-/// A fetching wave of a block, and its slots in the rings. One fetches everything. Pages take many boxes, which one
-/// wave issues too slowly: of four waves two fetch K, and two V, every other segment each.
+/// A fetching wave of a block, and its slots in the rings. One fetches everything, or, where pages take many copies,
+/// one K and q, and another V.
 template <class B, FlashAttentionSpec S, class L, FlashAttentionPolicy P>
 class FlashAttentionFetch {
  public:
   TILEWAVE_DEVICE FlashAttentionFetch(const typename L::Args& args, typename L::Shared& shared, int wave)
-      : args_(args),
-        shared_(shared),
-        part_(wave / 2),
-        fetches_k_(!shares || wave % 2 == 0),
-        fetches_v_(!shares || wave % 2 == 1) {}
+      : args_(args), shared_(shared), fetches_k_(wave == 0), fetches_v_(wave == L::fetching_waves - 1) {}
 
   TILEWAVE_DEVICE void run(const FlashAttentionItem& item) {
     kv_head_ = args_.attention.gqa_ratio.quotient(item.head);
     const std::int32_t last = item.end_tile - 1;
     Segment of_k = segment_of(item, last), next = segment_of(item, last - 1);
+    // A place for q is free before one for keys is, or else, if outputs take it, later.
+    if (L::q_stages > 1 && !L::out_in_q) fetch_q(item);
     fetch_k(item, last, of_k);
-    fetch_q(item);
+    if (L::q_stages == 1 || L::out_in_q) fetch_q(item);
     TILEWAVE_ROLL
     for (std::int32_t tile = last; tile > item.first_tile; --tile) {
       const Segment of_v = of_k;
@@ -36,9 +34,6 @@ class FlashAttentionFetch {
   }
 
  private:
-  static constexpr bool shares = L::fetching_waves > 1;
-  static constexpr int parts = shares ? L::fetching_waves / 2 : 1;
-
   /// A segment of a tile has keys that lie together in a page. Each lane looks up one segment, before it is needed.
   struct Segment {
     std::int32_t page = 0, in_page = 0;
@@ -60,7 +55,7 @@ class FlashAttentionFetch {
   }
 
   TILEWAVE_DEVICE void fetch_q(const FlashAttentionItem& item) {
-    if (shares && (part_ > 0 || !fetches_k_)) return;
+    if (!fetches_k_) return;
     const AttentionSequence& s = item.sequence;
     const std::int32_t row =
         (args_.attention.q_starts != nullptr ? s.q_first : s.number * args_.q_sequence_rows) + item.first_query;
@@ -84,31 +79,38 @@ class FlashAttentionFetch {
     fetch_tile<L::value_boxes>(item, tile, segment, args_.v, args_.v_page_rows, shared_.v[v_.slot], shared_.v_ring, v_);
   }
 
-  /// Copies a tile of keys as `boxes` boxes of 128 bytes side by side, and those of pages segment by segment.
+  /// Copies a tile of keys as `boxes` boxes of 128 bytes side by side. Each lane copies a segment of those in pages.
   template <int boxes>
   TILEWAVE_DEVICE void fetch_tile(const FlashAttentionItem& item, std::int32_t tile, const Segment& segment,
                                   const typename B::TensorMap& map, std::int32_t page_rows, Chunk* to,
                                   typename L::Barriers& ring, typename L::KvSlot& slot) {
     ring.wait_free(slot);
     auto* const full = &ring.full[slot.slot];
-    if (part_ == 0) B::mbarrier_expect(full, P.keys * boxes * 128);
+    B::mbarrier_expect(full, P.keys * boxes * 128);
     if constexpr (!L::paged) {
       const AttentionSequence& s = item.sequence;
       const std::int32_t row =
           (args_.attention.kv_starts != nullptr ? s.kv_first : s.number * args_.kv_sequence_rows) + tile * P.keys;
       const int box = B::lane_id();
-      if (box < boxes)
-        B::copy_tensor(to + box * (P.keys * L::box_chunks), map, box * L::box_columns, row, kv_head_, full);
+      Chunk* const of_box = to + box * (P.keys * L::box_chunks);
+      if constexpr (P.cluster > 1) {  // each block fetches a part of the tile for all
+        const int first = B::cluster_rank() * (P.keys / P.cluster);
+        if (box < boxes)
+          B::copy_tensor(of_box + first * L::box_chunks, map, box * L::box_columns, row + first, kv_head_, full,
+                         (1u << P.cluster) - 1);
+      } else if (box < boxes) {
+        B::copy_tensor(of_box, map, box * L::box_columns, row, kv_head_, full);
+      }
     } else {
-      const std::int32_t first_row = segment.page * page_rows + segment.in_page;
-      TILEWAVE_ROLL
-      for (int first = part_ * args_.box_rows; first < P.keys; first += parts * args_.box_rows) {
-        const std::int32_t row = B::uniform(B::shuffle(first_row, first / args_.box_rows));
-        if (B::lane_id() != 0) continue;
-        TILEWAVE_UNROLL
-        for (int box = 0; box < boxes; ++box) {
-          B::copy_tensor(to + first * L::box_chunks + box * (P.keys * L::box_chunks), map, box * L::box_columns, row,
-                         kv_head_, full);
+      const std::int32_t row = segment.page * page_rows + segment.in_page, first = B::lane_id() * args_.box_rows;
+      if (first < P.keys) {
+        if constexpr (L::side_by_side) {
+          B::copy_side_by_side(to + first * (boxes * L::box_chunks), map, row, kv_head_, full);
+        } else {
+          TILEWAVE_UNROLL
+          for (int box = 0; box < boxes; ++box) {
+            B::copy_tensor(to + (box * P.keys + first) * L::box_chunks, map, box * L::box_columns, row, kv_head_, full);
+          }
         }
       }
     }
@@ -117,7 +119,6 @@ class FlashAttentionFetch {
 
   const typename L::Args& args_;
   typename L::Shared& shared_;
-  int part_;
   bool fetches_k_, fetches_v_;
   typename L::QSlot q_;
   typename L::KvSlot k_, v_;

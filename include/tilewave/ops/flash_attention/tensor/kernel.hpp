@@ -19,6 +19,7 @@
 
 #include "tilewave/core/static_for.hpp"
 #include "tilewave/ops/flash_attention/tensor/fetch.hpp"
+#include "tilewave/ops/flash_attention/tensor/items.hpp"
 #include "tilewave/ops/flash_attention/tensor/output.hpp"
 #include "tilewave/ops/flash_attention/tensor/softmax.hpp"
 #include "tilewave/ops/flash_attention/tensor/transpose.hpp"
@@ -43,43 +44,85 @@ struct FlashAttentionTensor {
   TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
     const int group = B::wave_id() / L::group_waves;
     if (B::wave_id() == 0) L::begin(shared);
+    if (L::paged && group == L::groups) prefetch_table(args);
     if (group == L::groups && B::lane_id() == 0) {
       B::prefetch_map(args.q);
       B::prefetch_map(args.k);
       B::prefetch_map(args.v);
+      if (args.out_boxes) B::prefetch_map(args.out);
     }
-    B::barrier();
+    meet();
     if (group == L::groups) {
       if constexpr (shift_registers) B::template give_registers<fetching_registers>();
       const int wave = B::wave_id() - L::groups * L::group_waves;
       if (wave < L::fetching_waves) {
-        FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
         FlashAttentionFetch<B, S, L, P> fetch(args, shared, wave);
-        FlashAttentionItem item;
-        while (work.next_with_keys(item)) fetch.run(item);
+        each_item(args, shared, wave, [&](const FlashAttentionItem& item) TILEWAVE_INLINE_LAMBDA { fetch.run(item); });
       } else if (L::transposes) {
         if constexpr (L::transposes) {
-          FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
           FlashAttentionTranspose<B, S, L, P> transpose(shared, wave - 1);
-          FlashAttentionItem item;
-          while (work.next_with_keys(item)) transpose.run(item);
+          each_item(args, shared, wave,
+                    [&](const FlashAttentionItem& item) TILEWAVE_INLINE_LAMBDA { transpose.run(item); });
         }
+      } else if (wave == L::finding_wave) {
+        each_item(args, shared, wave, [](const FlashAttentionItem&) TILEWAVE_INLINE_LAMBDA {});
       }
       if (wave == L::group_waves - 1) write_without_keys(args);
     } else {
       if constexpr (shift_registers) B::template take_registers<multiplying_registers>();
-      FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
-      WaveGroup of{args.sections, shared, group};
-      of.run(args.attention, work);
+      WaveGroup of{args, shared, group};
+      of.run();
     }
+    if (P.cluster > 1) meet();  // others may still copy for this block, or tell it that a stage is free
   }
 
  private:
   using Softmax = FlashAttentionSoftmax<B, S, L, P>;
+  using Items = FlashAttentionItems<B, Shared>;
+
+  /// Fetches the block table into the cache, beside the look-up of the first item's lengths. Each lane of the fetching
+  /// groups has a line.
+  TILEWAVE_DEVICE static void prefetch_table(const Args& args) {
+    constexpr int line = 32;  // page ids
+    const FlashAttentionArgs& a = args.attention;
+    const std::int64_t first =
+        line * (std::int64_t{B::block_id()} * L::group_lanes + B::block_lane_id() % L::group_lanes);
+    const std::int32_t columns = max_of(a.block_size.quotient(a.kv_capacity), 1);
+    const std::int64_t row = first / columns;
+    if (row < a.batch) B::prefetch(a.block_table + row * a.table_row_stride + (first - row * columns));
+  }
+
+  /// Lanes of a block, or of a cluster, meet.
+  TILEWAVE_DEVICE static void meet() {
+    if constexpr (P.cluster > 1) {
+      B::cluster_arrive();
+      B::cluster_wait();
+    } else {
+      B::barrier();
+    }
+  }
+
+  /// Calls f for the block's items. The finding wave finds an item before it calls f for the one before.
+  template <class F>
+  TILEWAVE_DEVICE static void each_item(const Args& args, Shared& shared, int wave, const F& f) {
+    const bool finds = wave == L::finding_wave;
+    Items items(shared);
+    FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
+    if (finds) work.begin(true);
+    FlashAttentionItem item, next;
+    bool there = finds ? items.find(work, item) : items.take(item);
+    while (there) {
+      there = finds ? items.find(work, next) : false;
+      f(item);
+      if (!finds) there = items.take(next);
+      item = next;
+    }
+  }
 
   /// A wave writes the output of the items whose rows see no keys.
   TILEWAVE_DEVICE static void write_without_keys(const Args& args) {
     FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
+    work.begin(false);
     FlashAttentionItem item;
     while (work.next(item)) {
       if (!item.any_keys()) FlashAttentionOutput<B, S, L>::write_without_keys(args.attention, args.sections, item);
@@ -88,49 +131,59 @@ struct FlashAttentionTensor {
 
   /// A wave group, and its slots in the rings.
   struct WaveGroup {
-    const FlashAttentionSections& sections;
+    const Args& args;
     Shared& shared;
     int group;
     typename L::QSlot q{};
     typename L::KvSlot k{}, v{};
     int turn_parity = 0;
+    bool storing = false;  // the copy engine may still read the last output
+    int stored_slot = 0;   // q's of that item
 
     /// Runs one item after the other. Behind the last products of values of one item, the first scores of the next are
     /// begun, so that they run beside the output. Behind the last item these scores are of stale data and unused. A
     /// second way out would be a second copy of this code, and code that runs once comes from memory.
-    TILEWAVE_DEVICE void run(const FlashAttentionArgs& a, FlashAttentionWork<B, P> work) {
+    TILEWAVE_DEVICE void run() {
+      Items items(shared);
       FlashAttentionItem item;
-      if (!work.next_with_keys(item)) return;
+      if (!items.take(item)) return;
       typename L::Scores scores;
       await_item(q);
       begin_scores(q, scores);
       finish_scores<0>(scores);
       while (true) {
-        Softmax softmax(a, sections, item, group);
+        Softmax softmax(args.attention, args.sections, item, group);
         typename L::Output out{};
         typename Softmax::Operands probabilities;
-        walk(item, softmax, scores, probabilities, out);
+        if (64 * group < item.rows) {
+          walk(item, softmax, scores, probabilities, out);
+        } else {
+          pass_by(item, probabilities);
+        }
         typename L::QSlot ahead = q;
         ahead.advance();
-        FlashAttentionItem next;
-        const bool more = work.next_with_keys(next);
+        if constexpr (!L::out_in_q) shared.q_ring.release(q.slot);
         begin_values(probabilities, out);
         if constexpr (L::q_stages == 1) {
           finish_values<0>(out);
-          write(a, item, softmax, out);
+          write(item, softmax, out);
+          finish_output();
         }
+        FlashAttentionItem next;
+        const bool more = items.take(next);
         if (more) await_item(ahead);
         // The stale q may be rows of the output, which all waves of the group have to have written.
-        if (L::q_stages == 1 && !more) B::group_barrier();
+        if (L::q_stages == 1 && L::out_in_q && !more) B::group_barrier();
         begin_scores(ahead, scores);
         if constexpr (L::q_stages > 1) {
           finish_values<1>(out);
-          write(a, item, softmax, out);
+          write(item, softmax, out);
         }
         finish_scores<0>(scores);
-        if (!more) return;
+        if (!more) break;
         item = next;
       }
+      finish_output();
     }
 
    private:
@@ -142,6 +195,7 @@ struct FlashAttentionTensor {
       std::int32_t tile = item.end_tile - 1;
       softmax.run(tile, scores, factor);
       Softmax::pack(scores, probabilities);
+      if constexpr (L::out_in_q) finish_output();
       if (!L::transposes && (tile + 1) * P.keys > item.sequence.kv_count)
         clear_values(item.sequence.kv_count - tile * P.keys);
       while (--tile >= item.first_tile) {
@@ -158,21 +212,50 @@ struct FlashAttentionTensor {
       }
     }
 
+    /// Passes by an item none of whose rows are the group's, as those of a few decode rows. The products of values that
+    /// follow have no effect.
+    TILEWAVE_DEVICE void pass_by(const FlashAttentionItem& item, typename Softmax::Operands& probabilities) {
+      TILEWAVE_UNROLL
+      for (int k_slice = 0; k_slice < L::key_slices; ++k_slice) probabilities[k_slice] = Chunk{};
+      if constexpr (L::out_in_q) finish_output();
+      TILEWAVE_ROLL
+      for (std::int32_t tile = item.end_tile - 1; tile > item.first_tile; --tile) {
+        shared.k_ring.wait_full(k);
+        await_turn();
+        pass_turn();
+        shared.k_ring.release(k.slot);
+        k.advance();
+        L::values_ring(shared).wait_full(v);
+        L::values_ring(shared).release(v.slot);
+        v.advance();
+      }
+    }
+
     /// Waits until an item's q and its last tile of keys are there.
     TILEWAVE_DEVICE void await_item(const typename L::QSlot& q) {
       shared.q_ring.wait_full(q);
       shared.k_ring.wait_full(k);
     }
-    /// Writes the rows of an item by way of q's slot, which nobody reads any more.
-    TILEWAVE_DEVICE void write(const FlashAttentionArgs& a, const FlashAttentionItem& item, const Softmax& softmax,
-                               const typename L::Output& out) {
-      FlashAttentionOutput<B, S, L>::write(a, sections, item, softmax, out, staging(),
-                                           [&]() TILEWAVE_INLINE_LAMBDA { shared.q_ring.release(q.slot); });
+    /// Writes the rows of an item.
+    TILEWAVE_DEVICE void write(const FlashAttentionItem& item, const Softmax& softmax, const typename L::Output& out) {
+      if constexpr (!L::out_in_q) finish_output();
+      const int wave = B::block_lane_id() % L::group_lanes / B::facts.wave_lanes;
+      FlashAttentionOutput<B, S, L>::write(args, item, softmax, out,
+                                           L::staging(shared, q.slot) + (64 * group + 16 * wave) * L::box_chunks);
+      stored_slot = q.slot;
+      storing = true;
       q.advance();
     }
-    TILEWAVE_DEVICE Chunk* staging() {
-      const int wave = B::block_lane_id() % L::group_lanes / B::facts.wave_lanes;
-      return shared.q[q.slot] + (64 * group + 16 * wave) * L::box_chunks;
+    /// Waits until the copy engine has read the last output. If it was in q's place, that is free then.
+    TILEWAVE_DEVICE void finish_output() {
+      if (!storing) return;
+      if (B::lane_id() == 0) B::template stores_read<0>();
+      if constexpr (L::out_in_q) {
+        shared.q_ring.release(stored_slot);
+      } else {
+        B::wave_barrier();
+      }
+      storing = false;
     }
 
     /// Begins scores = q K^T of the tile in K's slot, as one batch.
@@ -233,7 +316,8 @@ struct FlashAttentionTensor {
       const int lane = B::block_lane_id() % L::group_lanes;
       for (int i = first * L::box_chunks + lane; i < P.keys * L::box_chunks; i += L::group_lanes) {
         TILEWAVE_UNROLL
-        for (int box = 0; box < L::value_boxes; ++box) shared.v[v.slot][box * (P.keys * L::box_chunks) + i] = Chunk{};
+        for (int box = 0; box < L::value_boxes; ++box)
+          shared.v[v.slot][L::value_chunk(i / L::box_chunks, box) + i % L::box_chunks] = Chunk{};
       }
       B::shared_written();
       B::group_barrier();

@@ -16,7 +16,7 @@ struct FlashAttentionSections {
   FastDiv pairs, items;  // of a section: pairs, and pairs times row tiles
   std::int32_t all_pairs, all_items;
   FastDiv heads;              // pairs of a sequence
-  std::int32_t tiles;         // row tiles of a pair
+  std::int32_t tiles;         // row tiles of a pair, those of a cluster counted once
   FastDiv row_heads;          // heads of a row tile
   std::int32_t tile_queries;  // queries of a row tile
   std::int32_t heads_in_l2;   // pairs of the longest sequence whose K and V lie in L2 together
@@ -26,6 +26,17 @@ struct FlashAttentionSections {
     return row_heads.divisor == 1 ? row : row_heads.quotient(row);
   }
   TILEWAVE_DEVICE std::int32_t head_of(std::int32_t row) const { return row - query_of(row) * row_heads.divisor; }
+};
+
+/// An item has the rows of one row tile, and the tiles of keys that they see.
+struct FlashAttentionItem {
+  AttentionSequence sequence;
+  std::int32_t head, first_query;     // of its rows; a query of the sequence
+  std::int32_t rows;                  // that are queries of the sequence
+  std::int32_t first_tile, end_tile;  // tiles of keys that any of the rows sees
+
+  TILEWAVE_DEVICE std::int32_t tiles() const { return end_tile - first_tile; }
+  TILEWAVE_DEVICE bool any_keys() const { return tiles() > 0; }
 };
 
 template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
@@ -44,7 +55,15 @@ struct FlashAttentionTensorLayout {
   static constexpr bool transposes = is_fp8(S.kv);
   static constexpr int transposing_waves = transposes ? 3 : 0;
   static constexpr bool paged = S.paged();
-  static constexpr int fetching_waves = paged && !transposes ? 4 : 1;
+  static constexpr int fetching_waves = paged && !transposes ? 2 : 1;  // one of K and one of V, or one of both
+  // A copy of keys of a page moves whole rows: eight rows of a box of 128 bytes follow eight of the box before.
+  static constexpr bool side_by_side = paged && !transposes;
+  // The wave that finds items (items.hpp) has little else to do, or fetches.
+  static constexpr int finding_wave = transposes ? 0 : group_waves - 1;
+  // One item is told ahead, so that by a counter no block takes more than it needs. A wave that also fetches tells two.
+  static constexpr int item_stages = finding_wave < fetching_waves ? 2 : 1;
+  static constexpr int item_users =
+      groups * group_waves + transposing_waves + fetching_waves - (finding_wave < fetching_waves ? 1 : 0);
   // One product with probabilities from registers has so many columns of V.
   static constexpr int value_columns = S.value_size % 128 == 0 ? 128 : 64, value_parts = S.value_size / value_columns;
   static constexpr int slice = 32 / size_of(S.kv);  // of the dimension that one product sums over
@@ -80,32 +99,45 @@ struct FlashAttentionTensorLayout {
     std::int32_t k_page_rows, v_page_rows;           // the same from a page to the next
     std::int32_t box_rows;                           // keys that lie together in a page and in a tile
     std::int32_t q_bytes;                            // of a tile of q
-    typename B::TensorMap q, k, v;
+    std::int32_t out_sequence_rows;
+    bool out_boxes;  // whether out has a map: boxes of sixteen rows
+    typename B::TensorMap q, k, v, out;
   };
 
   static constexpr int transposed_bytes = transposes ? detail::flash_transposed_bytes(S, P) : 0;  // in a stage
-  // There are two stages of q if they fit, so that q of the next item comes early.
-  static constexpr int q_stages =
-      2 * q_bytes + P.stages * (k_bytes + v_bytes + transposed_bytes) + 1024 <= B::facts.lds_bytes / P.waves_per_simd
-          ? 2
-          : 1;
+  static constexpr int out_boxes = S.value_size / 64, out_bytes = P.rows * out_boxes * 128;
+  // There are two stages of q if they fit, so that q of the next item comes early. Outputs pass through shared memory
+  // of their own if that fits too, and else through the place of q.
+  static constexpr int free_bytes =
+      B::facts.lds_bytes / P.waves_per_simd - 1024 - P.stages * (k_bytes + v_bytes + transposed_bytes);
+  static constexpr int q_stages = 2 * q_bytes <= free_bytes ? 2 : 1;
+  static constexpr bool out_in_q = q_stages * q_bytes + out_bytes > free_bytes;
+  static constexpr int staged_boxes = out_in_q ? min_of(out_boxes, head_boxes) : out_boxes;  // of a row, at a time
   using QSlot = RingSlot<q_stages>;
   using KvSlot = RingSlot<P.stages>;
-  using Barriers = RingBarriers<B, P.stages>;
+  using Barriers = RingBarriers<B, P.stages, P.cluster>;
   /// Tiles of V with a row per dimension: [keys / 128][value_size][128 keys], swizzled.
   struct Transposed {
     alignas(1024) Chunk values[P.stages][max_of<int>(transposed_bytes, sizeof(Chunk)) / sizeof(Chunk)];
     Barriers ring;
   };
-  struct NothingTransposed {};
+  struct Staging {
+    alignas(1024) Chunk out[out_bytes / sizeof(Chunk)];  // [out_boxes][rows][64 columns], swizzled
+  };
+  struct Nothing {};
   struct Shared {
     alignas(1024) Chunk q[q_stages][q_bytes / sizeof(Chunk)];  // [head_boxes][rows][64 columns], swizzled
+    // Boxes of [keys][128 bytes], or, side by side, [keys / 8][boxes][8 keys][128 bytes].
     alignas(1024) Chunk k[P.stages][k_bytes / sizeof(Chunk)];
     alignas(1024) Chunk v[P.stages][v_bytes / sizeof(Chunk)];
-    std::conditional_t<transposes, Transposed, NothingTransposed> transposed;
+    std::conditional_t<transposes, Transposed, Nothing> transposed;
+    std::conditional_t<out_in_q, Nothing, Staging> staging;
     Barriers k_ring, v_ring;
     RingBarriers<B, q_stages> q_ring;
     typename B::Mbarrier turn[groups];
+    using ItemSlot = RingSlot<item_stages>;
+    RingBarriers<B, item_stages> item_ring;
+    FlashAttentionItem items[item_stages];
   };
 
   /// Wave 0 initialises the barriers, in front of a barrier of the block.
@@ -114,10 +146,19 @@ struct FlashAttentionTensorLayout {
     shared.v_ring.begin(1, transposes ? transposing_waves : groups * group_waves);
     if constexpr (transposes) shared.transposed.ring.begin(transposing_waves, groups * group_waves);
     shared.q_ring.begin(1, groups * group_waves);
+    shared.item_ring.begin(1, item_users);
     if (B::lane_id() < groups) B::mbarrier_init(&shared.turn[B::lane_id()], group_waves);
     B::mbarrier_ready();
   }
 
+  /// Returns where the output of an item passes, whose q lies in slot `slot`.
+  TILEWAVE_DEVICE static Chunk* staging(Shared& shared, int slot) {
+    if constexpr (out_in_q) {
+      return shared.q[slot];
+    } else {
+      return shared.staging.out;
+    }
+  }
   /// Returns the ring of the values that products take.
   TILEWAVE_DEVICE static Barriers& values_ring(Shared& shared) {
     if constexpr (transposes) {
@@ -127,18 +168,27 @@ struct FlashAttentionTensorLayout {
     }
   }
 
+  /// Returns the chunk of V's slot where a key's row of a box begins.
+  TILEWAVE_DEVICE static int value_chunk(int key, int box) {
+    if constexpr (side_by_side) return (key / 8 * value_boxes + box) * 64 + key % 8 * box_chunks;
+    return (box * P.keys + key) * box_chunks;
+  }
+
   /// Return the operands of a slice: 32 bytes of q's columns for a group's rows, the same of K's for a tile's keys, and
   /// as many keys of V for the columns of a part.
   TILEWAVE_DEVICE static SwizzledOperand q_operand(const Shared& shared, int slot, int group, int k_slice) {
     return {shared.q[slot] + k_slice / 4 * (P.rows * box_chunks), 64 * group, k_slice % 4};
   }
   TILEWAVE_DEVICE static SwizzledOperand k_operand(const Shared& shared, int slot, int k_slice) {
+    if constexpr (side_by_side) return {shared.k[slot] + k_slice / 4 * 64, 0, k_slice % 4, head_boxes * 1024};
     return {shared.k[slot] + k_slice / 4 * (P.keys * box_chunks), 0, k_slice % 4};
   }
   TILEWAVE_DEVICE static auto v_operand(const Shared& shared, int slot, int part, int k_slice) {
     if constexpr (transposes) {
       return SwizzledOperand{shared.transposed.values[slot] + k_slice / 4 * (S.value_size * box_chunks),
                              part * value_columns, k_slice % 4};
+    } else if constexpr (side_by_side) {
+      return TransposedOperand{shared.v[slot], 8, part * value_columns, k_slice, value_boxes * 1024};
     } else {
       return TransposedOperand{shared.v[slot], P.keys, part * value_columns, k_slice};
     }

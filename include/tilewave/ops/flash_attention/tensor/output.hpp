@@ -1,50 +1,45 @@
 // SPDX-License-Identifier: MIT
-// At the end of an item rows are divided by their sums and stored, 64 bytes at a time.
+// At the end of an item rows are divided by their sums and stored: sixteen whole rows by the copy engine, others 64
+// bytes at a time.
 #pragma once
 
 #include "tilewave/ops/flash_attention/tensor/work.hpp"
 
 namespace tilewave {
 
-/// Each wave writes its sixteen rows. They pass through the wave's own part of Q, which nobody reads any more. A lane
-/// puts four bytes of each of eight rows there, and takes sixteen bytes of a few rows. Rows of fp8 leave room for a
-/// part of the output at a time.
+/// Each wave writes its sixteen rows. They pass through shared memory, where they lie as rows of Q do. The copy engine
+/// takes them from there if all of them are rows of the item, as boxes of 128 bytes. Else a lane takes sixteen
+/// bytes of a few rows. The place of Q's rows of fp8 has room for a part of the output at a time.
 template <class B, FlashAttentionSpec S, class L>
 struct FlashAttentionOutput {
   static constexpr int wave_rows = 16, row_units = S.value_size * 2 / 16;
-  static constexpr int boxes = S.value_size / 64, passes = ceil_div(boxes, L::head_boxes), pass_boxes = boxes / passes;
+  static constexpr int boxes = L::out_boxes, passes = ceil_div(boxes, L::staged_boxes), pass_boxes = boxes / passes;
   static constexpr int pass_units = row_units / passes, chunks = wave_rows * pass_units / B::facts.wave_lanes;
   static_assert(boxes % passes == 0);
 
-  /// Writes the wave's rows. `staging` is row 0 of the wave in the first box of Q (FlashAttentionTensorLayout::Shared).
-  /// `release()` is called when it is free again.
-  template <class Softmax, class Release>
-  TILEWAVE_DEVICE static void write(const FlashAttentionArgs& a, const FlashAttentionSections& sections,
-                                    const FlashAttentionItem& item, const Softmax& softmax,
-                                    const typename L::Output& out, Chunk* staging, const Release& release) {
+  /// Writes the wave's rows. `staging` is row 0 of the wave in the first box. The copy engine may still read there
+  /// afterwards: lane 0 has stores to wait for.
+  template <class Softmax>
+  TILEWAVE_DEVICE static void write(const typename L::Args& args, const FlashAttentionItem& item,
+                                    const Softmax& softmax, const typename L::Output& out, Chunk* staging) {
+    const FlashAttentionArgs& a = args.attention;
     const JoinedSink joined[2] = {softmax.finish(0), softmax.finish(1)};
     const std::int32_t first = softmax.row(0) - B::lane_id() / 4;
-    auto* const to = first_element(a, item);
+    const bool whole = args.out_boxes && first + wave_rows <= item.rows;
     TILEWAVE_UNROLL
     for (int pass = 0; pass < passes; ++pass) {
-      if (pass > 0) B::wave_barrier();
+      if (pass > 0) {
+        if (whole && B::lane_id() == 0) B::template stores_read<0>();
+        B::wave_barrier();
+      }
       stage(out, joined, pass, staging);
-      B::wave_barrier();
-      Chunk rows[chunks];
-      TILEWAVE_UNROLL
-      for (int i = 0; i < chunks; ++i) {
-        const int n = i * B::facts.wave_lanes + B::lane_id();
-        rows[i] = staging[staged_chunk(n / pass_units, n % pass_units)];
-      }
-      if (pass + 1 == passes) {
-        B::shared_written();  // before the stores, which it would wait for as well
-        release();
-      }
-      TILEWAVE_UNROLL
-      for (int i = 0; i < chunks; ++i) {
-        const int n = i * B::facts.wave_lanes + B::lane_id();
-        const std::int32_t row = first + n / pass_units;
-        if (row < item.rows) B::store(row_chunks(a, sections, to, row) + pass * pass_units + n % pass_units, rows[i]);
+      if (whole) {
+        B::shared_written();
+        B::wave_barrier();
+        if (B::lane_id() == 0) store_boxes(args, item, first, pass, staging);
+      } else {
+        B::wave_barrier();
+        store_rows(args, item, first, pass, staging);
       }
     }
     if (a.lse == nullptr || B::lane_id() % 4 != 0) return;
@@ -76,6 +71,38 @@ struct FlashAttentionOutput {
   }
 
  private:
+  static_assert(64 * S.value_size % (wave_rows * 8) == 0);
+  /// Stores a pass of sixteen rows from `first` on, as boxes.
+  TILEWAVE_DEVICE static void store_boxes(const typename L::Args& args, const FlashAttentionItem& item,
+                                          std::int32_t first, int pass, const Chunk* staging) {
+    const AttentionSequence& s = item.sequence;
+    const std::int32_t sequence_row =
+        args.attention.q_starts != nullptr ? s.q_first : s.number * args.out_sequence_rows;
+    const std::int32_t row = sequence_row + item.first_query + args.sections.query_of(first);
+    const bool packed = args.sections.row_heads.divisor > 1;  // rows of the map are heads then
+    TILEWAVE_UNROLL
+    for (int box = 0; box < pass_boxes; ++box) {
+      B::store_tensor(args.out, (pass * pass_boxes + box) * 64, packed ? item.head : row, packed ? row : item.head,
+                      staging + box * (L::rows * L::box_chunks));
+    }
+    B::stores_end();
+  }
+  /// Stores those of sixteen rows that the item has, lane by lane.
+  TILEWAVE_DEVICE static void store_rows(const typename L::Args& args, const FlashAttentionItem& item,
+                                         std::int32_t first, int pass, const Chunk* staging) {
+    const FlashAttentionArgs& a = args.attention;
+    auto* const to = first_element(a, item);
+    TILEWAVE_ROLL
+    for (int i = 0; i < chunks; ++i) {
+      const int n = i * B::facts.wave_lanes + B::lane_id();
+      const std::int32_t row = first + n / pass_units;
+      if (row >= item.rows) continue;
+      B::store(row_chunks(a, args.sections, to, row) + pass * pass_units + n % pass_units,
+               staging[staged_chunk(n / pass_units, n % pass_units)]);
+    }
+    B::shared_written();  // others' copies come here next
+  }
+
   /// Return the first element of an item's output, and the chunks of one of its rows.
   TILEWAVE_DEVICE static std::uint16_t* first_element(const FlashAttentionArgs& a, const FlashAttentionItem& item) {
     return static_cast<std::uint16_t*>(a.out) + item.sequence.query_at(a, a.out_strides, item.first_query, item.head);

@@ -1,53 +1,103 @@
 // SPDX-License-Identifier: MIT
-// A block works on one item after the other. An item is one row tile of a sequence and a head, or of a sequence and
-// query heads that share a kv head. Then row r of a tile is query r / heads and head r % heads of it.
+// A block, or a cluster, works on one item after the other. An item is one row tile of a sequence and a head, or of a
+// sequence and query heads that share a kv head. Then row r of a tile is query r / heads and head r % heads of it.
 //
 // Sequences of one length: pairs of a sequence and heads come in sections whose K and V lie in L2 together. Within a
 // section the last row tiles of all pairs come first, since causal masks make them the longest. Pairs that read the
 // same K and V follow each other. Packed sequences: items of a sequence follow each other in sections of its heads,
 // the last row tiles first in one section and last in the next, so that lengths never jump; there are none without
-// rows. Blocks take items in rounds, forwards and backwards in turn, so the block with the longest item of one round
-// has the shortest of the next.
+// rows. Items of sequences with one row tile, as those of decode rows, which memory bounds, alternate with items of
+// longer sequences, which products bound, so that half of the chip does the one beside the other.
+//
+// Blocks take items in rounds, forwards and backwards in turn, so the block with the longest item of one round has the
+// shortest of the next. If the call has a counter, a block's first item is that of its number, and then it takes the
+// next one that nobody has. Every block that had one takes one number too many, with the last of which the counter is 0
+// again.
 #pragma once
 
 #include "tilewave/ops/flash_attention/tensor/layout.hpp"
 
 namespace tilewave {
 
-/// An item has the rows of one row tile, and the tiles of keys that they see.
-struct FlashAttentionItem {
-  AttentionSequence sequence;
-  std::int32_t head, first_query;     // of its rows; a query of the sequence
-  std::int32_t rows;                  // that are queries of the sequence
-  std::int32_t first_tile, end_tile;  // tiles of keys that any of the rows sees
+/// Items of packed sequences in order: of those with one row tile, or of those with more. Numbers that are asked for
+/// rise.
+template <class B, int cluster>
+class FlashAttentionPackedItems {
+ public:
+  struct Place {
+    std::int32_t sequence, item, tiles;  // the item's number among those of the sequence; its row tiles
+  };
 
-  TILEWAVE_DEVICE std::int32_t tiles() const { return end_tile - first_tile; }
-  TILEWAVE_DEVICE bool any_keys() const { return tiles() > 0; }
+  /// Returns the row tiles of a sequence, those of a cluster counted once.
+  TILEWAVE_DEVICE static std::int32_t row_tiles(const FlashAttentionArgs& a, const FlashAttentionSections& sections,
+                                                std::int32_t sequence) {
+    std::int32_t queries = 0;
+    if (sequence < a.batch) queries = B::load(a.q_starts + sequence + 1) - B::load(a.q_starts + sequence);
+    queries = max_of(min_of(queries, a.q_length), 0);
+    return ceil_div(queries, sections.tile_queries * cluster);
+  }
+
+  /// Begins with the first sequences: `tiles` are the row tiles of the one of this lane.
+  TILEWAVE_DEVICE void begin(const FlashAttentionSections& sections, std::int32_t tiles, bool longer) {
+    longer_ = longer;
+    count(sections, tiles);
+  }
+  TILEWAVE_DEVICE bool longer() const { return longer_; }
+
+  /// Returns where item `number` is, which exists.
+  TILEWAVE_DEVICE Place find(const FlashAttentionArgs& a, const FlashAttentionSections& sections, std::int32_t number) {
+    while (number >= first_item_ + items_to_end(B::facts.wave_lanes - 1)) {
+      first_item_ += items_to_end(B::facts.wave_lanes - 1);
+      first_sequence_ += B::facts.wave_lanes;
+      count(sections, row_tiles(a, sections, first_sequence_ + B::lane_id()));
+    }
+    const std::int32_t in_counted = number - first_item_;
+    const int lane = B::uniform(static_cast<int>(B::total(items_to_end_ <= in_counted ? 1 : 0)));
+    const std::int32_t before = lane == 0 ? 0 : items_to_end(max_of(lane - 1, 0));
+    return {first_sequence_ + lane, in_counted - before, (items_to_end(lane) - before) / sections.heads.divisor};
+  }
+
+ private:
+  /// Each lane counts the items of one of the next sequences, and of those before it.
+  TILEWAVE_DEVICE void count(const FlashAttentionSections& sections, std::int32_t tiles) {
+    items_to_end_ = B::sum_up_to((tiles > 1) == longer_ ? tiles * sections.heads.divisor : 0);
+  }
+  /// Returns the items to the end of the sequence that lane `lane` has counted.
+  TILEWAVE_DEVICE std::int32_t items_to_end(int lane) const { return B::uniform(B::shuffle(items_to_end_, lane)); }
+
+  bool longer_ = false;
+  // Sequences from `first_sequence_` on, as many as there are lanes, have items from `first_item_` on.
+  std::int32_t first_sequence_ = 0, first_item_ = 0, items_to_end_ = 0;  // to the end of this lane's sequence
 };
 
 /// The items of one block, in order.
 template <class B, FlashAttentionPolicy P>
 class FlashAttentionWork {
+  using Packed = FlashAttentionPackedItems<B, P.cluster>;
+
  public:
   TILEWAVE_DEVICE FlashAttentionWork(const FlashAttentionArgs& a, const FlashAttentionSections& sections,
                                      std::int32_t blocks)
-      : a_(a), sections_(sections), blocks_(blocks) {
-    if (a.q_starts != nullptr) count_sequences();
+      : a_(a), sections_(sections), blocks_(blocks / P.cluster) {}
+
+  /// Begins with the first item. By the counter only one wave of a block may take items.
+  TILEWAVE_DEVICE void begin(bool by_counter) {
+    by_counter_ = by_counter && P.cluster == 1 && a_.item_counter != nullptr;
+    all_items_ = sections_.all_items;
+    if (a_.q_starts != nullptr) count_packed();
   }
 
   /// Returns true and sets `item` if there is one more item with rows.
   TILEWAVE_DEVICE bool next(FlashAttentionItem& item) {
     while (true) {
-      const std::int32_t in_round = round_ % 2 == 0 ? B::block_id() : blocks_ - 1 - B::block_id();
-      const std::int32_t first = round_ * blocks_, number = first + in_round;
+      const std::int32_t first = round_ * blocks_;
+      const std::int32_t block = B::block_id() / P.cluster;
+      std::int32_t number = first + (round_ % 2 == 0 ? block : blocks_ - 1 - block);
+      if (by_counter_ && round_ > 0) number = blocks_ + take_number();
+      if ((by_counter_ ? number : first) >= all_items_) return false;
       ++round_;
-      if (a_.q_starts != nullptr) {
-        if (!skip_to(first)) return false;
-        if (skip_to(number) && locate_packed(number, item)) return true;
-      } else {
-        if (first >= sections_.all_items) return false;
-        if (number < sections_.all_items && locate(number, item)) return true;
-      }
+      if (number >= all_items_) continue;
+      if (a_.q_starts != nullptr ? locate_packed(number, item) : locate(number, item)) return true;
     }
   }
 
@@ -72,43 +122,52 @@ class FlashAttentionWork {
     return set(item, sequence, pair - sequence * sections_.heads.divisor, sections_.tiles - 1 - of_tiles);
   }
 
-  /// Each lane counts the items of one of the next sequences, and of those before it.
-  TILEWAVE_DEVICE void count_sequences() {
-    const std::int32_t sequence = first_sequence_ + B::lane_id();
-    std::int32_t queries = 0;
-    if (sequence < a_.batch) queries = B::load(a_.q_starts + sequence + 1) - B::load(a_.q_starts + sequence);
-    queries = max_of(min_of(queries, a_.q_length), 0);
-    const std::int32_t tiles = (queries + sections_.tile_queries - 1) / sections_.tile_queries;
-    items_to_end_ = B::sum_up_to(tiles * sections_.heads.divisor);
+  /// Takes the next number from the counter.
+  TILEWAVE_DEVICE std::int32_t take_number() const {
+    const std::int32_t counted = max_of(all_items_ - blocks_, 0), taking = min_of(all_items_, blocks_);
+    std::int32_t number = 0;
+    if (B::lane_id() == 0)
+      number =
+          static_cast<std::int32_t>(B::take_number(a_.item_counter, static_cast<std::uint32_t>(counted + taking - 1)));
+    return B::uniform(B::shuffle(number, 0));
   }
-  /// Returns the items to the end of the sequence that lane `lane` has counted.
-  TILEWAVE_DEVICE std::int32_t items_to_end(int lane) const { return B::uniform(B::shuffle(items_to_end_, lane)); }
 
-  /// Goes on to the sequences that have item `number`, not before those of the last call. Returns false if there is
-  /// none.
-  TILEWAVE_DEVICE bool skip_to(std::int32_t number) {
-    while (true) {
-      const std::int32_t end = first_item_ + items_to_end(B::facts.wave_lanes - 1);
-      if (number < end) return true;
-      if (first_sequence_ + B::facts.wave_lanes >= a_.batch) return false;
-      first_item_ = end;
-      first_sequence_ += B::facts.wave_lanes;
-      count_sequences();
+  /// Counts the items of packed sequences, of both kinds.
+  TILEWAVE_DEVICE void count_packed() {
+    std::int32_t of_short = 0, of_long = 0;
+    TILEWAVE_ROLL
+    for (std::int32_t first = 0; first < a_.batch; first += B::facts.wave_lanes) {
+      const std::int32_t tiles = Packed::row_tiles(a_, sections_, first + B::lane_id());
+      of_long += tiles > 1 ? tiles : 0;
+      of_short += tiles == 1 ? 1 : 0;
+      if (first > 0) continue;
+      now_.begin(sections_, tiles, true);
+      later_.begin(sections_, tiles, false);
     }
+    const auto all = [&](std::int32_t n) {
+      return B::uniform(static_cast<int>(B::total(static_cast<std::uint32_t>(n)))) * sections_.heads.divisor;
+    };
+    short_items_ = all(of_short);
+    all_items_ = short_items_ + all(of_long);
   }
-  TILEWAVE_DEVICE bool locate_packed(std::int32_t number, FlashAttentionItem& item) const {
-    const std::int32_t in_counted = number - first_item_;
-    const int lane = B::uniform(static_cast<int>(B::total(items_to_end_ <= in_counted ? 1 : 0)));
-    const std::int32_t before = lane == 0 ? 0 : items_to_end(max_of(lane - 1, 0));
-    const std::int32_t in_sequence = in_counted - before,
-                       tiles = (items_to_end(lane) - before) / sections_.heads.divisor;
+  /// Items of both kinds alternate until one kind ends.
+  TILEWAVE_DEVICE bool locate_packed(std::int32_t number, FlashAttentionItem& item) {
+    const std::int32_t long_items = all_items_ - short_items_, of_both = 2 * min_of(short_items_, long_items);
+    const bool longer = number < of_both ? number % 2 == 0 : long_items > short_items_;
+    const std::int32_t of_kind = number < of_both ? number / 2 : number - of_both / 2;
+    if (longer != now_.longer()) {
+      const Packed other = now_;
+      now_ = later_;
+      later_ = other;
+    }
+    const auto place = now_.find(a_, sections_, of_kind);
     // Sections of heads whose K and V lie in L2 together; every other one begins with the first tile.
-    const std::int32_t sequence = first_sequence_ + lane, section = in_sequence / (tiles * sections_.heads_in_l2);
-    const std::int32_t in_section = in_sequence - section * (tiles * sections_.heads_in_l2);
+    const std::int32_t section = place.item / (place.tiles * sections_.heads_in_l2);
+    const std::int32_t in_section = place.item - section * (place.tiles * sections_.heads_in_l2);
     const std::int32_t first_head = section * sections_.heads_in_l2;
     const std::int32_t heads = min_of(sections_.heads_in_l2, sections_.heads.divisor - first_head);
     const std::int32_t tile = in_section / heads, head = first_head + in_section - tile * heads;
-    return set(item, sequence, head, (sequence + section) % 2 == 0 ? tiles - 1 - tile : tile);
+    return set(item, place.sequence, head, (place.sequence + section) % 2 == 0 ? place.tiles - 1 - tile : tile);
   }
 
   /// Returns true and sets `item` to a row tile of a sequence and the heads of number `heads`, if it has rows.
@@ -116,21 +175,25 @@ class FlashAttentionWork {
                            std::int32_t tile) const {
     item.head = heads * sections_.row_heads.divisor;
     item.sequence = AttentionSequence::of<B>(a_, sequence);
-    item.first_query = tile * sections_.tile_queries;
-    if (item.first_query >= item.sequence.q_count) return false;
-    const std::int32_t queries = min_of(sections_.tile_queries, item.sequence.q_count - item.first_query);
-    item.rows = queries * sections_.row_heads.divisor;
-    const std::int32_t end = VisibleKeys::of(a_, item.sequence, item.first_query + queries - 1).end;
-    item.first_tile = VisibleKeys::of(a_, item.sequence, item.first_query).first / P.keys;
+    // Blocks of a cluster have tiles side by side, and keys that any of them sees.
+    const std::int32_t all = sections_.tile_queries * P.cluster, first = tile * all;
+    if (first >= item.sequence.q_count) return false;
+    const std::int32_t last = min_of(first + all, item.sequence.q_count) - 1;
+    item.first_query = first + (P.cluster > 1 ? B::cluster_rank() * sections_.tile_queries : 0);
+    const std::int32_t queries = min_of(sections_.tile_queries, last + 1 - item.first_query);
+    item.rows = max_of(queries, 0) * sections_.row_heads.divisor;
+    const std::int32_t end = VisibleKeys::of(a_, item.sequence, last).end;
+    item.first_tile = VisibleKeys::of(a_, item.sequence, first).first / P.keys;
     item.end_tile = max_of(ceil_div(end, P.keys), item.first_tile);
     return true;
   }
 
   const FlashAttentionArgs& a_;
   const FlashAttentionSections& sections_;
-  std::int32_t blocks_, round_ = 0;
-  // Packed sequences: those from `first_sequence_` on, as many as there are lanes, have items from `first_item_` on.
-  std::int32_t first_sequence_ = 0, first_item_ = 0, items_to_end_ = 0;  // to the end of this lane's sequence
+  bool by_counter_ = false;
+  std::int32_t blocks_, round_ = 0, all_items_ = 0;
+  std::int32_t short_items_ = 0;  // of packed sequences of one row tile
+  Packed now_, later_;            // of packed sequences: the kind of the last item, and the other one
 };
 
 }  // namespace tilewave

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// Items on their way from the wave that finds them, through shared memory, to all waves that work on them.
+#pragma once
+
+#include "tilewave/ops/flash_attention/tensor/work.hpp"
+
+namespace tilewave {
+
+/// A wave's place in the items of its block.
+template <class B, class Shared>
+class FlashAttentionItems {
+ public:
+  TILEWAVE_DEVICE explicit FlashAttentionItems(Shared& shared) : shared_(shared) {}
+
+  /// Finds the next item whose rows see keys and tells it to the other waves, and after the last one that there are no
+  /// more. Returns whether there is one. One wave does this for a block, a little ahead of the others.
+  template <class Work>
+  TILEWAVE_DEVICE bool find(Work& work, FlashAttentionItem& item) {
+    const bool found = work.next_with_keys(item);
+    if (!found) item.first_tile = item.end_tile = 0;
+    shared_.item_ring.wait_free(slot_);
+    if (B::lane_id() == 0) shared_.items[slot_.slot] = item;
+    B::mbarrier_arrive(&shared_.item_ring.full[slot_.slot]);
+    slot_.advance();
+    return found;
+  }
+  /// Takes what the finding wave told. Returns whether it is an item.
+  TILEWAVE_DEVICE bool take(FlashAttentionItem& item) {
+    shared_.item_ring.wait_full(slot_);
+    item = shared_.items[slot_.slot];
+    shared_.item_ring.release(slot_.slot);
+    slot_.advance();
+    return item.any_keys();
+  }
+
+ private:
+  Shared& shared_;
+  typename Shared::ItemSlot slot_;
+};
+
+}  // namespace tilewave
