@@ -97,7 +97,11 @@ struct GemmFewRowsKernel {
         Stage& stage = shared.ring[wave][slot];
         B::template lane_copies_wait<P.stages - 1>();
         B::wave_barrier();
-        multiply(operands, stage, read_unit, count, sums);
+        if (count == strips) {
+          multiply<true>(operands, stage, read_unit, count, sums);
+        } else {
+          multiply<false>(operands, stage, read_unit, count, sums);
+        }
         B::wave_barrier();
         copies.next(a, stage);
         slot = slot + 1 == P.stages ? 0 : slot + 1;
@@ -264,12 +268,15 @@ struct GemmFewRowsKernel {
     return type == DType::bf16 ? B::mma(kv, rows, sum) : B::mma_f16(kv, rows, sum);
   }
 
-  /// Adds the products of `count` strips of a stage. `read_unit`: the unit of a strip that has this lane's codes.
+  /// Adds the products of `count` strips of a stage. Those of a full pass have no branches between them, so that ptxas
+  /// mixes them: a strip by itself is a chain of eight products. `read_unit`: the unit of a strip that has this lane's
+  /// codes.
+  template <bool full>
   TILEWAVE_DEVICE static void multiply(const Operands& operands, const Stage& stage, int read_unit, int count,
                                        Atom (&sums)[strips][panels]) {
     TILEWAVE_UNROLL
     for (int s = 0; s < strips; ++s) {
-      if (s >= count) continue;
+      if (!full && s >= count) continue;
       Atom stage_sums[panels];
       TILEWAVE_UNROLL
       for (int n = 0; n < panels; ++n) stage_sums[n] = operands.bias_sums[n];
