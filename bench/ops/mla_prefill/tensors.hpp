@@ -39,7 +39,7 @@ inline MlaPrefillProblem mla_extents_of(const MlaPrefillCase& c) {
   p.softmax_scale = 0.1147f;  // that of DeepSeek-V3: 192^-0.5 with the factor of long contexts
   p.batch = c.launched_batch(), p.q_length = c.launched_queries(), p.total_q = p.batch * p.q_length;
   p.q_heads = c.launched_heads();
-  p.context_tokens = p.batch * c.launched_context();
+  if (c.stage != MlaStage::decode_layer) p.context_tokens = p.batch * c.launched_context();
   p.chunk_tokens = c.launched_chunk();
   p.block_size = c.block_size, p.table_columns = c.table_columns(), p.num_pages = c.pages();
   p = MlaPrefillProblem::dense(p);
