@@ -42,7 +42,7 @@ constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   const int tall = p.swapped ? p.columns : p.rows, wide = p.swapped ? p.rows : p.columns;
   const int group_wide = wide / p.waves_columns, wave_groups = p.wave_groups(), halves = s.gated ? 2 : 1;
   const bool row_scales = s.scale == Scaling::per_row || (int4 && is_fp8(s.a)),
-             shared_scales = (block && p.swapped) || int4;
+             shared_scales = (block && (p.swapped || s.gathered)) || int4;
   const int depth_k = p.depth_bytes / size_of(s.a), out_size = min_of(size_of(s.out), 2);
   const auto aligned = [](int bytes) { return align_up(bytes, 1024); };
   const int tile_boxes = tall / p.waves_rows / 64 * ceil_div(group_wide / halves, 128 / out_size);
@@ -56,7 +56,7 @@ constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   small = align_up(small, 16) + 4 * (s.zero_points || in_exponents ? p.stages * b_scales : 1);
   const int tall_bytes = tall * (int4 ? depth_k / 2 : p.depth_bytes);
   const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
-  const bool saves_tile = (block || (promoted && !p.swapped)) && !shared_scales && s.groups != GemmGroups::one;
+  const bool saves_tile = (block || promoted) && !p.swapped && s.groups != GemmGroups::one;
   small += p.pingpong ? align_up(small, 8) - small + 2 * 8 : 0;  // GemmTensorKernel::Turns
   small += saves_tile ? 4 * wave_groups * 44 : 0;                // GemmTileQueue::Saved of each wave
   return aligned(aligned(p.stages * tall_bytes) + aligned(p.stages * wide * p.depth_bytes) + out + small);
@@ -93,7 +93,7 @@ constexpr Status gemm_tensor_tile(const GemmSpec& s, const GemmPolicy& p) {
     return illegal_policy(s.four_bit()
                               ? "a stage of int4 weights is 128 values of k: depth_bytes is 128 times A's element"
                               : "a stage is one box of the tensor copy engine: depth_bytes is 128");
-  if (p.stages < 3 && (s.four_bit() || (s.scale == Scaling::per_block && p.swapped)))
+  if (p.stages < 3 && (s.four_bit() || (s.scale == Scaling::per_block && (p.swapped || s.gathered))))
     return illegal_policy("three waves fetch scales in turns, each for a stage: at least 3 stages");
   return {};
 }

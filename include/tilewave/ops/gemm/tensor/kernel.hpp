@@ -224,8 +224,10 @@ struct GemmTensorKernel {
       Sums sums[L::tiles];
       if constexpr (L::packed) {
         Int4::run(steps, wave_group, shared, ring, sums);
-      } else if constexpr (L::shared_scales) {
+      } else if constexpr (L::shared_scales && P.swapped) {
         Scaled::scales_in_shared(steps, wave_group, shared, ring, sums);
+      } else if constexpr (L::shared_scales) {
+        Scaled::shared_halves(steps, wave_group, shared, ring, sums);
       } else if constexpr (L::block_scales || L::promoted) {
         typename L::StageScaleReader reader(a.gemm, tile, wave_group, steps);
         if constexpr (L::scaled_ahead) {

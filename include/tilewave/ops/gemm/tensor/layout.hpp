@@ -50,8 +50,9 @@ struct GemmTensorLayout {
   /// Sums stay in the matrix unit over all of K.
   static constexpr bool plain = !packed && !block_scales && !promoted;
   /// Scales come through shared memory where a lane needs many: block scales of swapped tiles, and scales of int4
-  /// weights. Where A's rows are the tall side, a lane needs two scales a tile and loads them itself.
-  static constexpr bool shared_scales = (block_scales && P.swapped) || packed;
+  /// weights. Where A's rows are the tall side, a lane needs two scales a tile and loads them itself, but for gathered
+  /// rows: pointers to their scales and two stages of scales spill beside the sums of gates and ups in 128 x 256.
+  static constexpr bool shared_scales = (block_scales && (P.swapped || gathered)) || packed;
   static constexpr int scale_waves = 3;  // waves of the fetching wave group that fetch scales; the fourth copies boxes
   /// Rows of the wide side whose sums of one stage fit the registers beside the sums of all stages.
   static constexpr int part_wide = wave_group_wide > 128 ? wave_group_wide / 2 : wave_group_wide;
@@ -148,8 +149,7 @@ struct GemmTensorLayout {
 
   /// During the products of grouped GEMM a wave keeps its tile and the state of its queue in shared memory: registers
   /// are full of sums and scales.
-  static constexpr bool saves_tile =
-      (block_scales || (promoted && !P.swapped)) && !shared_scales && S.groups != GemmGroups::one;
+  static constexpr bool saves_tile = (block_scales || promoted) && !P.swapped && S.groups != GemmGroups::one;
 
   using Ring = RingSlot<P.stages>;
 
@@ -297,11 +297,14 @@ struct GemmTensorLayout {
     Vec<float, of_b> b_scale;
 
     TILEWAVE_DEVICE void read(const Shared& shared, int slot, int wave_group) {
-      const int row = wide_row(wave_group) + 2 * (B::lane_id() % 4);
+      const int row = P.swapped ? wide_row(wave_group) + 2 * (B::lane_id() % 4)
+                                : tall_row(wave_group) + 16 * wave_in_wave_group() + B::lane_id() / 4;
+      const int first_b = (P.swapped ? tall_row(wave_group) : wide_row(wave_group)) / 64;
       TILEWAVE_UNROLL
-      for (int i = 0; i < of_a; ++i) a_scale[i] = shared.a_scale[slot][row + 8 * (i / 2) + i % 2];
+      for (int i = 0; i < of_a; ++i)
+        a_scale[i] = shared.a_scale[slot][row + (P.swapped ? 8 * (i / 2) + i % 2 : 64 * (i / 2) + 8 * (i % 2))];
       TILEWAVE_UNROLL
-      for (int i = 0; i < of_b; ++i) b_scale[i] = shared.b_scale[slot][tall_row(wave_group) / 64 + i];
+      for (int i = 0; i < of_b; ++i) b_scale[i] = shared.b_scale[slot][first_b + b_columns / 64 * i];
     }
     /// The scale of element i of tile t.
     TILEWAVE_DEVICE float of(int t, int i) const {

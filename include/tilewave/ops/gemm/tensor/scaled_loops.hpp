@@ -37,6 +37,39 @@ struct GemmScaledLoops {
     }
   }
 
+  /// The same a part at a time, where registers hold the sums of a tile and of one part (see halves). The scales of a
+  /// stage are read while the last products of the stage before run: a read between two products took longer
+  /// (docs/notebook/2026-11-27-groups-beside-deepgemm.md).
+  TILEWAVE_DEVICE static void shared_halves(Steps steps, int wave_group, Shared& shared, Ring& ring,
+                                            Sums (&sums)[L::tiles]) {
+    L::clear(sums);
+    if (steps.first == steps.end) return;
+    Scales scales;
+    B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
+    scales.read(shared, ring.slot, wave_group);
+    for (std::int32_t step = steps.first; step < steps.end; ++step) {
+      typename Scales::Products products = scales.products();
+      B::group_mma_fence(products.of_all);
+      constexpr int parts_per_tile = L::wave_group_wide / L::part_wide, parts = L::tiles * parts_per_tile;
+      Ring ahead = ring;
+      ahead.advance();
+      TILEWAVE_UNROLL
+      for (int i = 0; i < parts; ++i) {
+        const int t = i / parts_per_tile, wide_first = i % parts_per_tile * L::part_wide;
+        Vec<float, L::part_wide / 2> part[1];
+        Kernel::begin_stage(wave_group, shared, ring.slot, true, part, t, wide_first);
+        if (i == parts - 1 && step + 1 < steps.end) {
+          B::mbarrier_wait(&shared.ring.full[ahead.slot], ahead.round);
+          scales.read(shared, ahead.slot, wave_group);
+        }
+        B::template group_mma_wait<0>();
+        if (i == parts - 1) shared.ring.release(ring.slot);
+        add_scaled(products, part, sums, t, wide_first);
+      }
+      ring = ahead;
+    }
+  }
+
   /// One part of a stage after the other, where registers hold the sums of a tile and of one part. A part is a 64-row
   /// tile, or half of its wide side. While one wave group adds, the others multiply. The matrix unit waits for
   /// everything between a part's additions and the next products, so the next stage is waited for before that.
