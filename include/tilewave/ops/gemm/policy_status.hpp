@@ -57,8 +57,10 @@ constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   const int tall_bytes = tall * (int4 ? depth_k / 2 : p.depth_bytes);
   const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
   const bool saves_tile = (block || promoted) && !p.swapped && s.groups != GemmGroups::one;
-  small += p.pingpong ? align_up(small, 8) - small + 2 * 8 : 0;  // GemmTensorKernel::Turns
-  small += saves_tile ? 4 * wave_groups * 44 : 0;                // GemmTileQueue::Saved of each wave
+  small += p.pingpong ? align_up(small, 8) - small + 2 * 8 : 0;                              // GemmTensorKernel::Turns
+  if (s.out_scale == Scaling::per_group && !p.swapped && group_wide / halves < scale_group)  // L::OutGroups
+    small = align_up(small, 8) + 8 + 2 * wave_groups * 64 * 4;
+  small += saves_tile ? 4 * wave_groups * 44 : 0;  // GemmTileQueue::Saved of each wave
   return aligned(aligned(p.stages * tall_bytes) + aligned(p.stages * wide * p.depth_bytes) + out + small);
 }
 
@@ -153,8 +155,11 @@ constexpr Status gemm_tensor_output(const GemmSpec& s, const GemmPolicy& p) {
     return illegal_policy("boxes of output take a multiple of 16 columns of C from each wave group");
   if (s.out_scale == Scaling::per_group && p.swapped)
     return illegal_policy("per_group: a lane finds the largest of whole columns' groups, so rows are not swapped");
-  if (s.out_scale == Scaling::per_group && wide_columns % scale_group != 0)
-    return illegal_policy("per_group: each wave group has a multiple of 128 columns of C");
+  const bool halves_of_groups =
+      p.waves_rows == 1 && p.waves_columns == 2 && p.rows == 64 && p.splits == 1 && 2 * wide_columns == scale_group;
+  if (s.out_scale == Scaling::per_group && wide_columns % scale_group != 0 && !halves_of_groups)
+    return illegal_policy(
+        "per_group: each wave group has a multiple of 128 columns of C, or in 64 rows each of two half");
   if (p.stream && (p.cluster > 1 || p.splits > 1))
     return illegal_policy("stream-K shares K already: cluster and splits are 1");
   if (p.stream && s.groups != GemmGroups::one)

@@ -35,7 +35,12 @@ struct GemmTensorKernel {
     typename B::Mbarrier turn[2];
   };
   struct NoTurns {};
+  struct WithOutGroups {
+    typename L::OutGroups out_groups;
+  };
+  struct NoOutGroups {};
   struct Shared : L::Shared,
+                  std::conditional_t<L::shares_out_groups, WithOutGroups, NoOutGroups>,
                   std::conditional_t<L::saves_tile, SavedTiles, NoSavedTiles>,
                   std::conditional_t<P.pingpong, Turns, NoTurns> {};
   static constexpr bool waits_itself = true;
@@ -60,6 +65,9 @@ struct GemmTensorKernel {
     if (B::wave_id() == 0) {
       if constexpr (P.pingpong) {
         if (B::lane_id() < 2) B::mbarrier_init(&shared.turn[B::lane_id()], L::wave_group_waves);
+      }
+      if constexpr (L::shares_out_groups) {
+        if (B::lane_id() == 0) B::mbarrier_init(&shared.out_groups.published, L::wave_groups * L::wave_group_waves);
       }
       shared.ring.begin();
     }
@@ -226,6 +234,9 @@ struct GemmTensorKernel {
         Int4::run(steps, wave_group, shared, ring, sums);
       } else if constexpr (L::shared_scales && P.swapped) {
         Scaled::scales_in_shared(steps, wave_group, shared, ring, sums);
+      } else if constexpr (L::shared_scales && L::scaled_ahead) {
+        Scaled::overlapped(typename L::NoScaleReader(a.gemm, tile, wave_group, steps), steps, wave_group, shared, ring,
+                           sums);
       } else if constexpr (L::shared_scales) {
         Scaled::shared_halves(steps, wave_group, shared, ring, sums);
       } else if constexpr (L::block_scales || L::promoted) {

@@ -128,6 +128,15 @@ struct GemmTensorLayout {
     }
   };
 
+  /// True if two wave groups beside each other share the 128 columns of an output scale. Each tells the other the
+  /// largest magnitude that it has of every row.
+  static constexpr bool shares_out_groups =
+      S.out_scale == Scaling::per_group && wave_group_wide / halves < scale_group && !P.swapped;
+  struct OutGroups {
+    typename B::Mbarrier published;
+    float largest[2][wave_groups][64];  // one set of a tile, another of the next
+  };
+
   static constexpr int shared_b_scales = packed          ? Codes::scales_per_stage * P.columns
                                          : shared_scales ? P.columns / 64
                                                          : 1;
@@ -375,7 +384,8 @@ struct GemmTensorLayout {
   };
   struct NoScaleReader {
     TILEWAVE_DEVICE NoScaleReader(const GemmArgs&, const GemmTile&, int, typename Args::Steps) {}
-    TILEWAVE_DEVICE void next(NoScales&) const {}
+    template <class Scales>
+    TILEWAVE_DEVICE void next(Scales&) const {}
   };
   using StageScales = std::conditional_t<promoted, NoScales, BlockScales>;
   using StageScaleReader = std::conditional_t<promoted, NoScaleReader, ScaleReader>;

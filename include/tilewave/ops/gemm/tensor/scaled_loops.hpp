@@ -117,8 +117,10 @@ struct GemmScaledLoops {
   }
 
   /// The products of the next stage run while the sums of one are added, and the scales of the stage after that load.
-  TILEWAVE_DEVICE static void overlapped(typename L::StageScaleReader& reader, Steps steps, int wave_group,
-                                         Shared& shared, Ring& ring, Sums (&sums)[L::tiles]) {
+  /// Scales in shared memory are read when the products of their stage have begun.
+  template <class Reader>
+  TILEWAVE_DEVICE static void overlapped(Reader&& reader, Steps steps, int wave_group, Shared& shared, Ring& ring,
+                                         Sums (&sums)[L::tiles]) {
     L::clear(sums);
     if (steps.first == steps.end) return;
     const std::int32_t last = steps.end - 1;
@@ -128,9 +130,10 @@ struct GemmScaledLoops {
     reader.next(even_scales);
     reader.next(odd_scales);
     Ring ahead = ring;
-    const auto begin = [&](Sums(&part)[L::tiles]) TILEWAVE_INLINE_LAMBDA {
+    const auto begin = [&](Sums(&part)[L::tiles], Scales& scales) TILEWAVE_INLINE_LAMBDA {
       B::mbarrier_wait(&shared.ring.full[ahead.slot], ahead.round);
       Kernel::begin_stage(wave_group, shared, ahead.slot, true, part);
+      if constexpr (L::shared_scales) scales.read(shared, ahead.slot, wave_group);
       ahead.advance();
     };
     std::int32_t step = steps.first;
@@ -141,17 +144,17 @@ struct GemmScaledLoops {
       reader.next(scales);
       ++step;
     };
-    begin(even);
+    begin(even, even_scales);
     while (step + 2 <= last) {  // the compiler follows waits only along straight code
-      begin(odd);
+      begin(odd, odd_scales);
       B::template group_mma_wait<1>();
       add(even, even_scales);
-      begin(even);
+      begin(even, even_scales);
       B::template group_mma_wait<1>();
       add(odd, odd_scales);
     }
     if (step < last) {
-      begin(odd);
+      begin(odd, odd_scales);
       B::template group_mma_wait<1>();
       add(even, even_scales);
       B::template group_mma_wait<0>();
