@@ -27,6 +27,7 @@ struct MoeValue {
 struct MoeOperand {
   std::vector<std::uint8_t> bytes;
   std::vector<float> scales;
+  std::vector<std::uint8_t> mx_scales;  // in the order of shuffled_scale
   std::vector<double> spread;
 };
 
@@ -35,13 +36,27 @@ struct MoeSum {
   double value = 0, error = 0;
 };
 
+/// Returns how many columns share a scale; the factor of their values, and its inverse, the scale.
+inline std::int32_t moe_scale_group(Scaling scaling, std::int32_t columns) {
+  return scaling == Scaling::per_group ? 128 : scaling == Scaling::mx ? mx_group : std::max(columns, 1);
+}
+inline float moe_factor(DType type, Scaling scaling, float largest) {
+  if (scaling != Scaling::mx) return quant_factor(type, largest);
+  return mx_factor(mx_scale(type, mx_carry(type, MxRounding::up), largest));
+}
+inline double moe_scale(DType type, Scaling scaling, float largest) {
+  if (scaling != Scaling::mx) return quant_scale(type, largest);
+  return std::ldexp(1.0, mx_scale(type, mx_carry(type, MxRounding::up), largest) - 127);
+}
+
 /// Returns rows of values as the rows of an operand. `given`: the scale of Scaling::per_tensor.
 template <class ValueOf>
 MoeOperand moe_operand(DType type, Scaling scaling, std::int32_t rows, std::int32_t columns, const float* given,
                        const ValueOf& value) {
   MoeOperand o;
   o.bytes.resize(static_cast<std::size_t>(rows) * columns * size_of(type));
-  const std::int32_t group = scaling == Scaling::per_group ? 128 : std::max(columns, 1);
+  const std::int32_t group = moe_scale_group(scaling, columns), eights = ceil_div(columns, 8 * mx_group);
+  if (scaling == Scaling::mx) o.mx_scales.resize(static_cast<std::size_t>(align_up(rows, 32)) * eights * 8);
   const auto put = [&](std::int64_t at, float v) {
     const std::uint32_t bits = type == DType::bf16  ? f32_to_bf16(v)
                                : type == DType::f16 ? f32_to_f16(v)
@@ -57,8 +72,13 @@ MoeOperand moe_operand(DType type, Scaling scaling, std::int32_t rows, std::int3
       } else if (scaling != Scaling::none) {
         for (std::int32_t c = first; c < end; ++c)
           largest = std::max(largest, std::abs(static_cast<float>(value(r, c))));
-        factor = quant_factor(type, largest);
-        o.scales.push_back(quant_scale(type, largest));
+        factor = moe_factor(type, scaling, largest);
+        if (scaling == Scaling::mx) {
+          o.mx_scales[shuffled_scale(r, first / mx_group, eights)] =
+              mx_scale(type, mx_carry(type, MxRounding::up), largest);
+        } else {
+          o.scales.push_back(quant_scale(type, largest));
+        }
       }
       for (std::int32_t c = first; c < end; ++c)
         put(std::int64_t{r} * columns + c, static_cast<float>(value(r, c)) * factor);
@@ -72,7 +92,7 @@ MoeOperand moe_operand(DType type, Scaling scaling, std::int32_t rows, std::int3
 template <class SumOf, class Before>
 void set_moe_spread(DType type, Scaling scaling, std::int32_t rows, std::int32_t columns, const float* given,
                     const SumOf& sum_of, const Before& before, MoeOperand& o) {
-  const std::int32_t group = scaling == Scaling::per_group ? 128 : std::max(columns, 1);
+  const std::int32_t group = moe_scale_group(scaling, columns);
   o.spread.assign(static_cast<std::size_t>(rows) * columns, 0.0);
   for (std::int32_t r = 0; r < rows; ++r) {
     for (std::int32_t first = 0; first < columns; first += group) {
@@ -91,8 +111,8 @@ void set_moe_spread(DType type, Scaling scaling, std::int32_t rows, std::int32_t
         for (int i = 0; i < 4; ++i) {
           const float value = before(sum.value + (i % 2 == 0 ? -sum.error : sum.error));
           const bool tensor = scaling == Scaling::per_tensor;
-          const float factor = tensor ? 1 / *given : quant_factor(type, largest[i / 2]);
-          const double scale = tensor ? *given : quant_scale(type, largest[i / 2]);
+          const float factor = tensor ? 1 / *given : moe_factor(type, scaling, largest[i / 2]);
+          const double scale = tensor ? *given : moe_scale(type, scaling, largest[i / 2]);
           const double decoded = scale * fp8_to_f32(type, static_cast<std::uint8_t>(f32_to_fp8(type, value * factor)));
           least = i == 0 ? decoded : std::min(least, decoded), most = i == 0 ? decoded : std::max(most, decoded);
         }
@@ -160,7 +180,12 @@ class Moe {
   static GemmProblem product(const MoeProblem& p, const GemmSpec& spec, const MoeWeights& w, std::int32_t rows,
                              std::int32_t n, std::int32_t k) {
     GemmProblem g = GemmProblem::packed(spec, nullptr, w.data, nullptr, rows, n, k);
-    g.b_scale = w.scale, g.b_group_scale = w.group_scale, g.bias = w.bias;
+    g.b_scale = w.scale, g.bias = w.bias;
+    if (p.spec.mx()) {
+      g.b_mx_scale = static_cast<const std::uint8_t*>(w.group_scale);
+    } else {
+      g.b_group_scale = w.group_scale;
+    }
     g.b_stride = w.stride, g.b_batch_stride = w.expert_stride;
     g.b_scale_stride = w.scale_stride, g.b_scale_k_stride = w.scale_k_stride;
     g.b_scale_batch_stride = w.scale_expert_stride, g.bias_batch_stride = w.bias_expert_stride;
@@ -193,11 +218,12 @@ class Moe {
       if (!s.quantises_h()) return f;
       return (is_fp8(s.x) ? s.out : s.x) == DType::bf16 ? bf16_to_f32(f32_to_bf16(f)) : f16_to_f32(f32_to_f16(f));
     };
-    const Scaling scaling = s.quantised() ? moe_quant_scaling(s) : Scaling::none;
-    const DType type = s.quantised() ? s.weights : s.x;
+    const bool codes = s.quantised() || s.mx();
+    const Scaling scaling = codes ? moe_quant_scaling(s) : Scaling::none;
+    const DType type = s.operand();
     MoeOperand h = moe_operand(type, scaling, rows, p_.intermediate, p_.h_scale,
                                [&](std::int32_t r, std::int32_t c) { return before(sum_of(r, c).value); });
-    if (s.quantised()) set_moe_spread(type, scaling, rows, p_.intermediate, p_.h_scale, sum_of, before, h);
+    if (codes) set_moe_spread(type, scaling, rows, p_.intermediate, p_.h_scale, sum_of, before, h);
     return h;
   }
   /// Returns what the spread of a row of h makes of an element of its expert's result.
@@ -207,6 +233,15 @@ class Moe {
     for (std::int32_t c = 0; c < p_.intermediate && !h.spread.empty(); ++c) {
       const double spread = h.spread[std::int64_t{row} * p_.intermediate + c];
       if (spread == 0) continue;
+      if (p_.spec.mx()) {
+        const DType type = p_.spec.weights;
+        const std::int64_t base = expert * w.expert_stride * packing_of(type);
+        const double weight = element(type, w.data, base + preshuffled_index(column, c, p_.intermediate, type));
+        const auto* const scales = static_cast<const std::uint8_t*>(w.group_scale) + expert * w.scale_expert_stride;
+        sum += spread * std::abs(weight) *
+               group_scale(scales, Scaling::mx, ScaleLayout::shuffled, 0, p_.intermediate, column, c);
+        continue;
+      }
       const Scaling scaling = p_.spec.scale;
       const std::int64_t at =
           scaling == Scaling::per_tensor ? 0
@@ -220,6 +255,10 @@ class Moe {
   }
   static void set_operand(GemmProblem& g, const MoeOperand& o, const float* given) {
     g.a = o.bytes.data();
+    if (g.spec.mx()) {
+      g.a_mx_scale = o.mx_scales.data();
+      return;
+    }
     g.a_scale = g.spec.scale == Scaling::per_tensor ? given : o.scales.empty() ? nullptr : o.scales.data();
   }
   double rounded(double v) const {
@@ -282,7 +321,7 @@ class Moe {
     first.group_rows = counts.data();
     first.a = p_.x, first.a_stride = p_.x_stride, first.a_batch_stride = p_.x_expert_stride;
     first.a_scale = p_.x_scale, first.a_scale_stride = p_.x_scale_stride, first.a_scale_k_stride = p_.x_scale_k_stride;
-    first.a_scale_batch_stride = p_.x_scale_expert_stride;
+    first.a_scale_batch_stride = p_.x_scale_expert_stride, first.a_mx_scale = p_.x_mx_scale;
     const Gemm gates(first, unit_);
     const auto exists = [&](std::int32_t r) { return r % p_.capacity < counts[r / p_.capacity]; };
     const MoeOperand h = operand_h(rows, [&](std::int32_t r, std::int32_t c) {

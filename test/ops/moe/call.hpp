@@ -74,6 +74,11 @@ class MoeCall {
       make_scales("w1_groups", type, resident * (s.hidden / spec.scale_k), 2 * s.intermediate, 't');
       make_scales("w2_groups", type, resident * (s.intermediate / spec.scale_k), s.hidden, 'z');
     }
+    if (spec.mx()) {
+      make_mx("x_mx", resident, s.capacity, s.hidden, 's');
+      make_mx("w1_groups", resident, 2 * s.intermediate, s.hidden, 't');
+      make_mx("w2_groups", resident, s.hidden, s.intermediate, 'z');
+    }
     make("given", DType::f32, 1, 2, 2, 'q');
     make("bias1", spec.out, resident, 2 * s.intermediate, 2 * s.intermediate, 'i');
     make("bias2", spec.out, resident, s.hidden, s.hidden, 'j');
@@ -199,8 +204,24 @@ class MoeCall {
       return type == DType::i8 ? static_cast<float>(static_cast<std::int8_t>(127 + std::ilogb(v))) : v;
     });
   }
+  void make_mx(const std::string& name, std::int32_t layers, std::int32_t rows, std::int32_t columns, char values) {
+    const std::int32_t bytes = mx_scale_bytes(rows, columns);
+    Tensor& t = tensors_.emplace(name, Tensor(DType::i8, layers, bytes, 1, {bytes, 0})).first->second;
+    set_mx_scales(t, layers, rows, columns,
+                  [&](std::int64_t row, int group) { return value(values, static_cast<std::int32_t>(row), group); });
+  }
   void make_weights(const std::string& name, std::int32_t experts, std::int32_t rows, std::int32_t columns,
                     char values) {
+    if (spec_.mx()) {
+      const std::int32_t row_bytes = columns / packing_of(spec_.weights), bytes = rows * row_bytes;
+      Tensor& t = tensors_.emplace(name, Tensor(stored(spec_.weights), experts, bytes, 1, {bytes, 0})).first->second;
+      t.set(experts, bytes, [&](int e, int at) {
+        return preshuffled_byte(spec_.weights, at, row_bytes, [&](std::int64_t r, std::int64_t c) {
+          return value(values, static_cast<std::int32_t>(e * rows + r), static_cast<std::int32_t>(c));
+        });
+      });
+      return;
+    }
     if (!spec_.four_bit()) {
       const RowStrides strides = s_.far ? RowStrides{far_elements, columns} : RowStrides{columns, 0};
       Tensor& t = tensors_.emplace(name, Tensor(spec_.weights, experts * rows, columns, s_.far ? rows : 1, strides))
@@ -247,10 +268,13 @@ class MoeCall {
       p.w2 = p.w2.with_bias(address(at("bias2")), s_.hidden);
     }
     if (spec_.quantised()) p.w1.scale = floats("w1_scale"), p.w2.scale = floats("w2_scale");
-    if (spec_.four_bit()) p.w1.group_scale = floats("w1_groups"), p.w2.group_scale = floats("w2_groups");
+    if (spec_.four_bit() || spec_.mx())
+      p.w1.group_scale = address(at("w1_groups")), p.w2.group_scale = address(at("w2_groups"));
+    if (spec_.mx()) p.x_mx_scale = static_cast<const std::uint8_t*>(address(at("x_mx")));
     if (spec_.scale == Scaling::per_tensor) p.x_scale = floats("given"), p.h_scale = floats("given") + 1;
     const std::int64_t blocks = ceil_div(s_.hidden, 128);
-    if (is_fp8(spec_.x)) p.x_scale = floats("x_scale"), p.x_scale_stride = blocks, p.x_scale_k_stride = 1;
+    const bool x_scales = is_fp8(spec_.x) && !spec_.mx();
+    if (x_scales) p.x_scale = floats("x_scale"), p.x_scale_stride = blocks, p.x_scale_k_stride = 1;
     p.interleaved = s_.interleaved;
     p.batch_invariant = s_.batch_invariant;
     if (spec_.masked()) {
@@ -258,7 +282,8 @@ class MoeCall {
       p.tokens = s_.tokens;
       p.expert_rows = rows;
       p.x_expert_stride = s_.capacity * x_stride_, p.out_expert_stride = s_.capacity * out_stride_;
-      if (is_fp8(spec_.x)) p.x_scale_expert_stride = s_.capacity * blocks;
+      if (x_scales) p.x_scale_expert_stride = s_.capacity * blocks;
+      if (spec_.mx()) p.x_scale_expert_stride = mx_scale_bytes(s_.capacity, s_.hidden);
       return p;
     }
     p.tokens = s_.tokens, p.experts = s_.experts, p.topk = s_.topk;
