@@ -36,13 +36,18 @@ constexpr int gemm_pingpong_boxes(const GemmSpec& s, const GemmPolicy& p) {
   return max_of(1, min_of(tile_boxes, (sm90_facts.lds_bytes - ring - small) / (p.wave_groups() * box)));
 }
 
+/// Says whether block scales come through shared memory, see GemmTensorLayout::shared_scales.
+constexpr bool gemm_shares_block_scales(const GemmSpec& s, const GemmPolicy& p) {
+  return s.scale == Scaling::per_block && (p.swapped || (s.gated && s.groups != GemmGroups::one));
+}
+
 /// Returns the bytes of shared memory that GemmTensorLayout takes. A test compares it with those of all entries.
 constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   const bool int4 = s.four_bit(), block = s.scale == Scaling::per_block;
   const int tall = p.swapped ? p.columns : p.rows, wide = p.swapped ? p.rows : p.columns;
   const int group_wide = wide / p.waves_columns, wave_groups = p.wave_groups(), halves = s.gated ? 2 : 1;
   const bool row_scales = s.scale == Scaling::per_row || (int4 && is_fp8(s.a)),
-             shared_scales = (block && (p.swapped || s.gathered)) || int4;
+             shared_scales = gemm_shares_block_scales(s, p) || int4;
   const int depth_k = p.depth_bytes / size_of(s.a), out_size = min_of(size_of(s.out), 2);
   const auto aligned = [](int bytes) { return align_up(bytes, 1024); };
   const int tile_boxes = tall / p.waves_rows / 64 * ceil_div(group_wide / halves, 128 / out_size);
@@ -95,7 +100,7 @@ constexpr Status gemm_tensor_tile(const GemmSpec& s, const GemmPolicy& p) {
     return illegal_policy(s.four_bit()
                               ? "a stage of int4 weights is 128 values of k: depth_bytes is 128 times A's element"
                               : "a stage is one box of the tensor copy engine: depth_bytes is 128");
-  if (p.stages < 3 && (s.four_bit() || (s.scale == Scaling::per_block && (p.swapped || s.gathered))))
+  if (p.stages < 3 && (s.four_bit() || gemm_shares_block_scales(s, p)))
     return illegal_policy("three waves fetch scales in turns, each for a stage: at least 3 stages");
   return {};
 }

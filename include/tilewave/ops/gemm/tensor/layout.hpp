@@ -50,9 +50,9 @@ struct GemmTensorLayout {
   /// Sums stay in the matrix unit over all of K.
   static constexpr bool plain = !packed && !block_scales && !promoted;
   /// Scales come through shared memory where a lane needs many: block scales of swapped tiles, and scales of int4
-  /// weights. Where A's rows are the tall side, a lane needs two scales a tile and loads them itself, but for gathered
-  /// rows: pointers to their scales and two stages of scales spill beside the sums of gates and ups in 128 x 256.
-  static constexpr bool shared_scales = (block_scales && (P.swapped || gathered)) || packed;
+  /// weights. Where A's rows are the tall side, a lane needs two scales a tile and loads them itself, but for gates and
+  /// ups of groups: pointers to their scales and two stages of scales would spill beside the sums in 128 x 256.
+  static constexpr bool shared_scales = detail::gemm_shares_block_scales(S, P) || packed;
   static constexpr int scale_waves = 3;  // waves of the fetching wave group that fetch scales; the fourth copies boxes
   /// Rows of the wide side whose sums of one stage fit the registers beside the sums of all stages.
   static constexpr int part_wide = wave_group_wide > 128 ? wave_group_wide / 2 : wave_group_wide;
