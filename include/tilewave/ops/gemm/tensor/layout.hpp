@@ -36,6 +36,10 @@ struct GemmTensorLayout {
   using GatheredRows = GemmGatheredRows<B, S, P>;
   /// Rows of A that are gathered come by copies of lanes, and all others by the copy engine.
   static constexpr bool gathered = S.gathered;
+  static constexpr int copies_arrivals = [] {
+    if constexpr (gathered) return B::copies_arrivals;
+    return 0;
+  }();
   static constexpr int b_box_bytes = packed ? 0 : P.columns * P.depth_bytes;  // in a stage; int4 codes come besides
   static constexpr int boxes = P.depth_bytes / 128, row_chunks = 8;           // boxes of 128 bytes of K in a stage
   static constexpr int box_chunks = 8 * depth_k;  // chunks of a transposed box: 64 contiguous rows by a stage's k
@@ -123,7 +127,7 @@ struct GemmTensorLayout {
   struct Barriers : RingBarriers<B, P.stages, P.cluster> {
     /// One wave calls this.
     TILEWAVE_DEVICE void begin() {
-      RingBarriers<B, P.stages, P.cluster>::begin(gathered || shared_scales ? 2 : 1,
+      RingBarriers<B, P.stages, P.cluster>::begin((gathered || shared_scales ? 2 : 1) + copies_arrivals,
                                                   (P.pingpong ? 1 : wave_groups) * wave_group_waves);
     }
   };
@@ -171,6 +175,13 @@ struct GemmTensorLayout {
   }
   TILEWAVE_DEVICE static int wide_row(int wave_group) {
     return P.pingpong ? 0 : wave_group % P.waves_columns * wave_group_wide;
+  }
+
+  /// Waits for a stage. What lanes copied is shown to the matrix unit by those who multiply: a lane that fetches would
+  /// wait for all of its copies.
+  TILEWAVE_DEVICE static void wait_full(Shared& shared, const Ring& ring) {
+    B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
+    if constexpr (gathered) B::shared_written();
   }
 
   /// Starts the copies of one stage into a slot. All lanes of the fetching wave call this.

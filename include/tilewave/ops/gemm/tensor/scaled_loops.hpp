@@ -26,7 +26,7 @@ struct GemmScaledLoops {
                                                Sums (&sums)[L::tiles]) {
     L::clear(sums);
     for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
-      B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
+      L::wait_full(shared, ring);
       Sums part[L::tiles];
       Kernel::begin_stage(wave_group, shared, ring.slot, true, part);
       Scales scales;
@@ -45,7 +45,7 @@ struct GemmScaledLoops {
     L::clear(sums);
     if (steps.first == steps.end) return;
     Scales scales;
-    B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
+    L::wait_full(shared, ring);
     scales.read(shared, ring.slot, wave_group);
     for (std::int32_t step = steps.first; step < steps.end; ++step) {
       typename Scales::Products products = scales.products();
@@ -59,7 +59,7 @@ struct GemmScaledLoops {
         Vec<float, L::part_wide / 2> part[1];
         Kernel::begin_stage(wave_group, shared, ring.slot, true, part, t, wide_first);
         if (i == parts - 1 && step + 1 < steps.end) {
-          B::mbarrier_wait(&shared.ring.full[ahead.slot], ahead.round);
+          L::wait_full(shared, ahead);
           scales.read(shared, ahead.slot, wave_group);
         }
         B::template group_mma_wait<0>();
@@ -80,7 +80,7 @@ struct GemmScaledLoops {
     Scales even{}, odd{};
     reader.next(even);
     reader.next(odd);
-    B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
+    L::wait_full(shared, ring);
     const auto multiply_stage = [&](Scales& scales, std::int32_t step) TILEWAVE_INLINE_LAMBDA {
       // The fence holds the products of scales in registers before `scales` is loaded anew. A moved load would be
       // waited for on the spot.
@@ -96,7 +96,7 @@ struct GemmScaledLoops {
         if (i == parts - 1 && step + 1 < steps.end) {
           Ring ahead = ring;
           ahead.advance();
-          B::mbarrier_wait(&shared.ring.full[ahead.slot], ahead.round);
+          L::wait_full(shared, ahead);
         }
         B::template group_mma_wait<0>();
         if (i == parts - 1) shared.ring.release(ring.slot);
@@ -131,7 +131,7 @@ struct GemmScaledLoops {
     reader.next(odd_scales);
     Ring ahead = ring;
     const auto begin = [&](Sums(&part)[L::tiles], Scales& scales) TILEWAVE_INLINE_LAMBDA {
-      B::mbarrier_wait(&shared.ring.full[ahead.slot], ahead.round);
+      L::wait_full(shared, ahead);
       Kernel::begin_stage(wave_group, shared, ahead.slot, true, part);
       if constexpr (L::shared_scales) scales.read(shared, ahead.slot, wave_group);
       ahead.advance();
