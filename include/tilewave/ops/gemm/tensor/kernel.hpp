@@ -36,7 +36,7 @@ struct GemmTensorKernel {
   };
   struct NoTurns {};
   struct WithOutGroups {
-    typename L::OutGroups out_groups;
+    typename L::Output::OutGroups out_groups;
   };
   struct NoOutGroups {};
   struct Shared : L::Shared,
@@ -184,9 +184,9 @@ struct GemmTensorKernel {
     }
   }
 
-  /// Copies gathered rows of A, and the scales of stages whose scales come through shared memory. Each of the three waves
-  /// takes every third stage as soon as its slot is free, and waits for no copy: those who multiply see what landed, by
-  /// their own fence (L::wait_full).
+  /// Copies gathered rows of A, and the scales of stages whose scales come through shared memory. Each of the three
+  /// waves takes every third stage as soon as its slot is free, and waits for no copy: those who multiply see what
+  /// landed, by their own fence (L::wait_full).
   TILEWAVE_DEVICE static void fetch_rows(const Args& a, TileQueue& queue, int wave, Shared& shared) {
     Ring ring;
     GemmTile tile;

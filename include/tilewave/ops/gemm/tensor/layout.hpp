@@ -36,10 +36,7 @@ struct GemmTensorLayout {
   using GatheredRows = GemmGatheredRows<B, S, P>;
   /// Rows of A that are gathered come by copies of lanes, and all others by the copy engine.
   static constexpr bool gathered = S.gathered;
-  static constexpr int copies_arrivals = [] {
-    if constexpr (gathered) return B::copies_arrivals;
-    return 0;
-  }();
+  static constexpr int copies_arrivals = gathered ? B::copies_arrivals : 0;
   static constexpr int b_box_bytes = packed ? 0 : P.columns * P.depth_bytes;  // in a stage; int4 codes come besides
   static constexpr int boxes = P.depth_bytes / 128, row_chunks = 8;           // boxes of 128 bytes of K in a stage
   static constexpr int box_chunks = 8 * depth_k;  // chunks of a transposed box: 64 contiguous rows by a stage's k
@@ -136,10 +133,6 @@ struct GemmTensorLayout {
   /// largest magnitude that it has of every row.
   static constexpr bool shares_out_groups =
       S.out_scale == Scaling::per_group && wave_group_wide / halves < scale_group && !P.swapped;
-  struct OutGroups {
-    typename B::Mbarrier published;
-    float largest[2][wave_groups][64];  // one set of a tile, another of the next
-  };
 
   static constexpr int shared_b_scales = packed          ? Codes::scales_per_stage * P.columns
                                          : shared_scales ? P.columns / 64
@@ -177,8 +170,7 @@ struct GemmTensorLayout {
     return P.pingpong ? 0 : wave_group % P.waves_columns * wave_group_wide;
   }
 
-  /// Waits for a stage. What lanes copied is shown to the matrix unit by those who multiply: a lane that fetches would
-  /// wait for all of its copies.
+  /// Waits for a stage. Those who multiply show the unit what lanes copied: who fetches would wait for all its copies.
   TILEWAVE_DEVICE static void wait_full(Shared& shared, const Ring& ring) {
     B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
     if constexpr (gathered) B::shared_written();
@@ -278,7 +270,7 @@ struct GemmTensorLayout {
     return a.b_scale + tile.layer * a.b_scale_layer_stride + B::divergent(row / gemm_scale_block) * a.b_scale_stride;
   }
 
-  /// A wave's registers for the block scales of one stage, between device and shared memory.
+  /// A wave's registers for the block scales of one stage, between device and shared memory, but of gathered rows.
   struct FetchedBlockScales {
     static constexpr int lanes = B::facts.wave_lanes, rows = ceil_div(P.rows, lanes);
     Vec<float, rows> of_a;
@@ -290,7 +282,7 @@ struct GemmTensorLayout {
       for (int i = 0; i < rows; ++i) {
         const std::int32_t row =
             min_of(tile.first_row + min_of(i * lanes + B::lane_id(), P.rows - 1), tile.row_end - 1);
-        of_a[i] = B::load(from + gemm_row_of_a<B, S>(a, max_of(row, 0)) * a.a_scale_stride);
+        of_a[i] = B::load(from + max_of(row, 0) * a.a_scale_stride);
       }
       const int row = 64 * min_of(B::lane_id(), P.columns / 64 - 1);
       of_b = B::load(scales_of_b(a, tile, row) + step * a.b_scale_k_stride);

@@ -26,6 +26,11 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   static constexpr int unit = 16 / size_of(S.out);  // elements of 16 bytes
 
   static constexpr bool row_scales = L::row_scales;
+  /// What two wave groups tell each other of output scales, see L::shares_out_groups.
+  struct OutGroups {
+    typename B::Mbarrier published;
+    float largest[2][L::wave_groups][64];  // one set of a tile, another of the next
+  };
 
   /// Loads the scales of a tile, which arrive during its products. All lanes of a wave group call this before them.
   /// Scales of the tall side stay in the lane. Those of the wide side go to shared memory later.
