@@ -52,38 +52,23 @@ struct GemmInt4Loop {
     }
   }
 
-  /// Sums stay in the matrix unit. The codes of a stage are widened while the products of the one before run.
+  /// Sums stay in the matrix unit.
   TILEWAVE_DEVICE static void run_in_unit(typename L::Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
                                           Sums (&sums)[L::tiles]) {
     L::clear(sums);
-    if (steps.first == steps.end) return;
-    using Stage = Widened[Codes::scales_per_stage];
-    Stage even, odd;
-    const auto widen_stage = [&](const Ring& at, Stage& codes) TILEWAVE_INLINE_LAMBDA {
-      L::wait_full(shared, at);
+    for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
+      L::wait_full(shared, ring);
+      Widened codes[Codes::scales_per_stage];
       static_for<Codes::scales_per_stage>(
-          [&](auto scale) TILEWAVE_INLINE_LAMBDA { widen(wave_group, shared, at.slot, scale, codes[scale]); });
-    };
-    const auto multiply = [&](Stage& codes, Stage& next, std::int32_t step) TILEWAVE_INLINE_LAMBDA {
+          [&](auto scale) TILEWAVE_INLINE_LAMBDA { widen(wave_group, shared, ring.slot, scale, codes[scale]); });
       TILEWAVE_UNROLL
       for (int t = 0; t < L::tiles; ++t) B::group_mma_fence(sums[t]);
       static_for<Codes::scales_per_stage>([&](auto scale) TILEWAVE_INLINE_LAMBDA {
         begin_products<true>(wave_group, shared, ring.slot, scale, codes[scale], sums);
       });
-      Ring ahead = ring;
-      ahead.advance();
-      if (step + 1 < steps.end) widen_stage(ahead, next);
       B::template group_mma_wait<0>();
       shared.ring.release(ring.slot);
-      ring = ahead;
-    };
-    widen_stage(ring, even);
-    std::int32_t step = steps.first;
-    for (; step + 2 <= steps.end; step += 2) {
-      multiply(even, odd, step);
-      multiply(odd, even, step + 1);
     }
-    if (step < steps.end) multiply(even, odd, step);
     TILEWAVE_UNROLL
     for (int t = 0; t < L::tiles; ++t) B::group_mma_fence(sums[t]);
   }
