@@ -147,6 +147,60 @@ struct CheckLaneCopies {
   }
 };
 
+/// A wave copies stages for another one, and waits for none of its copies: a barrier tells when they have landed.
+template <class B>
+struct CountedCopiesKernel {
+  using Room = B;
+  static constexpr int lanes = B::facts.wave_lanes, stages = 3, steps = 4 * stages + 1;
+  static constexpr int block_threads = 2 * lanes, waves_per_simd = 1;
+  struct Args {
+    const Chunk* in;  // [grid, steps, lanes]
+    Chunk* out;       // likewise
+  };
+  struct Shared {
+    Chunk chunk[stages][lanes];
+    typename B::Mbarrier full[stages], empty[stages];
+  };
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
+    const int wave = B::wave_id(), lane = B::lane_id(), first = B::block_id() * steps * lanes;
+    if (wave == 0) {
+      if (lane < stages) B::mbarrier_init(&shared.full[lane], B::copies_arrivals);
+      if (lane < stages) B::mbarrier_init(&shared.empty[lane], 1);
+      B::mbarrier_ready();
+    }
+    B::barrier();
+    for (int step = 0; step < steps; ++step) {
+      const int slot = step % stages, round = step / stages % 2;
+      if (wave == 0) {
+        B::mbarrier_wait(&shared.full[slot], round);
+        B::store(args.out + first + step * lanes + lane, shared.chunk[slot][lane ^ 1]);
+        B::mbarrier_arrive(&shared.empty[slot]);
+      } else {
+        B::mbarrier_wait(&shared.empty[slot], round ^ 1);
+        B::copy_lane(&shared.chunk[slot][lane], args.in + first + step * lanes + lane);
+        B::lane_copies_arrive(&shared.full[slot]);
+      }
+    }
+    if (wave == 1) B::template lane_copies_wait<0>();
+  }
+};
+
+struct CheckCountedCopies {
+  template <class B>
+  void operator()() const {
+    if constexpr (StagedBackend<B>) {
+      using K = CountedCopiesKernel<B>;
+      const std::vector<Chunk> in = numbered(5 * K::steps * K::lanes);
+      const auto out = run_kernel<K>(5, in, in.size(), Chunk{});
+      int wrong = 0;
+      for (std::size_t i = 0; i < in.size(); ++i)
+        for (int e = 0; e < 4; ++e) wrong += out[i][e] != in[i ^ 1][e];
+      CHECK(wrong == 0);
+    }
+  }
+};
+
 // --- phases ----------------------------------------------------------------------------------------------------------
 
 /// Waves that meet at an mbarrier, again and again, and each time read what the next wave has written.
@@ -250,6 +304,7 @@ struct CheckMatrices {
 
 TEST_CASE("a ring of stages hands on what bulk copies fetch") { AllRooms::each(CheckRing{}); }
 TEST_CASE("copies of a lane land in batches, for the wave behind a barrier") { AllRooms::each(CheckLaneCopies{}); }
+TEST_CASE("a barrier counts copies of lanes when they land") { AllRooms::each(CheckCountedCopies{}); }
 TEST_CASE("waves meet at an mbarrier, phase after phase") { AllRooms::each(CheckPhases{}); }
 TEST_CASE("load_matrices deals out four matrices") { AllRooms::each(CheckMatrices{}); }
 

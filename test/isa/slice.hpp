@@ -41,7 +41,8 @@ inline constexpr std::array gemm_feature_objects{0, 1, 2, 7};
 inline constexpr std::array gemm_gated_objects{1, 2, 4, 6};
 inline constexpr std::array gemm_int4_objects{0, 1, 2};
 inline constexpr std::array gemm_mx_objects{0, 1, 9, 2, 4, 3, 6, 5, 7};
-#define GEMM_LISTS(each) each(gemm) each(gemm_feature) each(gemm_gated) each(gemm_int4) each(gemm_mx)
+inline constexpr std::array gemm_moe_objects{0, 2, 3};  // gathered; gathered fp8; scattered fp8
+#define GEMM_LISTS(each) each(gemm) each(gemm_feature) each(gemm_gated) each(gemm_int4) each(gemm_mx) each(gemm_moe)
 /// True if the architecture has the list.
 constexpr bool has_list(ArchId arch, std::string_view list) { return list != "gemm_mx" || facts_of(arch).mx; }
 

@@ -16,6 +16,7 @@
 #include "tilewave/arch/host/backend.hpp"
 #include "tilewave/ops/gemm/specs/gated.hpp"
 #include "tilewave/ops/gemm/specs/int4.hpp"
+#include "tilewave/ops/gemm/specs/moe.hpp"
 #include "tilewave/ops/gemm/specs/mx.hpp"
 #include "tilewave/ops/paged_attention/specs/features.hpp"
 #include "tilewave/ops/paged_attention/specs/scores.hpp"

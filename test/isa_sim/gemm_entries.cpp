@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The entries that the tests of GEMM run as machine code in the simulator: every path, type and kind of scales, with
-// preshuffled weights, groups, mx scales. Of a spec's policies the slice has every second one, and specs take turns; the label
+// preshuffled weights, groups, rows with ids, mx scales. Of a spec's policies the slice has every second one, and specs take turns; the label
 // full, with ENTRY_SHARES 1, has all of all specs. Compiled with ROOM, gfx942 or gfx950.
 
 #define STRING_OF(x) #x
@@ -22,6 +22,13 @@ constexpr auto gated = gemm_gated_specs(Room::facts.id);
 constexpr auto int4 = gemm_int4_specs(Room::facts.id);
 constexpr auto mx = gemm_mx_specs(Room::facts.id);
 constexpr auto grouped = gemm_grouped_specs(Room::facts.id);
+constexpr auto moe = gemm_moe_specs(Room::facts.id);
+/// The gathered form of a spec that the slice has as well, whose bits it must have.
+constexpr GemmSpec gathered_gates = [] {
+  GemmSpec s = gated[2];
+  s.gathered = true;
+  return s;
+}();
 
 template <GemmPolicies (*policies_of)(ArchId, const GemmSpec&), int first>
 constexpr GemmPolicies some_policies(ArchId arch, const GemmSpec& spec) {
@@ -57,6 +64,7 @@ LIST(gemm_feature, features)
 LIST(gemm_gated, gated)
 LIST(gemm_int4, int4)
 LIST(gemm_mx, mx)
+LIST(gemm_moe, moe)
 std::span<const GemmEntry* const> all_gemm_grouped_entries() {
   static const auto entries = whole<gemm_policies, grouped>();
   return entries;
@@ -94,6 +102,12 @@ std::span<const GemmEntry* const> all_gemm_mx_entries() {
   return entries;
 }
 std::span<const GemmEntry* const> all_gemm_grouped_entries() { return {}; }  // the features have some
+std::span<const GemmEntry* const> all_gemm_moe_entries() {
+  static const auto entries =
+      pointers_to<GemmEntry>(share<gemm_gated_policies, 1, gathered_gates>, share<gemm_moe_policies, 1, moe[0]>,
+                             share<gemm_moe_policies, 1, moe[3]>);
+  return entries;
+}
 
 #endif
 

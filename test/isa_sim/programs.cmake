@@ -135,7 +135,7 @@ simulate(tiles
 simulate(flash_attention ops/flash_attention/lds_test isa_sim/flash_attention_entries)
 simulate(mla_decode ops/mla_decode/mla_decode_test ops/latent_cache_write/latent_cache_write_test isa_sim/mla_decode_entries)
 simulate(mla_prefill ONLY_FULL ops/mla_prefill/mla_prefill_test isa_sim/mla_prefill_entries)
-simulate(gemm FULL ops/gemm/gemm_test isa_sim/gemm_entries)
+simulate(gemm FULL ops/gemm/gemm_test ops/gemm/gathered_test isa_sim/gemm_entries)
 
 set(export ${PROJECT_SOURCE_DIR}/bench/harness/bundle.cpp)
 if(TARGET bench_paged_attention)

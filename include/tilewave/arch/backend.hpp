@@ -164,6 +164,7 @@ concept StagedBackend = Backend<B> &&
   { B::copy_bulk(shared, global, bytes, mbarrier) } -> std::same_as<void>;  // one lane calls it
   { B::copy_lane(chunk, row) } -> std::same_as<void>;
   { B::lane_copies_end() } -> std::same_as<void>;
+  { B::lane_copies_arrive(mbarrier) } -> std::same_as<void>;  // copies_arrivals arrivals of a wave
   { B::template lane_copies_wait<1>() } -> std::same_as<void>;
   { B::load_matrices(row) } -> std::same_as<Chunk>;  // four matrices of 8 x 8 elements of 2 bytes
   { B::post(*box, four, 0, *four) } -> std::same_as<void>;

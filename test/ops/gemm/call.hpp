@@ -2,7 +2,7 @@
 // GemmCall makes a GEMM on the device of a few numbers, runs it and says what is wrong with its output.
 #pragma once
 
-#include "test/ops/rows.hpp"
+#include "test/ops/gemm/operands.hpp"
 #include "tilewave/ops/gemm/registry.hpp"
 #include "tilewave/reference/gemm.hpp"
 
@@ -39,46 +39,6 @@ inline float gemm_random(char tensor, std::int64_t row, std::int64_t column) {
   const float v = drawn(tensor, row, column);
   if (tensor == 'x' || tensor == 'y') return std::ldexp(1.0f, static_cast<int>(std::floor(2 * v)));
   return tensor == 's' || tensor == 't' ? 0.5f + 0.125f * v : v;
-}
-
-/// Returns the part of a value that a type of operands can hold. For i8 and i4 it is a whole number.
-inline float operand(DType type, float value) {
-  return type == DType::i8 ? std::trunc(63 * value) : type == DType::i4 ? std::floor(4 * value) : value;
-}
-
-/// Returns element k of a row of values, as a tensor is set to it: for i8 a whole number, for fp4 and fp6 byte k of the
-/// codes.
-template <class ValueOf>
-float operand(DType type, std::int64_t k, const ValueOf& value) {
-  if (type == DType::fp4_e2m1)
-    return static_cast<std::int8_t>(f32_to_fp4(value(2 * k)) | f32_to_fp4(value(2 * k + 1)) << 4);
-  if (!is_fp6(type)) return operand(type, value(k));
-  const std::int64_t first = 8 * k / 6;  // of the two codes in the byte
-  const int codes = f32_to_fp6(type, value(first)) | f32_to_fp6(type, value(first + 1)) << 6;
-  return static_cast<std::int8_t>(codes >> (8 * k - 6 * first));
-}
-/// Return the type of a tensor that is set to such elements, and how many of its elements make one of a type's.
-inline DType stored(DType type) { return packing_of(type) >= 2 || type == DType::e8m0 ? DType::i8 : type; }
-inline int stored_size(DType type) { return is_fp6(type) ? 3 : 1; }
-
-/// Returns the weights of a layer of four bits, i4 or fp4. They are preshuffled in two steps, as for AITER: first values
-/// lie as those of i8 weights do, then of each eight neighbours the last four go beside the first four.
-template <class ValueOf>
-std::vector<std::uint8_t> four_bit_weights(DType type, std::int32_t n, std::int32_t k, const ValueOf& value) {
-  std::vector<int> shuffled;
-  const auto code = [&](std::int32_t row, std::int32_t i) {
-    const float v = value(row, i);
-    return type == DType::fp4_e2m1 ? static_cast<int>(f32_to_fp4(v)) : static_cast<int>(operand(type, v));
-  };
-  for (std::int32_t sixteen = 0; sixteen < n; sixteen += 16)
-    for (std::int32_t from = 0; from < k; from += 16)
-      for (std::int32_t row = sixteen; row < sixteen + 16; ++row)
-        for (std::int32_t i = from; i < from + 16; ++i) shuffled.push_back(code(row, i));
-  std::vector<std::uint8_t> bytes;
-  for (std::size_t i = 0; i < shuffled.size(); i += 8)
-    for (std::size_t j = i; j < i + 4; ++j)
-      bytes.push_back(static_cast<std::uint8_t>((shuffled[j] & 15) | (shuffled[j + 4] & 15) << 4));
-  return bytes;
 }
 
 /// The tensors of a call. Memory that belongs to no operand is poison.
@@ -135,11 +95,9 @@ class GemmCall {
       zero_.set(layers_ * k_groups(), s.n,
                 [&](int r, int c) { return std::max(-8.0f, std::floor(8 * values('z', r, c))); });
     } else if (preshuffled()) {
-      const int unit = 16 / size_of(spec.b);
       b_.set(layers_, b_columns_, [&](int layer, int at) {
-        const int unit_of_strip = at / (16 * unit), in = at % (16 * unit), units = b_columns_ / s.n / unit;
-        return operand(spec.b, unit_of_strip % units * unit + in % unit, [&](std::int64_t k) {
-          return values('b', std::int64_t{layer} * s.n + unit_of_strip / units * 16 + in / unit, k);
+        return preshuffled_byte(spec.b, at, b_columns_ / s.n, [&](std::int64_t row, std::int64_t k) {
+          return values('b', std::int64_t{layer} * s.n + row, k);
         });
       });
     } else {
@@ -151,8 +109,11 @@ class GemmCall {
       });
     }
     if (spec.mx()) {
-      set_mx(a_mx_, 'x', a_layers_, s.m, values);
-      set_mx(b_mx_, 'y', layers_, s.n, values);
+      const auto of = [&](char name) {
+        return [&, name](std::int64_t row, int group) { return values(name, row, group); };
+      };
+      set_mx_scales(a_mx_, a_layers_, s.m, s.k, of('x'));
+      set_mx_scales(b_mx_, layers_, s.n, s.k, of('y'));
     }
     residual_.set(a_layers_ * s.m, columns_, [&](int r, int c) { return values('r', r, c); });
     bias_.set(layers_, s.n, [&](int r, int c) { return values('i', r, c); });
@@ -231,20 +192,8 @@ class GemmCall {
     return {std::max(k_groups(), 1) * row + 4 * (s_.gap > 0), row};
   }
   /// Return the bytes of the shuffled scales of so many rows, and those from a layer to the next.
-  std::int32_t mx_scales(std::int32_t rows) const {
-    return spec_.mx() ? align_up(rows, 32) * align_up(s_.k / mx_group, 8) : 0;
-  }
+  std::int32_t mx_scales(std::int32_t rows) const { return spec_.mx() ? mx_scale_bytes(rows, s_.k) : 0; }
   std::int64_t mx_stride(std::int32_t rows) const { return mx_scales(rows) + 16 * (s_.gap > 0); }
-  /// Sets shuffled scales. The padding stays NaN.
-  void set_mx(Tensor& scales, char name, std::int32_t layers, std::int32_t rows, GemmValues values) const {
-    const int eights = ceil_div(s_.k, 8 * mx_group), bytes = mx_scales(rows);
-    scales.set(layers, bytes, [&](int layer, int at) {  // Tiles are 32 rows by 8 scales, words two by two.
-      const int tile = at / 256, in = at % 256, row = tile / eights * 32 + in / 4 % 16 + in % 2 * 16;
-      const int group = tile % eights * 8 + in / 64 + in / 2 % 2 * 4;
-      if (row >= rows || group >= s_.k / mx_group) return -1;
-      return static_cast<std::int8_t>(127 + std::ilogb(values(name, std::int64_t{layer} * rows + row, group))) + 0;
-    });
-  }
   std::int32_t b_scales() const {
     return block()                           ? ceil_div(s_.n, gemm_scale_block) * k_blocks()
            : spec_.scale == Scaling::per_row ? std::max(s_.n, 1)

@@ -60,6 +60,13 @@ TEST_CASE("a refused policy of sm90 says which law it breaks") {
   const GemmSpec blocks{.a = sm90_facts.fp8, .b = sm90_facts.fp8, .scale = Scaling::per_block};
   CHECK(why_not(sm90, {.columns = 128, .stages = 5, .waves_rows = 1, .pingpong = true}, blocks) ==
         "pingpong: sums stay in the matrix unit, since only one wave group multiplies at a time");
+  GemmSpec quantised = blocks;
+  quantised.out = sm90_facts.fp8, quantised.out_scale = Scaling::per_group, quantised.gated = true;
+  GemmPolicy halves{.rows = 64, .columns = 256, .waves_rows = 1, .waves_columns = 2};
+  CHECK(why_not(sm90, halves, quantised) == "");
+  halves.rows = 128, halves.stages = 3;
+  CHECK(why_not(sm90, halves, quantised) ==
+        "per_group: each wave group has a multiple of 128 columns of C, or in 64 rows each of two half");
   CHECK(why_not(sm90, {.path = direct}) == "this architecture has the paths tensor and weights_in_registers");
   CHECK(why_not(sm90, {.path = registers}) == "only int4 weights come straight to registers on this architecture");
 }

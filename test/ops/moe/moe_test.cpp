@@ -102,6 +102,23 @@ TEST_CASE("tokens that lie by expert have any number of rows") {
   });
 }
 
+TEST_CASE("experts and rows may lie more than 2^31 elements apart") {
+  if (!has_memory(std::size_t{64} << 30)) return;
+  each_entry([](const MoeEntry& e) {
+    if (!routed(e)) return;
+    const MoeShape far{.tokens = 3, .experts = 3, .residual = true, .far = true};
+    check(e, far);
+    MoeShape far_x = far;
+    far_x.far = false, far_x.far_x = true;
+    if (facts_of(e.arch).matrix == Matrix::mma || e.spec.quantises_x()) return check(e, far_x);
+    const MoeEntry* const entry = &e;  // CDNA gathers from less than 2 GiB, which is said before anything is queued
+    MoeCall call(e.spec, far_x);
+    CHECK(call.launch(facts_of(e.arch), parts_of(entry)) ==
+          "bad_stride: the rows of one tile of a or b, or all that are gathered from, span 2 GiB or more");
+    for (std::int32_t row = 0; row < far.tokens; ++row) CHECK(call.at("out").untouched(row, 0));
+  });
+}
+
 TEST_CASE("gates and ups may be interleaved, and results do not depend on the batch where that is asked") {
   each_entry([](const MoeEntry& e) {
     check(e, {.tokens = 21, .bias = true, .interleaved = true});

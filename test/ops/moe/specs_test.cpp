@@ -37,6 +37,14 @@ constexpr MoeSpec gates_of_gpt_oss = [] {
   return s;
 }();
 
+template <class B, bool fp4>
+constexpr MoeSpec mx_of = [] {
+  MoeSpec s = spec_of(DType::bf16, fp4 ? DType::fp4_e2m1 : B::facts.fp8, Scaling::mx);
+  s.x = B::facts.fp8;
+  s.routing = MoeRouting::masked;
+  return s;
+}();
+
 template <class B, MoeSpec S>
 void check(MoeShape shape) {
   INFO(name_of(B::facts.id) << " " << name_of(S));
@@ -47,6 +55,22 @@ void check(MoeShape shape) {
     CHECK(call.wrong() == "");
   }
 }
+/// MX scales are CDNA4's alone.
+template <class B>
+void check_mx() {
+  if constexpr (B::facts.mx) {
+    const MoeShape shape{.experts = 4,
+                         .hidden = 512,
+                         .intermediate = 256,
+                         .capacity = 96,
+                         .bias = true,
+                         .rows = [](std::int32_t expert, std::int32_t capacity) {
+                           return expert == 0 ? capacity : expert == 1 ? 0 : expert == 2 ? 37 : capacity + 9;
+                         }};
+    check<B, mx_of<B, true>>(shape);
+    check<B, mx_of<B, false>>(shape);
+  }
+}
 template <class... B>
 struct Rooms {
   static void run() {
@@ -55,10 +79,11 @@ struct Rooms {
     (check<B, codes_of_i4<B>>({.bias = true}), ...);
     (check<B, mxfp4_of_gpt_oss<B>>({.bias = true}), ...);
     (check<B, gates_of_gpt_oss<B>>({.bias = true, .interleaved = true}), ...);
+    (check_mx<B>(), ...);
   }
 };
 
-TEST_CASE("layers of rows and tensors of fp8, of weights of four bits and of f16 are compiled and right") {
+TEST_CASE("layers of rows and tensors of fp8, of four bits, of f16 and with mx scales are compiled and right") {
   Rooms<ROOM_BACKENDS>::run();
 }
 

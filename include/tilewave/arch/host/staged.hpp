@@ -250,6 +250,13 @@ requires(facts_of(Id).tensor_copies) struct Staged<Id> {
     copies.of_batch[copies.batches++] = copies.open;
     copies.open = 0;
   }
+  /// Here copies land at once: the arrival is that of the wave.
+  static constexpr int copies_arrivals = 1;
+  static void lane_copies_arrive(Mbarrier* barrier, Where where = {}) {
+    detail::land_copies(*current_lane, 0);
+    current_lane->copies.open = current_lane->copies.batches = 0;
+    mbarrier_arrive(barrier, where);
+  }
   template <int pending>
   static void lane_copies_wait() {
     detail::land_batches(*current_lane, pending);

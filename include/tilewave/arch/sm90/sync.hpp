@@ -29,6 +29,10 @@ struct Sync {
     if (threadIdx.x % 32 == 0)
       asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
   }
+  static constexpr int copies_arrivals = 32;  // of a wave's lane_copies_arrive
+  TILEWAVE_DEVICE static void lane_copies_arrive(Mbarrier* barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+  }
   TILEWAVE_DEVICE static void mbarrier_arrive(Mbarrier* barrier, int rank) {
     __syncwarp();
     if (threadIdx.x % 32 == 0) {

@@ -237,19 +237,35 @@ class GemmTiles {
 
   /// Passes groups whose tiles all come before the next tile, as many at once as the wave has lanes: a layer of experts
   /// has hundreds, most with few tiles or none. It begins the first group that has the next tile, or is beyond those
-  /// that the wave looked at. All lanes call this.
+  /// that the wave looked at. The table's values for `runs` waves of groups are asked for together, since a wait for
+  /// memory takes five times as long as what is done with a value. All lanes call this.
   TILEWAVE_DEVICE void pass_groups() {
+    constexpr int runs = 4, lanes = B::facts.wave_lanes;
+    const std::int32_t next = layer_ + 1;
+    std::int32_t begin[runs], end[runs];
+    TILEWAVE_UNROLL
+    for (int run = 0; run < runs; ++run) {
+      const std::int32_t group = min_of(next + run * lanes + B::lane_id(), a_.layers - 1);
+      begin[run] = contiguous ? B::load(a_.group_table + group) : 0;
+      end[run] = B::load(a_.group_table + group + contiguous);
+    }
+    TILEWAVE_UNROLL
+    for (int run = 0; run < runs; ++run)
+      if (next + run * lanes >= a_.layers || !pass_run(begin[run], end[run])) return;
+  }
+  /// Passes groups of which each lane has one, from the group behind layer_ on. Returns whether it passed all of them.
+  TILEWAVE_DEVICE bool pass_run(std::int32_t begin, std::int32_t end) {
     const std::int32_t looked_at = min_of(a_.layers - layer_ - 1, B::facts.wave_lanes);
-    const std::int32_t group = layer_ + 1 + min_of(B::lane_id(), looked_at - 1);
-    std::int32_t begin = 0, end = B::load(a_.group_table + group + contiguous);
     bool regular = true;  // a table whose values are no offsets in order is taken group by group
     if constexpr (contiguous) {
-      begin = B::load(a_.group_table + group);
       regular = begin >= row_end_ && end >= begin && end <= a_.m && (B::lane_id() > 0 || begin == row_end_);
     } else {
       end = min_of(max_of(end, 0), a_.m);
     }
-    if (B::any(!regular)) return enter(layer_ + 1);
+    if (B::any(!regular)) {
+      enter(layer_ + 1);
+      return false;
+    }
     const std::int32_t tiles = B::lane_id() < looked_at ? ceil_div(end - begin, rows) : 0;
     const std::int32_t before = B::sum_up_to(tiles);  // with the group's own
     const bool passed = B::lane_id() < looked_at && before * tiles_n_ <= number_ - tiles_before_;
@@ -261,6 +277,7 @@ class GemmTiles {
     layer_ += at + 1;
     first_row_ = of_lane(begin, at), row_end_ = of_lane(end, at);
     tiles_m_ = count < looked_at ? of_lane(tiles, at) : 0;  // 0: all of them are passed
+    return count == looked_at;
   }
 
   /// Begins a group. Whatever the table says, the group lies within the M rows and behind the groups before it. So no

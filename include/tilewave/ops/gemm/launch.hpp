@@ -21,6 +21,15 @@ inline std::size_t gemm_stream_bytes(const GemmPolicy& policy, const GemmStream&
   return stream.partial_count() * policy.rows * policy.columns * sizeof(float);
 }
 
+/// Checks what a policy's kernel can address. An op that launches products behind other work asks this first. Errors:
+/// bad_stride.
+inline Status check_gemm_addresses(const GemmProblem& p, const GemmPolicy& policy, const ArchFacts& facts) {
+  if (facts.matrix == Matrix::mfma) return check_gemm_reach(p, policy);
+  if (p.spec.gathered && p.tokens * p.a_stride * size_of(p.spec.a) / 16 > 0xffffff00)
+    return {StatusCode::bad_stride, "rows that are gathered span 64 GiB or more"};
+  return {};
+}
+
 /// Completes the arguments of GemmTensorKernel. `args` has those of all kernels and the epilogue. `tiles`: of the grid.
 template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
 Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
@@ -49,8 +58,7 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
                        row = rows > 1 ? stride * size : align_up<std::int64_t>(columns * size, 16);
     return TensorShape{data, type, columns, rows, of_layers, row, of_layers > 1 ? layer_stride * size : row, box_rows};
   };
-  if (L::gathered && p.tokens * p.a_stride * size_of(S.a) / 16 > 0xffffff00)
-    return {StatusCode::bad_stride, "rows that are gathered span 64 GiB or more"};
+  if (Status s = check_gemm_addresses(p, P, B::facts); !s.ok()) return s;
   // A box ends with A, because rows beyond it cost the copy engine more than others. Rows of a stage that no box writes
   // hold what was there before, and what becomes of them is dropped.
   const int a_box_rows = L::gathered ? 0 : transposed_a(S.layout) ? P.rows : min_of(P.rows, p.m);

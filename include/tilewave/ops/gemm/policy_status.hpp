@@ -36,13 +36,18 @@ constexpr int gemm_pingpong_boxes(const GemmSpec& s, const GemmPolicy& p) {
   return max_of(1, min_of(tile_boxes, (sm90_facts.lds_bytes - ring - small) / (p.wave_groups() * box)));
 }
 
+/// Says whether block scales come through shared memory, see GemmTensorLayout::shared_scales.
+constexpr bool gemm_shares_block_scales(const GemmSpec& s, const GemmPolicy& p) {
+  return s.scale == Scaling::per_block && (p.swapped || (s.gated && s.groups != GemmGroups::one));
+}
+
 /// Returns the bytes of shared memory that GemmTensorLayout takes. A test compares it with those of all entries.
 constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   const bool int4 = s.four_bit(), block = s.scale == Scaling::per_block;
   const int tall = p.swapped ? p.columns : p.rows, wide = p.swapped ? p.rows : p.columns;
   const int group_wide = wide / p.waves_columns, wave_groups = p.wave_groups(), halves = s.gated ? 2 : 1;
   const bool row_scales = s.scale == Scaling::per_row || (int4 && is_fp8(s.a)),
-             shared_scales = (block && p.swapped) || int4;
+             shared_scales = gemm_shares_block_scales(s, p) || int4;
   const int depth_k = p.depth_bytes / size_of(s.a), out_size = min_of(size_of(s.out), 2);
   const auto aligned = [](int bytes) { return align_up(bytes, 1024); };
   const int tile_boxes = tall / p.waves_rows / 64 * ceil_div(group_wide / halves, 128 / out_size);
@@ -56,9 +61,11 @@ constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   small = align_up(small, 16) + 4 * (s.zero_points || in_exponents ? p.stages * b_scales : 1);
   const int tall_bytes = tall * (int4 ? depth_k / 2 : p.depth_bytes);
   const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
-  const bool saves_tile = (block || (promoted && !p.swapped)) && !shared_scales && s.groups != GemmGroups::one;
-  small += p.pingpong ? align_up(small, 8) - small + 2 * 8 : 0;  // GemmTensorKernel::Turns
-  small += saves_tile ? 4 * wave_groups * 44 : 0;                // GemmTileQueue::Saved of each wave
+  const bool saves_tile = (block || promoted) && !p.swapped && s.groups != GemmGroups::one;
+  small += p.pingpong ? align_up(small, 8) - small + 2 * 8 : 0;                              // GemmTensorKernel::Turns
+  if (s.out_scale == Scaling::per_group && !p.swapped && group_wide / halves < scale_group)  // L::OutGroups
+    small = align_up(small, 8) + 8 + 2 * wave_groups * 64 * 4;
+  small += saves_tile ? 4 * wave_groups * 44 : 0;  // GemmTileQueue::Saved of each wave
   return aligned(aligned(p.stages * tall_bytes) + aligned(p.stages * wide * p.depth_bytes) + out + small);
 }
 
@@ -93,7 +100,7 @@ constexpr Status gemm_tensor_tile(const GemmSpec& s, const GemmPolicy& p) {
     return illegal_policy(s.four_bit()
                               ? "a stage of int4 weights is 128 values of k: depth_bytes is 128 times A's element"
                               : "a stage is one box of the tensor copy engine: depth_bytes is 128");
-  if (p.stages < 3 && (s.four_bit() || (s.scale == Scaling::per_block && p.swapped)))
+  if (p.stages < 3 && (s.four_bit() || gemm_shares_block_scales(s, p)))
     return illegal_policy("three waves fetch scales in turns, each for a stage: at least 3 stages");
   return {};
 }
@@ -153,8 +160,11 @@ constexpr Status gemm_tensor_output(const GemmSpec& s, const GemmPolicy& p) {
     return illegal_policy("boxes of output take a multiple of 16 columns of C from each wave group");
   if (s.out_scale == Scaling::per_group && p.swapped)
     return illegal_policy("per_group: a lane finds the largest of whole columns' groups, so rows are not swapped");
-  if (s.out_scale == Scaling::per_group && wide_columns % scale_group != 0)
-    return illegal_policy("per_group: each wave group has a multiple of 128 columns of C");
+  const bool halves_of_groups =
+      p.waves_rows == 1 && p.waves_columns == 2 && p.rows == 64 && p.splits == 1 && 2 * wide_columns == scale_group;
+  if (s.out_scale == Scaling::per_group && wide_columns % scale_group != 0 && !halves_of_groups)
+    return illegal_policy(
+        "per_group: each wave group has a multiple of 128 columns of C, or in 64 rows each of two half");
   if (p.stream && (p.cluster > 1 || p.splits > 1))
     return illegal_policy("stream-K shares K already: cluster and splits are 1");
   if (p.stream && s.groups != GemmGroups::one)

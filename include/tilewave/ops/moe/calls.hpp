@@ -114,7 +114,7 @@ struct MoeCalls {
     const MoeSpec& s = p.spec;
     const Scaling scaling = moe_quant_scaling(s);
     const std::int64_t groups = ceil_div(columns, scale_group), stride = align_up(columns, 16);
-    quant.spec = {is_fp8(s.x) ? s.out : s.x, s.weights, scaling};
+    quant.spec = {is_fp8(s.x) ? s.out : s.x, s.operand(), scaling};
     quant.x = x, quant.x_strides = {x_stride, 0};
     quant.out = take<char>(rows * stride), quant.out_strides = {stride, 0};
     quant.rows = rows, quant.columns = columns;
@@ -122,6 +122,11 @@ struct MoeCalls {
       quant.scale = const_cast<float*>(given);
     } else if (scaling == Scaling::per_token) {
       quant.scale = take<float>(rows);
+    } else if (scaling == Scaling::mx) {
+      const std::int64_t row_scales = align_up(ceil_div(columns, mx_group), 8);
+      auto* const codes = take<std::uint8_t>(align_up(rows, 32) * row_scales);
+      quant.scale = codes, quant.scale_layout = ScaleLayout::shuffled;
+      product.a_mx_scale = codes, product.a_scale_batch_stride = p.capacity * row_scales;
     } else {
       quant.scale = take<float>(rows * groups), quant.scale_stride = groups;
       product.a_scale_stride = groups, product.a_scale_k_stride = 1;
@@ -129,11 +134,16 @@ struct MoeCalls {
     quant.workspace = bytes.quant > 0 ? take<char>(static_cast<std::int64_t>(bytes.quant)) : nullptr;
     quant.workspace_bytes = bytes.quant;
     product.a = quant.out, product.a_stride = stride;
-    product.a_scale = static_cast<const float*>(quant.scale);
+    if (scaling != Scaling::mx) product.a_scale = static_cast<const float*>(quant.scale);
   }
 
   static void set_weights(const MoeProblem& p, const MoeWeights& w, GemmProblem& g) {
-    g.b = w.data, g.b_scale = w.scale, g.b_group_scale = w.group_scale, g.bias = w.bias;
+    g.b = w.data, g.b_scale = w.scale, g.bias = w.bias;
+    if (p.spec.mx()) {
+      g.b_mx_scale = static_cast<const std::uint8_t*>(w.group_scale);
+    } else {
+      g.b_group_scale = w.group_scale;
+    }
     g.b_stride = w.stride, g.b_batch_stride = w.expert_stride;
     g.b_scale_stride = w.scale_stride, g.b_scale_k_stride = w.scale_k_stride;
     g.b_scale_batch_stride = w.scale_expert_stride, g.bias_batch_stride = w.bias_expert_stride;
@@ -157,6 +167,7 @@ struct MoeCalls {
       quantise(p, quant_x, first, p.x, p.x_stride, p.tokens, p.hidden, p.x_scale, bytes);
     } else {
       first.a = p.x, first.a_stride = p.x_stride, first.a_batch_stride = p.x_expert_stride;
+      first.a_mx_scale = p.x_mx_scale;
       first.a_scale = p.x_scale, first.a_scale_stride = p.x_scale_stride, first.a_scale_k_stride = p.x_scale_k_stride;
       first.a_scale_batch_stride = p.x_scale_expert_stride;
     }
@@ -171,7 +182,8 @@ struct MoeCalls {
     } else if (first.spec.out_scale == Scaling::per_tensor) {
       first.out_scale = const_cast<float*>(p.h_scale), second.a_scale = p.h_scale;
     } else if (s.quantises_h()) {
-      quantise(p, quant_h, second, first.out, h_stride, p.rows(), p.intermediate, p.h_scale, bytes);
+      quantise(p, quant_h, second, first.out, h_stride, static_cast<std::int32_t>(rows), p.intermediate, p.h_scale,
+               bytes);
     }
     if (s.masked()) {
       first.group_rows = second.group_rows = p.expert_rows;

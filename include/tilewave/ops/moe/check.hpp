@@ -44,6 +44,8 @@ inline Status check_moe_extents(const MoeProblem& p) {
   if (p.local_experts < 0) return {extent, "local_experts is negative"};
   if (p.spec.masked()) {
     if (p.capacity < 0) return {extent, "capacity is negative"};
+    if (p.spec.mx() && (p.capacity % 32 != 0 || std::int64_t{p.capacity} * p.local_experts > 1 << 30))
+      return {extent, "with mx scales capacity is a multiple of 32, and all places are 2^30 or less"};
     if (p.topk != 0 || p.experts != 0 || p.first_expert != 0 || p.expert_map != nullptr)
       return {StatusCode::bad_value, "topk, experts, first_expert and expert_map are for tokens that are routed here"};
     return {};
@@ -76,6 +78,8 @@ inline Status check_moe_pointers(const MoeProblem& p) {
   const bool wants_h_scale = s.quantised() && s.scale == Scaling::per_tensor;
   if (wants_h_scale != (p.h_scale != nullptr))
     return {wants_h_scale ? null : useless, wants_h_scale ? "h_scale is null" : "h has no scale of the whole tensor"};
+  if (s.mx() != (p.x_mx_scale != nullptr))
+    return {s.mx() ? null : useless, s.mx() ? "x_mx_scale is null" : "x_mx_scale is for x with mx scales"};
   if (!scaled(p.x_scale) || !scaled(p.h_scale)) return {StatusCode::misaligned, "scales need 4-byte alignment"};
   if ((s.routing == MoeRouting::logits) != (p.logits != nullptr))
     return {p.logits == nullptr ? null : useless, "logits come where the layer chooses experts, and only there"};

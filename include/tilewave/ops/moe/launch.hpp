@@ -108,6 +108,8 @@ struct MoePlan {
     if (p.workspace_bytes < calls.workspace_bytes)
       return {StatusCode::workspace_too_small, "workspace_bytes is less than plan.workspace_bytes(problem)"};
     if (!detail::is_aligned(p.workspace, 16)) return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
+    if (Status s = detail::check_gemm_addresses(calls.first, first.entry->policy, facts); !s.ok()) return s;
+    if (Status s = detail::check_gemm_addresses(calls.second, second.entry->policy, facts); !s.ok()) return s;
     return queue(calls);
   }
   Status run(const MoeProblem& p, const MoeCalls& calls, MoeLaunch one, hipStream_t stream) const {

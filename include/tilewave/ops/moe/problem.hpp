@@ -16,7 +16,7 @@ namespace tilewave {
 struct MoeWeights {
   const void* data = nullptr;         // w1 [experts][2 intermediate, hidden], w2 [experts][hidden, intermediate]
   const float* scale = nullptr;       // fp8: per_tensor [1], per_row [experts][rows], per_block by its strides
-  const void* group_scale = nullptr;  // per_group: [experts][columns / scale_k, rows]
+  const void* group_scale = nullptr;  // per_group: [experts][columns / scale_k, rows]; mx: as GemmProblem::b_mx_scale
   const void* bias = nullptr;         // optional [experts][rows], of out's type
 
   std::int64_t stride = 0, expert_stride = 0;  // from a row and from an expert to the next
@@ -52,9 +52,10 @@ struct MoeProblem {
   const void* x = nullptr;         // [tokens, hidden]; masked [local_experts][capacity, hidden]
   const float* x_scale = nullptr;  // fp8: per_tensor [1], also for x that the layer quantises; x that comes quantised:
                                    // per_row [tokens], per_block by its strides
-  const float* h_scale = nullptr;  // per_tensor: [1], of h
-  const void* residual = nullptr;  // optional [tokens, hidden], of out's type
-  void* out = nullptr;             // [tokens, hidden]; masked [local_experts][capacity, hidden]
+  const std::uint8_t* x_mx_scale = nullptr;  // mx: [local_experts], as GemmProblem::a_mx_scale
+  const float* h_scale = nullptr;            // per_tensor: [1], of h
+  const void* residual = nullptr;            // optional [tokens, hidden], of out's type
+  void* out = nullptr;                       // [tokens, hidden]; masked [local_experts][capacity, hidden]
 
   MoeWeights w1{}, w2{};
   bool interleaved = false;  // rows of w1 are gate, up, gate, up; otherwise all gates come first
@@ -81,7 +82,7 @@ struct MoeProblem {
   std::int32_t hidden = 0, intermediate = 0;
   std::int32_t experts = 0, topk = 0;  // of all devices, up to 1024; choices, up to 16 with the shared one
   std::int32_t first_expert = 0, local_experts = 0;  // of this device; with expert_map first_expert is 0
-  std::int32_t capacity = 0;                         // masked: rows of an expert
+  std::int32_t capacity = 0;                         // masked: rows of an expert; mx: a multiple of 32
 
   std::int64_t x_stride = 0, out_stride = 0, residual_stride = 0;
   std::int64_t x_expert_stride = 0, out_expert_stride = 0;  // masked

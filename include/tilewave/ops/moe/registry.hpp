@@ -71,7 +71,7 @@ struct MoePartsOf {
     }
     if constexpr (S.quantises_x() || S.quantises_h()) {
       constexpr DType x = is_fp8(S.x) ? S.out : S.x;
-      all.quant = op_candidates<QuantRegistry, B, QuantSpec{x, S.weights, moe_quant_scaling(S)}>;
+      all.quant = op_candidates<QuantRegistry, B, QuantSpec{x, S.operand(), moe_quant_scaling(S)}>;
     }
     return all;
   }

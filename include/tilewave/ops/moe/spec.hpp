@@ -34,6 +34,8 @@ constexpr const char* name_of(MoeWeight w) { return w == MoeWeight::output ? "ou
 /// - per_tensor, per_row, per_block: weights are the chip's fp8, and so are the operands x and h: with a given scale
 ///   for each, one that is found for each of their rows, or for each 128 columns of a row. x may come quantised.
 /// - per_group: weights are i4, or fp4 with e8m0 scales (MXFP4), under rows of x's type, and preshuffled.
+/// - mx: x comes with MX scales, in the chip's fp8, and the layer quantises h alike. Weights are fp4 or fp8 with MX
+///   scales, and preshuffled. Tokens lie by expert (masked).
 struct MoeSpec {
   DType x = DType::bf16;        // bf16 or f16; the chip's fp8 where x comes quantised
   DType weights = DType::bf16;  // of w1 and w2
@@ -48,12 +50,16 @@ struct MoeSpec {
 
   friend constexpr bool operator==(const MoeSpec&, const MoeSpec&) = default;
 
-  constexpr bool quantised() const { return is_fp8(weights); }
-  constexpr bool four_bit() const { return weights == DType::i4 || weights == DType::fp4_e2m1; }
+  constexpr bool mx() const { return scale == Scaling::mx; }
+  /// Says whether the products' operands are fp8 with scales in f32.
+  constexpr bool quantised() const { return is_fp8(weights) && !mx(); }
+  constexpr bool four_bit() const { return (weights == DType::i4 || weights == DType::fp4_e2m1) && !mx(); }
+  /// Returns the type of the rows that products multiply.
+  constexpr DType operand() const { return quantised() ? weights : x; }
   /// Says whether the layer quantises x itself.
   constexpr bool quantises_x() const { return quantised() && !is_fp8(x); }
   /// Says whether h leaves the first product in 16 bits, to be quantised by a launch of its own.
-  constexpr bool quantises_h() const { return scale == Scaling::per_row; }
+  constexpr bool quantises_h() const { return scale == Scaling::per_row || mx(); }
   constexpr bool masked() const { return routing == MoeRouting::masked; }
 };
 
@@ -73,11 +79,11 @@ inline std::string name_of(const MoeSpec& s) {
 /// Returns the spec of the second product. The first has its operands, weights and groups as well.
 constexpr GemmSpec moe_second_spec(const MoeSpec& s) {
   GemmSpec g;
-  g.a = s.quantised() ? s.weights : s.x;
+  g.a = s.operand();
   g.b = s.weights;
   g.scale = s.scale, g.scale_k = s.scale_k;
   g.out = s.out;
-  if (s.four_bit()) g.weights = GemmWeights::preshuffled;
+  if (s.four_bit() || s.mx()) g.weights = GemmWeights::preshuffled;
   g.groups = s.masked() ? GemmGroups::masked : GemmGroups::contiguous;
   return g;
 }
@@ -95,6 +101,7 @@ constexpr GemmSpec moe_first_spec(const MoeSpec& s) {
 /// Returns the scaling with which x and h are quantised.
 constexpr Scaling moe_quant_scaling(const MoeSpec& s) {
   return s.scale == Scaling::per_block ? Scaling::per_group
+         : s.mx()                      ? Scaling::mx
          : s.scale == Scaling::per_row ? Scaling::per_token
                                        : Scaling::per_tensor;
 }
@@ -105,22 +112,26 @@ constexpr Status moe_check_spec(const MoeSpec& s, const ArchFacts& facts) {
   constexpr StatusCode type = StatusCode::unsupported_dtype;
   if (!detail::in_range(s.routing, MoeRouting::masked) || !detail::in_range(s.weight, MoeWeight::input))
     return {StatusCode::bad_value, "routing or weight is out of its range"};
-  if (s.x != DType::bf16 && s.x != DType::f16 && !(is_fp8(s.x) && s.quantised()))
-    return {type, "x is bf16 or f16, or beside fp8 weights fp8"};
+  if (s.x != DType::bf16 && s.x != DType::f16 && !(is_fp8(s.x) && (s.quantised() || s.mx())))
+    return {type, "x is bf16 or f16, or beside fp8 weights or mx scales fp8"};
   if (s.out != DType::bf16 && s.out != DType::f16) return {type, "out is bf16 or f16"};
-  if (s.quantised() ? s.scale == Scaling::none : !s.four_bit() && s.weights != s.x)
+  if (s.mx()) {
+    if (!is_fp8(s.x)) return {type, "with mx scales x comes in fp8"};
+    if (!s.masked())
+      return {StatusCode::unsupported_layout, "mx scales lie in 32 rows each, so tokens lie by expert (masked)"};
+  }
+  if (s.quantised() ? s.scale == Scaling::none : !s.four_bit() && !s.mx() && s.weights != s.x)
     return {type, "weights are of x's type, fp8 with scales, i4 or fp4"};
   if (!is_fp8(s.x) && s.x != s.out) return {type, "out is of x's type, but where x is fp8"};
-  if (is_fp8(s.x) && s.x != s.weights) return {type, "x in fp8 is of the weights' flavour"};
-  if (!s.quantised() && !s.four_bit() && s.scale != Scaling::none)
+  if (is_fp8(s.x) && !s.mx() && s.x != s.weights) return {type, "x in fp8 is of the weights' flavour"};
+  if (!s.quantised() && !s.four_bit() && !s.mx() && s.scale != Scaling::none)
     return {StatusCode::unsupported_scaling, "weights of 16 bits have no scales"};
-  if (s.scale == Scaling::mx) return {StatusCode::unsupported_scaling, "a layer has no mx scales"};
   if (s.logits != DType::f32 && s.logits != DType::f16 && s.logits != DType::bf16)
     return {type, "logits are f32, f16 or bf16"};
   if (s.masked() && (s.shared || s.weight == MoeWeight::input))
     return {StatusCode::bad_value, "tokens that lie by expert have no weights and no shared expert"};
   if (s.masked() && s.quantises_x()) return {type, "tokens that lie by expert come quantised"};
-  if (s.masked() && s.quantises_h())
+  if (s.masked() && s.quantises_h() && !s.mx())
     return {StatusCode::unsupported_scaling, "tokens that lie by expert have no scales of rows"};
   if (const Status status = gemm_check_spec(moe_first_spec(s), facts); !status.ok()) return status;
   return gemm_check_spec(moe_second_spec(s), facts);

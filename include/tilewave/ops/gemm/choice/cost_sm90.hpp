@@ -70,9 +70,6 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   if (scaled_large) {
     const bool large = p.waves() > 1 && p.waves() != 3 && (tall >= 256 || wide >= 256);
     cycles *= p.waves() == 1 ? 2.0 : p.waves() == 3 ? 1.52 : large ? 1.36 : 1.53;
-    // In grouped GEMM, ptxas spills in the loops of these tiles where gates have scales of their own
-    // (docs/notebook/2026-11-27-gemm-ptxas.md).
-    if (large && spec.gated && spec.groups != GemmGroups::one) cycles *= 1.77;
   } else {
     cycles *= (p.pingpong ? 1.0 : wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? 1.03 : 1.08);
     // With block scales, a stage of few rows is a chain: products, their sums' scales, additions.

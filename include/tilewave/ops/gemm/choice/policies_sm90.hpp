@@ -105,6 +105,10 @@ constexpr GemmPolicies gemm_sm90_group_scaled_out(const GemmSpec& s) {
   if (s.gated && s.weights == GemmWeights::preshuffled) return list.all;
   if (!s.gated && s.a != DType::i8) list.add({.rows = 128, .columns = 256});
   list.add({.rows = 128, .columns = columns});
+  if (s.gated && s.groups != GemmGroups::one && s.scale == Scaling::per_block) {  // one adds while the other multiplies
+    list.add({.rows = 64, .columns = columns, .waves_rows = 1, .waves_columns = 2});
+    return list.all;
+  }
   list.add({.rows = 64, .columns = columns, .waves_rows = 1, .splits = list.splits(8)});
   return list.all;
 }
@@ -125,7 +129,11 @@ constexpr GemmPolicies gemm_sm90_gated(const GemmSpec& s) {
 constexpr GemmPolicies gemm_sm90_grouped(const GemmSpec& s) {
   Sm90Policies list{s};
   list.add({.rows = 128, .columns = 256});
-  list.add({.rows = 128, .columns = 128});
+  if (s.scale == Scaling::per_block) {  // each wave group multiplies while it adds (docs/notebook/2026-11-28-moe.md)
+    list.add({.rows = 64, .columns = 256, .waves_rows = 1, .waves_columns = 2});
+  } else {
+    list.add({.rows = 128, .columns = 128});
+  }
   list.add({.rows = 64, .columns = 128, .swapped = true});
   if (s.a != DType::i8) list.add({.rows = 32, .columns = 128, .swapped = true});
   return list.all;

@@ -36,7 +36,7 @@ struct GemmInt4Loop {
                                          Sums (&sums)[L::tiles]) {
     L::clear(sums);
     for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
-      B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
+      L::wait_full(shared, ring);
       static_for<Codes::scales_per_stage>([&](auto scale) TILEWAVE_INLINE_LAMBDA {
         // Read here, scales are there before the products begin. ptxas put reads behind the first products in front of
         // the last one, which then began late: all of a 128 x 128 tile took 4 to 9 % longer.
@@ -57,7 +57,7 @@ struct GemmInt4Loop {
                                           Sums (&sums)[L::tiles]) {
     L::clear(sums);
     for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
-      B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
+      L::wait_full(shared, ring);
       Widened codes[Codes::scales_per_stage];
       static_for<Codes::scales_per_stage>(
           [&](auto scale) TILEWAVE_INLINE_LAMBDA { widen(wave_group, shared, ring.slot, scale, codes[scale]); });

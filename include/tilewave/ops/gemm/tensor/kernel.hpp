@@ -36,7 +36,12 @@ struct GemmTensorKernel {
     typename B::Mbarrier turn[2];
   };
   struct NoTurns {};
+  struct WithOutGroups {
+    typename L::Output::OutGroups out_groups;
+  };
+  struct NoOutGroups {};
   struct Shared : L::Shared,
+                  std::conditional_t<L::shares_out_groups, WithOutGroups, NoOutGroups>,
                   std::conditional_t<L::saves_tile, SavedTiles, NoSavedTiles>,
                   std::conditional_t<P.pingpong, Turns, NoTurns> {};
   static constexpr bool waits_itself = true;
@@ -61,6 +66,9 @@ struct GemmTensorKernel {
     if (B::wave_id() == 0) {
       if constexpr (P.pingpong) {
         if (B::lane_id() < 2) B::mbarrier_init(&shared.turn[B::lane_id()], L::wave_group_waves);
+      }
+      if constexpr (L::shares_out_groups) {
+        if (B::lane_id() == 0) B::mbarrier_init(&shared.out_groups.published, L::wave_groups * L::wave_group_waves);
       }
       shared.ring.begin();
     }
@@ -183,9 +191,9 @@ struct GemmTensorKernel {
     }
   }
 
-  /// Copies gathered rows of A, and fetches the scales of stages whose scales come through shared memory. Each of the
-  /// three waves takes every third stage and waits for its copies before it reports them: the fence that shows them to
-  /// products would wait for all that are under way.
+  /// Copies gathered rows of A, and the scales of stages whose scales come through shared memory. Each of the three
+  /// waves takes every third stage as soon as its slot is free, and waits for no copy: those who multiply see what
+  /// landed, by their own fence (L::wait_full).
   TILEWAVE_DEVICE static void fetch_rows(const Args& a, TileQueue& queue, int wave, Shared& shared) {
     Ring ring;
     GemmTile tile;
@@ -194,21 +202,30 @@ struct GemmTensorKernel {
     int turn = 0;
     while (queue.next(tile, steps)) {
       rows.load(a.gemm, tile);
+      const float* b_scale = nullptr;  // of this lane's 64 rows of B
+      if constexpr (L::block_scales && L::shared_scales) {
+        if (B::lane_id() < P.columns / 64) b_scale = L::scales_of_b(a.gemm, tile, 64 * B::lane_id());
+      }
       for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
         if (turn == wave) {
+          auto* const full = &shared.ring.full[ring.slot];
           typename L::FetchedScales scales;
-          if constexpr (L::shared_scales) scales.load(a.gemm, tile, step);
+          if constexpr (L::packed) scales.load(a.gemm, tile, step);
           B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
           rows.copy(a.gemm, step, P.swapped ? shared.wide[ring.slot] : shared.tall[ring.slot]);
-          B::lane_copies_end();
-          if constexpr (L::shared_scales) scales.store(shared, ring.slot);
-          B::template lane_copies_wait<0>();
-          B::shared_written();
-          B::mbarrier_arrive(&shared.ring.full[ring.slot]);
+          if constexpr (L::block_scales && L::shared_scales) {
+            rows.copy_scales(a.gemm, step, shared.a_scale[ring.slot]);
+            if (b_scale != nullptr)
+              B::copy_lane(&shared.b_scale[ring.slot][B::lane_id()], b_scale + step * a.gemm.b_scale_k_stride);
+          }
+          B::lane_copies_arrive(full);
+          if constexpr (L::packed) scales.store(shared, ring.slot);
+          B::mbarrier_arrive(full);  // of what lanes stored themselves
         }
         turn = turn + 1 == L::scale_waves ? 0 : turn + 1;
       }
     }
+    B::template lane_copies_wait<0>();
   }
 
   TILEWAVE_DEVICE static void multiply(const Args& a, const Maps& maps, TileQueue& queue, int rank, int wave_group,
@@ -232,8 +249,13 @@ struct GemmTensorKernel {
       Sums sums[L::tiles];
       if constexpr (L::packed) {
         Int4::run(steps, wave_group, shared, ring, sums);
-      } else if constexpr (L::shared_scales) {
+      } else if constexpr (L::shared_scales && P.swapped) {
         Scaled::scales_in_shared(steps, wave_group, shared, ring, sums);
+      } else if constexpr (L::shared_scales && L::scaled_ahead) {
+        Scaled::overlapped(typename L::NoScaleReader(a.gemm, tile, wave_group, steps), steps, wave_group, shared, ring,
+                           sums);
+      } else if constexpr (L::shared_scales) {
+        Scaled::shared_halves(steps, wave_group, shared, ring, sums);
       } else if constexpr (L::block_scales || L::promoted) {
         typename L::StageScaleReader reader(a.gemm, tile, wave_group, steps);
         if constexpr (L::scaled_ahead) {
@@ -265,7 +287,7 @@ struct GemmTensorKernel {
     int before = 0;
     std::int32_t step = steps.first;
     for (bool any = true; any; any = step < steps.end) {
-      B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
+      L::wait_full(shared, ring);
       begin_stage(wave_group, shared, ring.slot, step == steps.first, sums);
       if (step != steps.first) {  // the products of the step before are done, so its slot is free
         B::template group_mma_wait<1>();

@@ -36,6 +36,7 @@ struct GemmTensorLayout {
   using GatheredRows = GemmGatheredRows<B, S, P>;
   /// Rows of A that are gathered come by copies of lanes, and all others by the copy engine.
   static constexpr bool gathered = S.gathered;
+  static constexpr int copies_arrivals = gathered ? B::copies_arrivals : 0;
   static constexpr int b_box_bytes = packed ? 0 : P.columns * P.depth_bytes;  // in a stage; int4 codes come besides
   static constexpr int boxes = P.depth_bytes / 128, row_chunks = 8;           // boxes of 128 bytes of K in a stage
   static constexpr int box_chunks = 8 * depth_k;  // chunks of a transposed box: 64 contiguous rows by a stage's k
@@ -50,8 +51,9 @@ struct GemmTensorLayout {
   /// Sums stay in the matrix unit over all of K.
   static constexpr bool plain = !packed && !block_scales && !promoted;
   /// Scales come through shared memory where a lane needs many: block scales of swapped tiles, and scales of int4
-  /// weights. Where A's rows are the tall side, a lane needs two scales a tile and loads them itself.
-  static constexpr bool shared_scales = (block_scales && P.swapped) || packed;
+  /// weights. Where A's rows are the tall side, a lane needs two scales a tile and loads them itself, but for gates and
+  /// ups of groups: pointers to their scales and two stages of scales would spill beside the sums in 128 x 256.
+  static constexpr bool shared_scales = detail::gemm_shares_block_scales(S, P) || packed;
   static constexpr int scale_waves = 3;  // waves of the fetching wave group that fetch scales; the fourth copies boxes
   /// Rows of the wide side whose sums of one stage fit the registers beside the sums of all stages.
   static constexpr int part_wide = wave_group_wide > 128 ? wave_group_wide / 2 : wave_group_wide;
@@ -124,10 +126,15 @@ struct GemmTensorLayout {
   struct Barriers : RingBarriers<B, P.stages, P.cluster> {
     /// One wave calls this.
     TILEWAVE_DEVICE void begin() {
-      RingBarriers<B, P.stages, P.cluster>::begin(gathered || shared_scales ? 2 : 1,
+      RingBarriers<B, P.stages, P.cluster>::begin((gathered || shared_scales ? 2 : 1) + copies_arrivals,
                                                   (P.pingpong ? 1 : wave_groups) * wave_group_waves);
     }
   };
+
+  /// True if two wave groups beside each other share the 128 columns of an output scale. Each tells the other the
+  /// largest magnitude that it has of every row.
+  static constexpr bool shares_out_groups =
+      S.out_scale == Scaling::per_group && wave_group_wide / halves < scale_group && !P.swapped;
 
   static constexpr int shared_b_scales = packed          ? Codes::scales_per_stage * P.columns
                                          : shared_scales ? P.columns / 64
@@ -150,8 +157,7 @@ struct GemmTensorLayout {
 
   /// During the products of grouped GEMM a wave keeps its tile and the state of its queue in shared memory: registers
   /// are full of sums and scales.
-  static constexpr bool saves_tile =
-      (block_scales || (promoted && !P.swapped)) && !shared_scales && S.groups != GemmGroups::one;
+  static constexpr bool saves_tile = (block_scales || promoted) && !P.swapped && S.groups != GemmGroups::one;
 
   using Ring = RingSlot<P.stages>;
 
@@ -164,6 +170,12 @@ struct GemmTensorLayout {
   }
   TILEWAVE_DEVICE static int wide_row(int wave_group) {
     return P.pingpong ? 0 : wave_group % P.waves_columns * wave_group_wide;
+  }
+
+  /// Waits for a stage. Those who multiply show the unit what lanes copied: who fetches would wait for all its copies.
+  TILEWAVE_DEVICE static void wait_full(Shared& shared, const Ring& ring) {
+    B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
+    if constexpr (gathered) B::shared_written();
   }
 
   /// Starts the copies of one stage into a slot. All lanes of the fetching wave call this.
@@ -261,7 +273,7 @@ struct GemmTensorLayout {
     return a.b_scale + tile.layer * a.b_scale_layer_stride + B::divergent(row / gemm_scale_block) * a.b_scale_stride;
   }
 
-  /// A wave's registers for the block scales of one stage, between device and shared memory.
+  /// A wave's registers for the block scales of one stage, between device and shared memory, but of gathered rows.
   struct FetchedBlockScales {
     static constexpr int lanes = B::facts.wave_lanes, rows = ceil_div(P.rows, lanes);
     Vec<float, rows> of_a;
@@ -273,7 +285,7 @@ struct GemmTensorLayout {
       for (int i = 0; i < rows; ++i) {
         const std::int32_t row =
             min_of(tile.first_row + min_of(i * lanes + B::lane_id(), P.rows - 1), tile.row_end - 1);
-        of_a[i] = B::load(from + gemm_row_of_a<B, S>(a, max_of(row, 0)) * a.a_scale_stride);
+        of_a[i] = B::load(from + max_of(row, 0) * a.a_scale_stride);
       }
       const int row = 64 * min_of(B::lane_id(), P.columns / 64 - 1);
       of_b = B::load(scales_of_b(a, tile, row) + step * a.b_scale_k_stride);
@@ -300,11 +312,14 @@ struct GemmTensorLayout {
     Vec<float, of_b> b_scale;
 
     TILEWAVE_DEVICE void read(const Shared& shared, int slot, int wave_group) {
-      const int row = wide_row(wave_group) + 2 * (B::lane_id() % 4);
+      const int row = P.swapped ? wide_row(wave_group) + 2 * (B::lane_id() % 4)
+                                : tall_row(wave_group) + 16 * wave_in_wave_group() + B::lane_id() / 4;
+      const int first_b = (P.swapped ? tall_row(wave_group) : wide_row(wave_group)) / 64;
       TILEWAVE_UNROLL
-      for (int i = 0; i < of_a; ++i) a_scale[i] = shared.a_scale[slot][row + 8 * (i / 2) + i % 2];
+      for (int i = 0; i < of_a; ++i)
+        a_scale[i] = shared.a_scale[slot][row + (P.swapped ? 8 * (i / 2) + i % 2 : 64 * (i / 2) + 8 * (i % 2))];
       TILEWAVE_UNROLL
-      for (int i = 0; i < of_b; ++i) b_scale[i] = shared.b_scale[slot][tall_row(wave_group) / 64 + i];
+      for (int i = 0; i < of_b; ++i) b_scale[i] = shared.b_scale[slot][first_b + b_columns / 64 * i];
     }
     /// The scale of element i of tile t.
     TILEWAVE_DEVICE float of(int t, int i) const {
@@ -375,7 +390,8 @@ struct GemmTensorLayout {
   };
   struct NoScaleReader {
     TILEWAVE_DEVICE NoScaleReader(const GemmArgs&, const GemmTile&, int, typename Args::Steps) {}
-    TILEWAVE_DEVICE void next(NoScales&) const {}
+    template <class Scales>
+    TILEWAVE_DEVICE void next(Scales&) const {}
   };
   using StageScales = std::conditional_t<promoted, NoScales, BlockScales>;
   using StageScaleReader = std::conditional_t<promoted, NoScaleReader, ScaleReader>;

@@ -7,6 +7,9 @@
 
 namespace tilewave {
 
+template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
+struct GemmTensorKernel;
+
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue>
 class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
  public:
@@ -24,6 +27,11 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   static constexpr int unit = 16 / size_of(S.out);  // elements of 16 bytes
 
   static constexpr bool row_scales = L::row_scales;
+  /// What two wave groups tell each other of output scales, see L::shares_out_groups.
+  struct OutGroups {
+    typename B::Mbarrier published;
+    float largest[2][L::wave_groups][64];  // one set of a tile, another of the next
+  };
 
   /// Without maps it combines partials, whose sums leave without boxes.
   TILEWAVE_DEVICE explicit GemmTensorOutput(const Maps* maps = nullptr) : maps_(maps) {}
@@ -209,6 +217,23 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
     Epilogue::template apply<extras>(a.gemm, a.epilogue, tile, parts, at, scale_of);
     return parts[0];
   }
+  /// Makes the largest magnitudes of a lane's two rows those of both wave groups that share their 128 columns.
+  TILEWAVE_DEVICE void merge_largest(Shared& shared, int wave_group, float (&largest)[2]) {
+    using KernelShared = typename GemmTensorKernel<B, S, P, UserEpilogue>::Shared;
+    auto& groups = static_cast<KernelShared&>(shared).out_groups;
+    const int row = 16 * L::wave_in_wave_group() + B::lane_id() / 4;
+    TILEWAVE_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      largest[h] = B::template reduce<4>(largest[h], Max{});
+      if (B::lane_id() % 4 == 0) groups.largest[merged_ % 2][wave_group][row + 8 * h] = largest[h];
+    }
+    B::mbarrier_arrive(&groups.published);
+    B::mbarrier_wait(&groups.published, merged_ % 2);
+    TILEWAVE_UNROLL
+    for (int h = 0; h < 2; ++h)
+      largest[h] = max_of(largest[h], groups.largest[merged_ % 2][wave_group ^ 1][row + 8 * h]);
+    ++merged_;
+  }
   /// Quantised values, four elements a word. A few are rounded at a time, because registers are few.
   template <bool extras, int wide>
   TILEWAVE_DEVICE Vec<std::uint32_t, wide / 8> codes_of(const Args& a, const GemmTile& tile, int wave_group,
@@ -238,7 +263,8 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
       }
     }
     if constexpr (per_group) {
-      static_assert(wide == scale_group, "a lane has a quarter of two rows of 128 columns");
+      static_assert(wide == scale_group || L::shares_out_groups, "a lane has a quarter of two rows of 128 columns");
+      if constexpr (L::shares_out_groups) merge_largest(shared, wave_group, largest);
       TILEWAVE_UNROLL
       for (int h = 0; h < 2; ++h) {
         const InTile at = element(wave_group, t, from / 2 + 2 * h);
@@ -340,6 +366,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
 
   const Maps* maps_;
   float factor_ = 1.0f;
+  int merged_ = 0;                  // how often merge_largest was called
   float tall_scale_[2 * L::tiles];  // one for each of the lane's two rows of a tile
   static constexpr int rounds = ceil_div(L::wave_group_wide, L::wave_group_lanes);
   float wide_scale_[rounds];  // loaded, and not yet in shared memory

@@ -26,7 +26,7 @@ struct GemmScaledLoops {
                                                Sums (&sums)[L::tiles]) {
     L::clear(sums);
     for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
-      B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
+      L::wait_full(shared, ring);
       Sums part[L::tiles];
       Kernel::begin_stage(wave_group, shared, ring.slot, true, part);
       Scales scales;
@@ -34,6 +34,39 @@ struct GemmScaledLoops {
       B::template group_mma_wait<0>();
       shared.ring.release(ring.slot);
       add_scaled(scales, part, sums);
+    }
+  }
+
+  /// The same a part at a time, where registers hold the sums of a tile and of one part (see halves). The scales of a
+  /// stage are read while the last products of the stage before run: a read between two products took longer
+  /// (docs/notebook/2026-11-27-groups-beside-deepgemm.md).
+  TILEWAVE_DEVICE static void shared_halves(Steps steps, int wave_group, Shared& shared, Ring& ring,
+                                            Sums (&sums)[L::tiles]) {
+    L::clear(sums);
+    if (steps.first == steps.end) return;
+    Scales scales;
+    L::wait_full(shared, ring);
+    scales.read(shared, ring.slot, wave_group);
+    for (std::int32_t step = steps.first; step < steps.end; ++step) {
+      typename Scales::Products products = scales.products();
+      B::group_mma_fence(products.of_all);
+      constexpr int parts_per_tile = L::wave_group_wide / L::part_wide, parts = L::tiles * parts_per_tile;
+      Ring ahead = ring;
+      ahead.advance();
+      TILEWAVE_UNROLL
+      for (int i = 0; i < parts; ++i) {
+        const int t = i / parts_per_tile, wide_first = i % parts_per_tile * L::part_wide;
+        Vec<float, L::part_wide / 2> part[1];
+        Kernel::begin_stage(wave_group, shared, ring.slot, true, part, t, wide_first);
+        if (i == parts - 1 && step + 1 < steps.end) {
+          L::wait_full(shared, ahead);
+          scales.read(shared, ahead.slot, wave_group);
+        }
+        B::template group_mma_wait<0>();
+        if (i == parts - 1) shared.ring.release(ring.slot);
+        add_scaled(products, part, sums, t, wide_first);
+      }
+      ring = ahead;
     }
   }
 
@@ -47,7 +80,7 @@ struct GemmScaledLoops {
     Scales even{}, odd{};
     reader.next(even);
     reader.next(odd);
-    B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
+    L::wait_full(shared, ring);
     const auto multiply_stage = [&](Scales& scales, std::int32_t step) TILEWAVE_INLINE_LAMBDA {
       // The fence holds the products of scales in registers before `scales` is loaded anew. A moved load would be
       // waited for on the spot.
@@ -63,7 +96,7 @@ struct GemmScaledLoops {
         if (i == parts - 1 && step + 1 < steps.end) {
           Ring ahead = ring;
           ahead.advance();
-          B::mbarrier_wait(&shared.ring.full[ahead.slot], ahead.round);
+          L::wait_full(shared, ahead);
         }
         B::template group_mma_wait<0>();
         if (i == parts - 1) shared.ring.release(ring.slot);
@@ -84,8 +117,10 @@ struct GemmScaledLoops {
   }
 
   /// The products of the next stage run while the sums of one are added, and the scales of the stage after that load.
-  TILEWAVE_DEVICE static void overlapped(typename L::StageScaleReader& reader, Steps steps, int wave_group,
-                                         Shared& shared, Ring& ring, Sums (&sums)[L::tiles]) {
+  /// Scales in shared memory are read when the products of their stage have begun.
+  template <class Reader>
+  TILEWAVE_DEVICE static void overlapped(Reader&& reader, Steps steps, int wave_group, Shared& shared, Ring& ring,
+                                         Sums (&sums)[L::tiles]) {
     L::clear(sums);
     if (steps.first == steps.end) return;
     const std::int32_t last = steps.end - 1;
@@ -95,9 +130,10 @@ struct GemmScaledLoops {
     reader.next(even_scales);
     reader.next(odd_scales);
     Ring ahead = ring;
-    const auto begin = [&](Sums(&part)[L::tiles]) TILEWAVE_INLINE_LAMBDA {
-      B::mbarrier_wait(&shared.ring.full[ahead.slot], ahead.round);
+    const auto begin = [&](Sums(&part)[L::tiles], Scales& scales) TILEWAVE_INLINE_LAMBDA {
+      L::wait_full(shared, ahead);
       Kernel::begin_stage(wave_group, shared, ahead.slot, true, part);
+      if constexpr (L::shared_scales) scales.read(shared, ahead.slot, wave_group);
       ahead.advance();
     };
     std::int32_t step = steps.first;
@@ -108,17 +144,17 @@ struct GemmScaledLoops {
       reader.next(scales);
       ++step;
     };
-    begin(even);
+    begin(even, even_scales);
     while (step + 2 <= last) {  // the compiler follows waits only along straight code
-      begin(odd);
+      begin(odd, odd_scales);
       B::template group_mma_wait<1>();
       add(even, even_scales);
-      begin(even);
+      begin(even, even_scales);
       B::template group_mma_wait<1>();
       add(odd, odd_scales);
     }
     if (step < last) {
-      begin(odd);
+      begin(odd, odd_scales);
       B::template group_mma_wait<1>();
       add(even, even_scales);
       B::template group_mma_wait<0>();
