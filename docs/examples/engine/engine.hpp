@@ -38,11 +38,12 @@ struct EngineOptions {
   std::int32_t pages = 1024;
   std::int32_t most_tokens = 2048;  // of a step: prompts are cut into chunks
   std::int32_t most_sequences = 256;
-  std::int32_t drafts = 0;   // tokens that are guessed from the request's own text and verified in one step
-  bool reuse = true;         // of pages whose tokens are known
-  bool graphs = true;        // of decode steps
-  bool fp8_weights = false;  // products of layers: quantised while they are loaded
-  bool fp8_cache = false;    // K and V
+  std::int32_t drafts = 0;  // tokens that are guessed from the request's own text and verified in one step
+  bool reuse = true;        // of pages whose tokens are known
+  bool graphs = true;       // of decode steps
+  WeightFormat weights = WeightFormat::bf16;  // of products of layers: quantised while they are loaded
+  bool fp8_cache = false;                     // K and V
+  bool random_weights = false;                // for measurements: the folder has a config alone
 };
 
 class Engine {

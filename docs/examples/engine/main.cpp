@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
       "Serves a model with tilewave's kernels. Requests: JSON lines on stdin with token ids, or HTTP with --serve.");
   std::string folder, host = "127.0.0.1";
   EngineOptions options;
-  int port = 0;
+  [[maybe_unused]] int port = 0;
   app.add_option("model", folder, "Folder with config.json and *.safetensors")->required();
   app.add_option("--pages", options.pages, "Pages of the cache");
   app.add_option("--page-tokens", options.page_tokens, "Tokens of a page, a multiple of 16");
@@ -54,8 +54,13 @@ int main(int argc, char** argv) {
   app.add_option("--drafts", options.drafts, "Tokens that are guessed from the text and verified in one step");
   app.add_flag("!--no-reuse", options.reuse, "Compute every prompt from its beginning");
   app.add_flag("!--no-graphs", options.graphs, "Launch each kernel of a decode step on its own");
-  app.add_flag("--fp8-weights", options.fp8_weights, "Quantise the weights of layers to fp8 while loading");
+  const std::map<std::string, WeightFormat> formats{
+      {"bf16", WeightFormat::bf16}, {"fp8", WeightFormat::fp8}, {"int4", WeightFormat::int4}};
+  app.add_option("--weights", options.weights,
+                 "bf16, or what weights of layers are quantised to while loading: fp8, int4")
+      ->transform(CLI::Transformer(formats));
   app.add_flag("--fp8-cache", options.fp8_cache, "Keep K and V in fp8");
+  app.add_flag("--random-weights", options.random_weights, "Read config.json alone: for measurements");
 #ifdef ENGINE_HTTP
   app.add_option("--serve", port, "HTTP port: POST /v1/completions")->check(CLI::Range(1, 65535));
   app.add_option("--host", host, "Address to listen on");

@@ -84,7 +84,7 @@ TEST_CASE("weights and caches of fp8 give logits near transformers', and the sam
   EngineOptions options = small;
   const std::string what = GENERATE("weights", "cache", "both");
   CAPTURE(what);
-  options.fp8_weights = what != "cache", options.fp8_cache = what != "weights";
+  options.weights = what == "cache" ? WeightFormat::bf16 : WeightFormat::fp8, options.fp8_cache = what != "weights";
   const std::vector<Case> cases = cases_of("qwen3");
   Engine whole(fixtures() / "qwen3", options);
   options.most_tokens = 16;

@@ -166,21 +166,30 @@ struct GemmTensorLayout {
     return P.pingpong ? 0 : wave_group % P.waves_columns * wave_group_wide;
   }
 
-  /// Starts the copies of one stage into a slot. All lanes of the fetching wave call this.
+  /// True if B's boxes can be copied before A is there.
+  static constexpr bool copies_b_early = !gathered && S.groups == GemmGroups::one;
+  enum class Operands { both, only_a, only_b };
+  /// Starts the copies of one stage into a slot, of both operands, or of B and later of A. All lanes of the fetching wave
+  /// call this.
+  template <Operands of = Operands::both>
   TILEWAVE_DEVICE static void copy_stage(const Args& a, const Maps& maps, const GemmTile& tile, std::int32_t step,
                                          int rank, Shared& shared, int slot) {
     auto* const full = &shared.ring.full[slot];
     if constexpr (packed) {
-      B::mbarrier_expect(full, b_box_bytes + a.a_box_bytes + Codes::strips * Codes::strip_chunks * 16);
-      Codes::copy(a.gemm, maps.b[0], tile, step, shared.tall[slot], full);
-      if (!gathered && B::lane_id() < boxes) {
+      if constexpr (of != Operands::only_a) {
+        B::mbarrier_expect(full, b_box_bytes + a.a_box_bytes + Codes::strips * Codes::strip_chunks * 16);
+        Codes::copy(a.gemm, maps.b[0], tile, step, shared.tall[slot], full);
+      }
+      if (of != Operands::only_b && !gathered && B::lane_id() < boxes) {
         Chunk* const box = shared.wide[slot] + B::lane_id() * (wide_rows * row_chunks);
         const std::int32_t k = step * depth_k + B::lane_id() * (depth_k / boxes);
         B::copy_tensor(box, maps.a, k, tile.first_row, tile.a_layer, full);
       }
     } else {
-      B::mbarrier_expect(full, b_box_bytes + a.a_box_bytes);
-      if (B::elected()) copy_boxes(a, maps, tile, step, rank, shared, slot);
+      if constexpr (of != Operands::only_a) B::mbarrier_expect(full, b_box_bytes + a.a_box_bytes);
+      if (!B::elected()) return;
+      if constexpr (of != Operands::only_b) copy_boxes_of_a(maps, tile, step, shared, slot);
+      if constexpr (of != Operands::only_a) copy_boxes_of_b(a, maps, tile, step, rank, shared, slot);
     }
   }
   /// Fills a stage with zeros. All lanes of the fetching wave call this.
@@ -190,17 +199,22 @@ struct GemmTensorLayout {
     B::shared_written();
     B::mbarrier_arrive(&shared.ring.full[slot]);
   }
-  TILEWAVE_DEVICE static void copy_boxes(const Args& a, const Maps& maps, const GemmTile& tile, std::int32_t step,
-                                         int rank, Shared& shared, int slot) {
+  TILEWAVE_DEVICE static void copy_boxes_of_a(const Maps& maps, const GemmTile& tile, std::int32_t step, Shared& shared,
+                                              int slot) {
     const std::int32_t k = step * depth_k;
     auto* const full = &shared.ring.full[slot];
     Chunk* const of_a = P.swapped ? shared.wide[slot] : shared.tall[slot];
-    Chunk* const of_b = P.swapped ? shared.tall[slot] : shared.wide[slot];
     if constexpr (transposed_a(S.layout)) {
       copy_transposed<P.rows>(of_a, maps.a, k, tile.first_row, tile.a_layer, full);
     } else if constexpr (!gathered) {
       B::copy_tensor(of_a, maps.a, k, tile.first_row, tile.a_layer, full);
     }
+  }
+  TILEWAVE_DEVICE static void copy_boxes_of_b(const Args& a, const Maps& maps, const GemmTile& tile, std::int32_t step,
+                                              int rank, Shared& shared, int slot) {
+    const std::int32_t k = step * depth_k;
+    auto* const full = &shared.ring.full[slot];
+    Chunk* const of_b = P.swapped ? shared.tall[slot] : shared.wide[slot];
     if constexpr (shuffled) {
       TILEWAVE_UNROLL
       for (int row = 0; row < P.columns; row += b_box) {
