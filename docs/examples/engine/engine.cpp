@@ -60,7 +60,9 @@ Model model_of(const std::filesystem::path& folder, const EngineOptions& o) {
 }  // namespace
 
 Engine::Engine(const std::filesystem::path& folder, const EngineOptions& options)
-    : options_(checked(options)), model_(model_of(folder, options)), pool_(options.pages, options.page_tokens) {
+    : Engine(model_of(folder, checked(options)), options) {}
+Engine::Engine(Model model, const EngineOptions& options)
+    : options_(checked(options)), model_(std::move(model)), pool_(options.pages, options.page_tokens) {
   model_.use_graphs(options.graphs);
 }
 

@@ -50,6 +50,8 @@ class Engine {
  public:
   /// Throws Error as Model does, and for options outside their ranges.
   Engine(const std::filesystem::path& folder, const EngineOptions& options);
+  /// Serves a model that was made with the same pages and tokens of a step.
+  Engine(Model model, const EngineOptions& options);
 
   const ModelConfig& config() const { return model_.config(); }
   Model& model() { return model_; }

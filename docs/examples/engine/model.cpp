@@ -26,9 +26,10 @@ std::size_t table_bytes(const ModelConfig& c, const CacheShape& cache, std::int3
 
 }  // namespace
 
-Model::Model(const ModelConfig& config, ModelWeights weights, const CacheShape& cache, std::int32_t most_tokens)
+Model::Model(const ModelConfig& config, ModelWeights weights, const CacheShape& cache, std::int32_t most_tokens,
+             std::unique_ptr<Kernels> kernels)
     : config_(config),
-      kernels_(make_kernels(config_, cache, stream_.get())),
+      kernels_(kernels ? std::move(kernels) : make_kernels(config_, cache, stream_.get())),
       most_tokens_(most_tokens),
       weights_(std::move(weights)),
       tables_(table_bytes(config_, cache, most_tokens)) {
