@@ -56,6 +56,8 @@ class Service {
     called_.wait(lock, [this] { return calls_.empty() && !calling_; });
   }
   std::uint64_t tokens() const { return tokens_; }
+  /// Requests that are not finished, as of the last step.
+  std::int32_t unfinished() const { return unfinished_; }
 
  private:
   /// Whoever comes in between two steps. A mutex is not fair: the engine's thread would have it again at once.
@@ -93,6 +95,7 @@ class Service {
         std::move(calls.begin(), calls.end(), std::back_inserter(calls_));
       }
       called_.notify_all();
+      unfinished_ = engine_.unfinished();
       if (engine_.idle() || !failure_.empty()) wake_.notify_all();  // drain()
       lock.unlock();
       while (at_door_ > 0) std::this_thread::yield();
@@ -122,6 +125,7 @@ class Service {
   std::map<std::string, Callback> callbacks_;
   std::string failure_;
   std::atomic<std::uint64_t> tokens_{0};
+  std::atomic<std::int32_t> unfinished_{0};
   bool stopping_ = false;
   std::mutex calls_mutex_;  // of what is to be called back
   std::condition_variable called_;
