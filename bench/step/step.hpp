@@ -48,7 +48,9 @@ struct StepCase {
 
   std::string name() const {
     return model + "/" + name_of(phase) +
-           (weights == engine::WeightFormat::bf16 ? "" : "/w_" + std::string(tilewave::name_of(weight_type()))) +
+           (weights == engine::WeightFormat::shuffled ? "/w_shuffled"
+            : weights == engine::WeightFormat::bf16   ? ""
+                                                      : "/w_" + std::string(tilewave::name_of(weight_type()))) +
            (fp8_cache ? "/kv_fp8" : "") + "/b" + std::to_string(batch) + "/c" + std::to_string(context) +
            (overlap ? "" : "/apart");
   }

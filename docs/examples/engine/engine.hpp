@@ -58,6 +58,9 @@ class Engine {
   PagePool& pages() { return pool_; }
   std::int32_t page_count() const { return options_.pages; }
   std::int32_t last_step_tokens() const { return step_tokens_; }
+  /// Says in one line why a request cannot be served, whatever else is running: what submit() refuses but for ids. Any
+  /// thread may ask.
+  std::optional<std::string> refusal(const Request& request) const;
   /// Takes a request, or says in one line why not: no tokens, a token outside the vocabulary, more than the model's
   /// positions or the whole cache, parameters outside their ranges, an id that is in use.
   std::optional<std::string> submit(Request request);

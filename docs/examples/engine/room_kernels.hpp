@@ -25,6 +25,9 @@ inline constexpr tilewave::SamplingSpec sampling_spec{.x = tilewave::DType::f32}
 inline constexpr tilewave::GemmSpec linear_spec{};
 inline constexpr tilewave::GemmSpec gated_spec{.activation = tilewave::ActivationKind::silu, .gated = true};
 inline constexpr tilewave::GemmSpec gelu_spec{.activation = tilewave::ActivationKind::gelu_tanh, .gated = true};
+inline constexpr tilewave::GemmSpec shuffled_linear_spec{.weights = tilewave::GemmWeights::preshuffled};
+inline constexpr tilewave::GemmSpec shuffled_gated_spec{
+    .weights = tilewave::GemmWeights::preshuffled, .activation = tilewave::ActivationKind::silu, .gated = true};
 inline constexpr tilewave::GemmSpec logits_spec{.out = tilewave::DType::f32};
 inline constexpr tilewave::MoeSpec experts_spec{.logits = tilewave::DType::f32};
 /// int4 weights have a scale for 128 k of a row. Experts of gpt-oss are MXFP4.
@@ -81,9 +84,13 @@ constexpr tilewave::FlashAttentionSpec mixed_spec(int head_size, bool cap, tilew
 }
 
 /// Plans of the ops that take long to compile, in files of their own: plans_gemm.hpp, plans_attention.hpp, plans_moe.hpp,
-/// plans_fp8.hpp and plans_four_bits.hpp define them, and a file for each chip instantiates them.
+/// plans_shuffled.hpp, plans_fp8.hpp and plans_four_bits.hpp define them, and a file for each chip instantiates them.
 template <class R>
 struct GemmPlans {
+  static tilewave::Status plan(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan);
+};
+template <class R>
+struct ShuffledPlans {
   static tilewave::Status plan(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan);
 };
 template <class R>
@@ -318,12 +325,14 @@ class RoomKernels final : public Kernels {
   const tilewave::GemmSpec& spec_of(const Linear& by, bool gated) const {
     if (by.format == WeightFormat::fp8) return gated ? fp8_gated_spec<R> : fp8_linear_spec<R>;
     if (by.format == WeightFormat::int4) return gated ? int4_gated_spec : int4_linear_spec;
+    if (by.format == WeightFormat::shuffled) return gated ? shuffled_gated_spec : shuffled_linear_spec;
     return !gated ? linear_spec : config_.gemma ? gelu_spec : gated_spec;
   }
   static auto plan_of(const Linear& by) {
-    return by.format == WeightFormat::fp8    ? Fp8Plans<R>::product
-           : by.format == WeightFormat::int4 ? FourBitPlans<R>::product
-                                             : GemmPlans<R>::plan;
+    return by.format == WeightFormat::fp8        ? Fp8Plans<R>::product
+           : by.format == WeightFormat::int4     ? FourBitPlans<R>::product
+           : by.format == WeightFormat::shuffled ? ShuffledPlans<R>::plan
+                                                 : GemmPlans<R>::plan;
   }
 
   /// The product of rows with weights. Rows for fp8 weights are quantised first.

@@ -31,26 +31,28 @@ class Service {
     stepper_.join(), caller_.join();
   }
 
-  /// As Engine::submit. The id is the service's own, unlike any other.
+  /// As Engine::submit, from any thread: requests wait in front of the engine until its step is over.
   std::optional<std::string> submit(Request request, Callback callback) {
-    const Visit visit(*this);
+    if (std::optional<std::string> error = engine_.refusal(request)) return error;
+    const std::lock_guard lock(mutex_);
     if (!failure_.empty()) return failure_;
-    const std::string id = request.id;
-    if (std::optional<std::string> error = engine_.submit(std::move(request))) return error;
-    callbacks_[id] = std::move(callback);
+    if (!callbacks_.emplace(request.id, std::move(callback)).second) return "the id is in use";
+    arrived_.push_back(std::move(request));
     wake_.notify_all();
     return std::nullopt;
   }
   void cancel(const std::string& id) {
-    const Visit visit(*this);
-    engine_.cancel(id);
-    callbacks_.erase(id);
+    const std::lock_guard lock(mutex_);
+    if (callbacks_.erase(id) == 0) return;
+    const auto same = [&](const Request& request) { return request.id == id; };
+    if (std::erase_if(arrived_, same) == 0) gone_.push_back(id);
+    wake_.notify_all();
   }
   /// Waits until no request is left and all callbacks have returned.
   void drain() {
     {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [this] { return engine_.idle() || !failure_.empty(); });
+      wake_.wait(lock, [this] { return callbacks_.empty(); });
     }
     std::unique_lock lock(calls_mutex_);
     called_.wait(lock, [this] { return calls_.empty() && !calling_; });
@@ -60,47 +62,51 @@ class Service {
   std::int32_t unfinished() const { return unfinished_; }
 
  private:
-  /// Whoever comes in between two steps. A mutex is not fair: the engine's thread would have it again at once.
-  struct Visit {
-    explicit Visit(Service& service) {
-      ++service.at_door_;
-      lock = std::unique_lock(service.mutex_);
-      --service.at_door_;
-    }
-    std::unique_lock<std::mutex> lock;
-  };
+  using Calls = std::vector<std::pair<Callback, Event>>;
 
   void step() {
-    std::unique_lock lock(mutex_);
     while (true) {
-      wake_.wait(lock, [this] { return stopping_ || (!engine_.idle() && failure_.empty()); });
-      if (stopping_) return;
-      std::vector<std::pair<Callback, Event>> calls;
-      try {
-        for (Event& event : engine_.step()) {
-          tokens_ += event.tokens.size();
-          const auto found = callbacks_.find(event.id);
-          if (found == callbacks_.end()) continue;
-          const bool last = !event.finish_reason.empty();
-          calls.emplace_back(found->second, std::move(event));
-          if (last) callbacks_.erase(found);
-        }
-      } catch (const std::exception& error) {
-        failure_ = std::string("the engine failed: ") + error.what();
-        for (auto& [id, callback] : callbacks_) calls.emplace_back(callback, Event{id, {}, {}, "error"});
-        callbacks_.clear();
-      }
       {
-        const std::lock_guard to_caller(calls_mutex_);
+        std::unique_lock lock(mutex_);
+        wake_.wait(lock, [this] { return stopping_ || !arrived_.empty() || !gone_.empty() || !engine_.idle(); });
+        if (stopping_) return;
+        for (const std::string& id : std::exchange(gone_, {})) engine_.cancel(id);
+        for (Request& request : std::exchange(arrived_, {})) static_cast<void>(engine_.submit(std::move(request)));
+      }
+      std::vector<Event> events;
+      std::string failure;
+      try {
+        events = engine_.step();
+      } catch (const std::exception& error) {
+        failure = std::string("the engine failed: ") + error.what();
+      }
+      Calls calls = take_calls(events, failure);
+      unfinished_ = engine_.unfinished();
+      {
+        const std::lock_guard lock(calls_mutex_);
         std::move(calls.begin(), calls.end(), std::back_inserter(calls_));
       }
       called_.notify_all();
-      unfinished_ = engine_.unfinished();
-      if (engine_.idle() || !failure_.empty()) wake_.notify_all();  // drain()
-      lock.unlock();
-      while (at_door_ > 0) std::this_thread::yield();
-      lock.lock();
+      wake_.notify_all();  // drain()
+      if (!failure.empty()) return;
     }
+  }
+  /// Each event with its request's callback. If the engine failed, everyone is told.
+  Calls take_calls(std::vector<Event>& events, const std::string& failure) {
+    const std::lock_guard lock(mutex_);
+    Calls calls;
+    for (Event& event : events) {
+      tokens_ += event.tokens.size();
+      const auto found = callbacks_.find(event.id);
+      if (found == callbacks_.end()) continue;  // it was cancelled meanwhile
+      const bool last = !event.finish_reason.empty();
+      calls.emplace_back(found->second, std::move(event));
+      if (last) callbacks_.erase(found);
+    }
+    if (failure.empty()) return calls;
+    failure_ = failure;
+    for (auto& [id, callback] : std::exchange(callbacks_, {})) calls.emplace_back(callback, Event{id, {}, {}, "error"});
+    return calls;
   }
 
   void call_back() {
@@ -118,15 +124,16 @@ class Service {
     }
   }
 
-  Engine& engine_;
-  std::mutex mutex_;  // of the engine
+  Engine& engine_;    // the stepping thread's, but for what it checks requests by
+  std::mutex mutex_;  // of what is shared with those who submit
   std::condition_variable wake_;
-  std::atomic<int> at_door_{0};
-  std::map<std::string, Callback> callbacks_;
+  std::vector<Request> arrived_;
+  std::vector<std::string> gone_;
+  std::map<std::string, Callback> callbacks_;  // of the requests that are not finished
   std::string failure_;
+  bool stopping_ = false;
   std::atomic<std::uint64_t> tokens_{0};
   std::atomic<std::int32_t> unfinished_{0};
-  bool stopping_ = false;
   std::mutex calls_mutex_;  // of what is to be called back
   std::condition_variable called_;
   std::deque<std::pair<Callback, Event>> calls_;

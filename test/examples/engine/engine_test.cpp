@@ -122,7 +122,7 @@ TEST_CASE("weights that are int4 already are quantised without a change: logits 
   CHECK(whole.model().weights().layers[0].down.format == WeightFormat::int4);
   CHECK_THROWS_WITH(
       Engine(fixtures() / "llama", options),
-      "quantised weights need a hidden_size, an intermediate_size and columns of heads that are multiples of 128");
+      "weights of this format need a hidden_size, an intermediate_size and columns of heads that are multiples of 128");
   CHECK_THROWS_WITH(Engine(fixtures() / "gpt_oss", options),
                     "models of experts are served with the weights as they are");
 }
