@@ -47,12 +47,14 @@ struct StepCase {
   friend bool operator==(const StepCase&, const StepCase&) = default;
 
   std::string name() const {
-    return model + "/" + name_of(phase) +
-           (weights == engine::WeightFormat::shuffled ? "/w_shuffled"
-            : weights == engine::WeightFormat::bf16   ? ""
-                                                      : "/w_" + std::string(tilewave::name_of(weight_type()))) +
-           (fp8_cache ? "/kv_fp8" : "") + "/b" + std::to_string(batch) + "/c" + std::to_string(context) +
-           (overlap ? "" : "/apart");
+    return model + "/" + name_of(phase) + word_of(weights) + (fp8_cache ? "/kv_fp8" : "") + "/b" +
+           std::to_string(batch) + "/c" + std::to_string(context) + (overlap ? "" : "/apart");
+  }
+  static constexpr const char* word_of(engine::WeightFormat format) {
+    return format == engine::WeightFormat::shuffled ? "/w_shuffled"
+           : format == engine::WeightFormat::fp8    ? "/w_fp8"
+           : format == engine::WeightFormat::int4   ? "/w_int4"
+                                                    : "";
   }
   Columns columns() const {
     ColumnWriter visit;

@@ -168,7 +168,7 @@ struct GemmTensorLayout {
 
   static constexpr bool copies_b_early = !gathered && S.groups == GemmGroups::one;
   enum class Operands { both, only_a, only_b };
-  /// Starts a stage's copies into a slot, B's no later than A's. All lanes of the fetching wave call this.
+  /// Starts a stage's copies into a slot, of both operands or of one. All lanes of the fetching wave call this.
   template <Operands of = Operands::both>
   TILEWAVE_DEVICE static void copy_stage(const Args& a, const Maps& maps, const GemmTile& tile, std::int32_t step,
                                          int rank, Shared& shared, int slot) {
