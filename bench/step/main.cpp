@@ -38,8 +38,8 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--context", o.context, "tokens of a sequence, the new ones included (default: 1024,8192)")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 20));
-  app.add_option("--weights", o.weights, "of the layers: bf16, shuffled, fp8 or int4 (default: bf16)")
-      ->check(CLI::IsMember({"bf16", "shuffled", "fp8", "int4"}));
+  app.add_option("--weights", o.weights, "of the layers: bf16, fp8 or int4 (default: bf16)")
+      ->check(CLI::IsMember({"bf16", "fp8", "int4"}));
   app.add_option("--kv", o.cache, "of the cache: bf16 or fp8 (default: bf16)")->check(CLI::IsMember({"bf16", "fp8"}));
   app.add_flag("!--no-parts", o.parts, "rows of whole steps alone");
   app.add_flag("--apart", o.apart,
@@ -48,10 +48,9 @@ void declare(CLI::App& app, Options& o) {
 }
 
 engine::WeightFormat weights_of(const std::string& name) {
-  return name == "fp8"        ? engine::WeightFormat::fp8
-         : name == "int4"     ? engine::WeightFormat::int4
-         : name == "shuffled" ? engine::WeightFormat::shuffled
-                              : engine::WeightFormat::bf16;
+  return name == "fp8"    ? engine::WeightFormat::fp8
+         : name == "int4" ? engine::WeightFormat::int4
+                          : engine::WeightFormat::bf16;
 }
 
 std::vector<StepRow> rows_of(ArchId arch, const Options& o) {

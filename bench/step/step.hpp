@@ -51,10 +51,7 @@ struct StepCase {
            std::to_string(batch) + "/c" + std::to_string(context) + (overlap ? "" : "/apart");
   }
   static constexpr const char* word_of(engine::WeightFormat format) {
-    return format == engine::WeightFormat::shuffled ? "/w_shuffled"
-           : format == engine::WeightFormat::fp8    ? "/w_fp8"
-           : format == engine::WeightFormat::int4   ? "/w_int4"
-                                                    : "";
+    return format == engine::WeightFormat::fp8 ? "/w_fp8" : format == engine::WeightFormat::int4 ? "/w_int4" : "";
   }
   Columns columns() const {
     ColumnWriter visit;

@@ -25,10 +25,9 @@ struct RopeConfig {
   double attention_factor = 1.0;                         // yarn: multiplies cos and sin
 };
 
-/// How the weights of a product lie: bf16 row by row, or shuffled, that is sixteen rows side by side, so that a stage of a
-/// product is a few long runs of memory; fp8 with a scale for each row, int4 with one for 128 k of a row, both made while
+/// How the weights of a product lie: fp8 with a scale for each row, int4 with one for 128 k of a row, both made while
 /// loading; MXFP4 (fp4 with a power of two for 32 k of a row) as a checkpoint ships it.
-enum class WeightFormat { bf16, shuffled, fp8, int4, mxfp4 };
+enum class WeightFormat { bf16, fp8, int4, mxfp4 };
 
 struct ModelConfig {
   std::int32_t vocab = 0, hidden = 0, intermediate = 0, layers = 0;

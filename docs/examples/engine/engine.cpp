@@ -46,7 +46,7 @@ Model model_of(const std::filesystem::path& folder, const EngineOptions& o) {
   const bool quantised = o.weights != WeightFormat::bf16;
   if (config.gemma && (quantised || o.fp8_cache)) throw Error("Gemma's weights and cache are served in bf16 alone");
   if (config.experts > 0 && quantised) throw Error("models of experts are served with the weights as they are");
-  const std::int32_t of = o.weights == WeightFormat::int4 ? 128 : o.weights == WeightFormat::shuffled ? 32 : 16;
+  const std::int32_t of = o.weights == WeightFormat::int4 ? 128 : 16;
   if (quantised &&
       (config.hidden % of != 0 || config.intermediate % of != 0 || config.q_heads * config.head_size % of != 0))
     throw Error(

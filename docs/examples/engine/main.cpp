@@ -91,10 +91,8 @@ int main(int argc, char** argv) {
   app.add_option("--drafts", options.drafts, "Tokens that are guessed from the text and verified in one step");
   app.add_flag("!--no-reuse", options.reuse, "Compute every prompt from its beginning");
   app.add_flag("!--no-graphs", options.graphs, "Launch each kernel of a decode step on its own");
-  const std::map<std::string, WeightFormat> formats{{"bf16", WeightFormat::bf16},
-                                                    {"shuffled", WeightFormat::shuffled},
-                                                    {"fp8", WeightFormat::fp8},
-                                                    {"int4", WeightFormat::int4}};
+  const std::map<std::string, WeightFormat> formats{
+      {"bf16", WeightFormat::bf16}, {"fp8", WeightFormat::fp8}, {"int4", WeightFormat::int4}};
   app.add_option("--weights", options.weights,
                  "bf16, or what weights of layers are quantised to while loading: fp8, int4")
       ->transform(CLI::Transformer(formats));

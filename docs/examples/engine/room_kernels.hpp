@@ -25,9 +25,6 @@ inline constexpr tilewave::SamplingSpec sampling_spec{.x = tilewave::DType::f32}
 inline constexpr tilewave::GemmSpec linear_spec{};
 inline constexpr tilewave::GemmSpec gated_spec{.activation = tilewave::ActivationKind::silu, .gated = true};
 inline constexpr tilewave::GemmSpec gelu_spec{.activation = tilewave::ActivationKind::gelu_tanh, .gated = true};
-inline constexpr tilewave::GemmSpec shuffled_linear_spec{.weights = tilewave::GemmWeights::preshuffled};
-inline constexpr tilewave::GemmSpec shuffled_gated_spec{
-    .weights = tilewave::GemmWeights::preshuffled, .activation = tilewave::ActivationKind::silu, .gated = true};
 inline constexpr tilewave::GemmSpec logits_spec{.out = tilewave::DType::f32};
 inline constexpr tilewave::MoeSpec experts_spec{.logits = tilewave::DType::f32};
 /// int4 weights have a scale for 128 k of a row. Experts of gpt-oss are MXFP4.
@@ -84,13 +81,9 @@ constexpr tilewave::FlashAttentionSpec mixed_spec(int head_size, bool cap, tilew
 }
 
 /// Plans of the ops that take long to compile, in files of their own: plans_gemm.hpp, plans_attention.hpp, plans_moe.hpp,
-/// plans_shuffled.hpp, plans_fp8.hpp and plans_four_bits.hpp define them, and a file for each chip instantiates them.
+/// plans_fp8.hpp and plans_int4.hpp define them, and a file for each chip instantiates them.
 template <class R>
 struct GemmPlans {
-  static tilewave::Status plan(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan);
-};
-template <class R>
-struct ShuffledPlans {
   static tilewave::Status plan(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan);
 };
 template <class R>
@@ -109,9 +102,8 @@ struct Fp8Plans {
   static tilewave::Status mixed(const tilewave::FlashAttentionProblem& p, tilewave::FlashAttentionPlan& plan);
 };
 template <class R>
-struct FourBitPlans {
-  static tilewave::Status product(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan);
-  static tilewave::Status experts(const tilewave::MoeProblem& p, tilewave::MoePlan& plan);
+struct Int4Plans {
+  static tilewave::Status plan(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan);
 };
 /// The answer to a spec that none of these was compiled for.
 inline constexpr tilewave::Status not_compiled{tilewave::StatusCode::no_matching_entry,
@@ -205,7 +197,7 @@ class RoomKernels final : public Kernels {
     p.tokens = rows, p.hidden = by.gate_up.k, p.intermediate = by.down.k;
     p.experts = p.local_experts = experts, p.topk = by.chosen;
     p.x_stride = p.out_stride = p.residual_stride = p.hidden, p.logits_stride = experts;
-    launch("moe", experts_[rows], p, mxfp4 ? FourBitPlans<R>::experts : MoePlans<R>::plan);
+    launch("moe", experts_[rows], p, MoePlans<R>::plan);
   }
 
   void logits(const void* x, const Linear& by, float* out, std::int32_t rows) override {
@@ -325,14 +317,12 @@ class RoomKernels final : public Kernels {
   const tilewave::GemmSpec& spec_of(const Linear& by, bool gated) const {
     if (by.format == WeightFormat::fp8) return gated ? fp8_gated_spec<R> : fp8_linear_spec<R>;
     if (by.format == WeightFormat::int4) return gated ? int4_gated_spec : int4_linear_spec;
-    if (by.format == WeightFormat::shuffled) return gated ? shuffled_gated_spec : shuffled_linear_spec;
     return !gated ? linear_spec : config_.gemma ? gelu_spec : gated_spec;
   }
   static auto plan_of(const Linear& by) {
-    return by.format == WeightFormat::fp8        ? Fp8Plans<R>::product
-           : by.format == WeightFormat::int4     ? FourBitPlans<R>::product
-           : by.format == WeightFormat::shuffled ? ShuffledPlans<R>::plan
-                                                 : GemmPlans<R>::plan;
+    return by.format == WeightFormat::fp8    ? Fp8Plans<R>::product
+           : by.format == WeightFormat::int4 ? Int4Plans<R>::plan
+                                             : GemmPlans<R>::plan;
   }
 
   /// The product of rows with weights. Rows for fp8 weights are quantised first.

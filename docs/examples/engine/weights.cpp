@@ -159,20 +159,6 @@ Weight quantised(const std::vector<std::uint16_t>& values, std::size_t k, tilewa
           .format = WeightFormat::fp8};
 }
 
-/// Rows of k values, sixteen of them side by side: for each eight k, eight values of the first row, then of the second.
-Weight shuffled(const std::vector<std::uint16_t>& values, std::size_t k) {
-  constexpr std::size_t rows = 16, unit = 8;
-  std::vector<std::uint16_t> to(values.size());
-  for (std::size_t i = 0; i < values.size(); i += unit) {
-    const std::size_t row = i / k, column = i % k;
-    const std::size_t at = (row / rows * (k / unit) + column / unit) * rows * unit + row % rows * unit;
-    std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(i), unit, to.begin() + static_cast<std::ptrdiff_t>(at));
-  }
-  Weight weight{.data = on_device(to.data(), 2 * to.size())};
-  weight.format = WeightFormat::shuffled;
-  return weight;
-}
-
 /// Has weights of four bits put as products read them: codes and scales of the problem are on the host, of as many bytes.
 Weight repacked(tilewave::GemmRepackProblem p, std::size_t code_bytes, std::size_t scale_bytes, const Loader& loader,
                 WeightFormat format) {
@@ -238,7 +224,6 @@ ModelWeights load_weights(const ModelConfig& config, const Loader& loader, const
     const auto k = static_cast<std::size_t>(tensors.front().shape.back());
     if (config.weights == WeightFormat::fp8) return quantised(read(tensors), k, loader.fp8);
     if (config.weights == WeightFormat::int4) return int4(read(tensors), k, loader);
-    if (config.weights == WeightFormat::shuffled) return shuffled(read(tensors), k);
     return {.data = stored(tensors, Stored::bf16)};
   };
   const auto mxfp4 = [&](const ShippedExperts& e) {
@@ -294,8 +279,7 @@ ModelWeights random_weights(const ModelConfig& config) {
       format != WeightFormat::bf16 || config.gpt_oss ? on_device(pattern.data(), pattern.size() * 2) : Buffer();
   const auto weight = [&](const std::vector<Named>& named) -> Weight {
     const std::size_t elements = elements_of(named);
-    if (format == WeightFormat::bf16 || format == WeightFormat::shuffled)
-      return {.data = filled(elements * 2, repeated), .format = format};
+    if (format == WeightFormat::bf16) return {.data = filled(elements * 2, repeated)};
     const auto k = static_cast<std::size_t>(named.front().shape.back());
     if (format == WeightFormat::fp8)
       return {.data = filled(elements, codes), .scale = floats(elements / k, 0.01f), .format = format};
