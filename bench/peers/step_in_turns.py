@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Our decode steps of Llama 3 8B beside torch.compile with cuDNN's attention, in one process, in turns by sample, on the same weights and
-cache; CSV on stdout. The peer has its K and V contiguous, and both are CUDA graphs. LIBRARY is built by the target tilewave_step.
+"""Our steps of Llama 3 8B beside torch.compile with cuDNN's attention, in one process, in turns by sample, on the same weights and cache; CSV
+on stdout. The peer has its K and V contiguous, and both are CUDA graphs. LIBRARY is built by the target tilewave_step.
 
-  step_in_turns.py --state=both build/sm90/bench/libtilewave_step.so"""
+  step_in_turns.py --state=both build/sm90/bench/libtilewave_step.so
+  step_in_turns.py --phase=prefill --batch=1 --context=8192 build/sm90/bench/libtilewave_step.so"""
 import argparse
 import csv
 import ctypes
@@ -19,10 +20,10 @@ LAYERS, HIDDEN, Q_HEADS, KV_HEADS, HEAD, MLP, VOCAB, EPS, THETA = 32, 4096, 32, 
 
 
 class Ours:
-    def __init__(self, torch, library, batch, context, overlap=True):
+    def __init__(self, torch, library, prefill, batch, context, overlap=True):
         self.torch, self.library = torch, library
         error = ctypes.create_string_buffer(400)
-        self.step = library.tilewave_step_make(b"llama3-8b", batch, context, int(overlap), error, 400)
+        self.step = library.tilewave_step_make(b"llama3-8b", int(prefill), batch, context, int(overlap), error, 400)
         if not self.step:
             raise RuntimeError(error.value.decode())
 
@@ -49,9 +50,9 @@ class Ours:
 class Theirs:
     """The same step as functions of PyTorch, a layer compiled once, and all of them captured."""
 
-    def __init__(self, torch, ours, batch, context):
+    def __init__(self, torch, ours, prefill, batch, context):
         bf16, f32 = torch.bfloat16, torch.float32
-        self.torch, self.batch, self.context = torch, batch, context
+        self.torch, self.batch, self.context, self.new = torch, batch, context, context if prefill else 1
         shapes = {"attention_norm": ((HIDDEN,), f32), "mlp_norm": ((HIDDEN,), f32), "qkv": (((Q_HEADS + 2 * KV_HEADS) * HEAD, HIDDEN), bf16),
                   "out": ((HIDDEN, Q_HEADS * HEAD), bf16), "gate_up": ((2 * MLP, HIDDEN), bf16), "down": ((HIDDEN, MLP), bf16)}
         self.layers = [[ours.tensor(i, name, *shapes[name]) for name in shapes] for i in range(LAYERS)]
@@ -60,8 +61,9 @@ class Theirs:
         self.caches = [[ours.tensor(i, name, cache, bf16) for name in ("k_cache", "v_cache")] for i in range(LAYERS)]
         self.embeddings, self.output = (ours.tensor(-1, name, (VOCAB, HIDDEN), bf16) for name in ("embeddings", "output"))
         self.final_norm = ours.tensor(-1, "final_norm", (HIDDEN,), f32)
-        self.ids = torch.arange(batch, device="cuda") * 13 % VOCAB
-        angles = (context - 1) * THETA ** (-torch.arange(0, HEAD, 2, dtype=torch.float64, device="cuda") / HEAD)
+        positions = torch.arange(context - self.new, context, device="cuda")
+        self.ids = ((7 * positions + 13 * torch.arange(batch, device="cuda")[:, None]) % VOCAB).reshape(-1)
+        angles = positions[:, None] * THETA ** (-torch.arange(0, HEAD, 2, dtype=torch.float64, device="cuda") / HEAD)
         self.cos, self.sin = angles.cos().float(), angles.sin().float()
         self.layer = torch.compile(self.one_layer, dynamic=False, fullgraph=True)
         self.head = torch.compile(self.last, dynamic=False, fullgraph=True)
@@ -76,16 +78,17 @@ class Theirs:
         return self.torch.cat((low * self.cos - high * self.sin, high * self.cos + low * self.sin), -1).to(x.dtype)
 
     def one_layer(self, x, attention_norm, mlp_norm, qkv, out, gate_up, down, k_cache, v_cache):
-        heads = (self.norm(x, attention_norm) @ qkv.T).view(self.batch, Q_HEADS + 2 * KV_HEADS, 1, HEAD)
+        heads = (self.norm(x, attention_norm) @ qkv.T).view(self.batch, self.new, Q_HEADS + 2 * KV_HEADS, HEAD).transpose(1, 2)
         q, k, v = heads.split((Q_HEADS, KV_HEADS, KV_HEADS), 1)
-        k_cache[:, :, self.context - 1:] = self.turned(k)
-        v_cache[:, :, self.context - 1:] = v
-        attended = self.torch.nn.functional.scaled_dot_product_attention(self.turned(q), k_cache, v_cache, enable_gqa=True)
-        x = x + attended.reshape(self.batch, Q_HEADS * HEAD) @ out.T
+        k_cache[:, :, self.context - self.new:] = self.turned(k)
+        v_cache[:, :, self.context - self.new:] = v
+        attended = self.torch.nn.functional.scaled_dot_product_attention(self.turned(q), k_cache, v_cache, is_causal=self.new > 1, enable_gqa=True)
+        x = x + attended.transpose(1, 2).reshape(self.batch * self.new, Q_HEADS * HEAD) @ out.T
         gate, up = (self.norm(x, mlp_norm) @ gate_up.T).chunk(2, -1)
         return x + (self.torch.nn.functional.silu(gate) * up) @ down.T
 
     def last(self, x, weight, output):
+        x = x.view(self.batch, self.new, HIDDEN)[:, -1]
         logits = (self.norm(x, weight) @ output.T).float()
         return logits, logits.argmax(-1)
 
@@ -99,14 +102,14 @@ class Theirs:
 
 
 def measure(torch, library, options, batch, context, writer):
-    name = f"llama3-8b/decode/b{batch}/c{context}"
+    name, prefill = f"llama3-8b/{options.phase}/b{batch}/c{context}", options.phase == "prefill"
     try:
-        ours = Ours(torch, library, batch, context)
+        ours = Ours(torch, library, prefill, batch, context)
     except RuntimeError as wrong:
         return print(f"{TOOL}: {name}: {wrong}", file=sys.stderr)
     try:
         with torch.no_grad():
-            theirs = Theirs(torch, ours, batch, context)
+            theirs = Theirs(torch, ours, prefill, batch, context)
             for state in ("rested", "sustained") if options.state == "both" else (options.state,):
                 sides = {"ours": ours.launch, "theirs": theirs.graph}
                 timed = turns.Turns(torch, options.max_seconds, state).sample(sides)
@@ -124,6 +127,7 @@ def measure(torch, library, options, batch, context, writer):
 def main():
     parser = argparse.ArgumentParser(prog=TOOL, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("library", help="libtilewave_step.so")
+    parser.add_argument("--phase", default="decode", choices=("decode", "prefill"))
     parser.add_argument("--batch", default="1,16,64")
     parser.add_argument("--context", default="1024,8192")
     parser.add_argument("--state", default="as_is", choices=("as_is", "rested", "sustained", "both"))

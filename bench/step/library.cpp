@@ -13,11 +13,13 @@ using tilewave::bench::StepModel;
 using tilewave::bench::StepPart;
 using tilewave::bench::StepPhase;
 
-/// Returns a model with its decode step captured, or null with the reason in `error`.
-extern "C" void* tilewave_step_make(const char* model, int batch, int context, int overlap, char* error, int bytes) {
+/// Returns a model with its step captured, or null with the reason in `error`. prefill: 0 is a decode step.
+extern "C" void* tilewave_step_make(const char* model, int prefill, int batch, int context, int overlap, char* error,
+                                    int bytes) {
   try {
     StepCase c;
     c.arch = tilewave::bench::step_kernels().begin()->first;
+    c.phase = prefill != 0 ? StepPhase::prefill : StepPhase::decode;
     c.model = model, c.batch = batch, c.context = context, c.overlap = overlap != 0;
     auto made = std::make_unique<StepModel>(c, layers_of(tilewave::bench::share_of(model, 1)), false);
     tilewave::overlap_launches = c.overlap;

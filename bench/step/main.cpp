@@ -38,13 +38,19 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--context", o.context, "tokens of a sequence, the new ones included (default: 1024,8192)")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 20));
-  app.add_option("--weights", o.weights, "of the layers: bf16 or fp8 (default: bf16)")
-      ->check(CLI::IsMember({"bf16", "fp8"}));
+  app.add_option("--weights", o.weights, "of the layers: bf16, fp8 or int4 (default: bf16)")
+      ->check(CLI::IsMember({"bf16", "fp8", "int4"}));
   app.add_option("--kv", o.cache, "of the cache: bf16 or fp8 (default: bf16)")->check(CLI::IsMember({"bf16", "fp8"}));
   app.add_flag("!--no-parts", o.parts, "rows of whole steps alone");
   app.add_flag("--apart", o.apart,
                "behind the rows of a step one whose kernels begin when the one before has ended (overlap 0), on sm90");
   declare(app, o, o.measure);
+}
+
+engine::WeightFormat weights_of(const std::string& name) {
+  return name == "fp8"    ? engine::WeightFormat::fp8
+         : name == "int4" ? engine::WeightFormat::int4
+                          : engine::WeightFormat::bf16;
 }
 
 std::vector<StepRow> rows_of(ArchId arch, const Options& o) {
@@ -61,7 +67,7 @@ std::vector<StepRow> rows_of(ArchId arch, const Options& o) {
                              .phase = phase == "decode" ? StepPhase::decode : StepPhase::prefill,
                              .batch = batch,
                              .context = context,
-                             .fp8_weights = o.weights == "fp8",
+                             .weights = weights_of(o.weights),
                              .fp8_cache = o.cache == "fp8",
                              .overlap = overlap,
                              .seed = o.seed};

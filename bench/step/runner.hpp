@@ -50,8 +50,9 @@ class StepRunner {
       if (!model_ || !(config_ == row.config)) begin(row.config);
       calls_ = 0;
       measured.work = step_work(whole_config(), row.config, row.part);
+      const DType weights = row.config.weight_type();  // int4 is multiplied as bf16
       measured.work.flops_per_second =
-          matrix_flops(device_of(row.config.arch).facts, row.config.type_of(row.config.fp8_weights));
+          matrix_flops(device_of(row.config.arch).facts, weights == DType::i4 ? DType::bf16 : weights);
       if (row.part == StepPart::gaps) {
         gaps(measured);
       } else if (model_time.on) {

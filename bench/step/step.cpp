@@ -49,9 +49,9 @@ class PartOnly final : public engine::Kernels {
                         void* k_cache, void* v_cache, const engine::StepTables& step) override {
     if (wanted(StepPart::cache)) kernels_.rotate_and_cache(qkv, q_norm, k_norm, cos, sin, k_cache, v_cache, step);
   }
-  void attend(const void* qkv, const void* k_cache, const void* v_cache, std::int32_t window, void* out,
-              const engine::StepTables& step) override {
-    if (wanted(StepPart::attention)) kernels_.attend(qkv, k_cache, v_cache, window, out, step);
+  void attend(const void* qkv, const void* k_cache, const void* v_cache, std::int32_t window, const float* sinks,
+              void* out, const engine::StepTables& step) override {
+    if (wanted(StepPart::attention)) kernels_.attend(qkv, k_cache, v_cache, window, sinks, out, step);
   }
   void sample(const float* logits, const engine::SampleTables& tables, std::int32_t* tokens, float* logprobs) override {
     if (wanted(StepPart::sampling)) kernels_.sample(logits, tables, tokens, logprobs);
@@ -75,13 +75,13 @@ engine::ModelConfig config_of(const StepCase& c, int layers, bool cut) {
   engine::ModelConfig config;
   config.vocab = cut ? 512 : m.vocabulary;
   config.hidden = cut ? 128 : m.hidden;
-  config.intermediate = cut ? 192 : m.intermediate;
+  config.intermediate = cut ? 256 : m.intermediate;
   config.layers = layers;
   config.q_heads = cut ? 2 * m.q_heads / m.kv_heads : m.q_heads;
   config.kv_heads = cut ? 2 : m.kv_heads;
   config.head_size = m.head_size;
   config.max_positions = c.context + page_tokens;
-  config.fp8_weights = c.fp8_weights, config.fp8_cache = c.fp8_cache;
+  config.weights = c.weights, config.fp8_cache = c.fp8_cache;
   config.qk_norm = c.model.starts_with("qwen3");
   config.rope.theta = 500000.0;
   return config;
@@ -155,9 +155,12 @@ int layers_of(const Model& model) {
 Work step_work(const engine::ModelConfig& m, const StepCase& c, StepPart part) {
   const std::int64_t rows = c.new_tokens(), sequences = c.batch, layers = m.layers;
   const std::int64_t q = std::int64_t{m.q_heads} * m.head_size, kv = 2 * std::int64_t{m.kv_heads} * m.head_size;
-  const std::int64_t weight = m.fp8_weights ? 1 : 2, cache = m.fp8_cache ? 1 : 2;  // bytes of an element
+  const std::int64_t cache = m.fp8_cache ? 1 : 2;  // bytes of an element
+  const std::int64_t of_128 = m.weights == engine::WeightFormat::fp8    ? 128
+                              : m.weights == engine::WeightFormat::int4 ? 66
+                                                                        : 256;  // bytes of weights
   const auto product = [&](std::int64_t n, std::int64_t k, std::int64_t of_rows) {
-    return Work{.bytes = weight * n * k, .flops = 2 * n * k * of_rows};
+    return Work{.bytes = n * k / 128 * of_128, .flops = 2 * n * k * of_rows};
   };
   const auto times = [](Work w, std::int64_t n) { return Work{.bytes = w.bytes * n, .flops = w.flops * n}; };
   // A query of a prefill sees half of the keys on average.
@@ -201,7 +204,7 @@ StepModel::StepModel(const StepCase& c, int layers, bool cut) : config_(config_o
   for (std::int32_t i = 0; i < config_.layers; ++i)
     for (const bool values : {false, true}) {
       const engine::Buffer& cache = model_->cache(i, values);
-      fill_cache(cache.data(), cache.bytes(), c.type_of(c.fp8_cache));
+      fill_cache(cache.data(), cache.bytes(), c.fp8_cache ? facts_of(c.arch).fp8 : DType::bf16);
     }
   step_ = model_->upload(input_of(c, config_, pages));
 }

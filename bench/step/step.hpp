@@ -39,30 +39,38 @@ struct StepCase {
   std::string model;
   StepPhase phase = StepPhase::decode;
   int batch = 1, context = 8192;
-  bool fp8_weights = false, fp8_cache = false;
+  engine::WeightFormat weights = engine::WeightFormat::bf16;
+  bool fp8_cache = false;
   bool overlap = true;  // overlap_launches
   std::uint64_t seed = 123;
 
   friend bool operator==(const StepCase&, const StepCase&) = default;
 
   std::string name() const {
-    return model + "/" + name_of(phase) + (fp8_weights ? "/w_fp8" : "") + (fp8_cache ? "/kv_fp8" : "") + "/b" +
+    return model + "/" + name_of(phase) + word_of(weights) + (fp8_cache ? "/kv_fp8" : "") + "/b" +
            std::to_string(batch) + "/c" + std::to_string(context) + (overlap ? "" : "/apart");
+  }
+  static constexpr const char* word_of(engine::WeightFormat format) {
+    return format == engine::WeightFormat::fp8 ? "/w_fp8" : format == engine::WeightFormat::int4 ? "/w_int4" : "";
   }
   Columns columns() const {
     ColumnWriter visit;
     visit("arch", arch);
     visit("model", model);
     visit("phase", phase);
-    visit("weight_dtype", type_of(fp8_weights));
-    visit("kv_dtype", type_of(fp8_cache));
+    visit("weight_dtype", weight_type());
+    visit("kv_dtype", fp8_cache ? facts_of(arch).fp8 : DType::bf16);
     visit("batch_size", batch);
     visit("context_length", context);
     visit("overlap", overlap);
     visit("seed", seed);
     return visit.columns;
   }
-  DType type_of(bool is_fp8) const { return is_fp8 ? facts_of(arch).fp8 : DType::bf16; }
+  DType weight_type() const {
+    return weights == engine::WeightFormat::fp8    ? facts_of(arch).fp8
+           : weights == engine::WeightFormat::int4 ? DType::i4
+                                                   : DType::bf16;
+  }
   int new_tokens() const { return phase == StepPhase::decode ? batch : batch * context; }
 };
 

@@ -43,6 +43,10 @@ class Step(unittest.TestCase):
         rows = self.check(done, "gfx950", "llama3-8b/prefill/w_fp8/kv_fp8/b2/c100")
         self.assertEqual({(row["weight_dtype"], row["kv_dtype"]) for row in rows}, {("fp8_e4m3fn", "fp8_e4m3fn")})
 
+    def test_int4_weights_have_steps(self):
+        rows = self.check(run("--weights=int4", *SMALL, "--benchmark_format=csv"), "gfx950", "llama3-8b/decode/w_int4/b2/c100")
+        self.assertEqual({row["weight_dtype"] for row in rows}, {"i4"})
+
     def test_launches_apart_follow_a_step(self):
         done = run("--apart", "--no-parts", *SMALL, "--model=qwen3-8b", "--arch=sm90", "--benchmark_format=csv")
         _, rows, _ = rows_of(done)
@@ -55,7 +59,7 @@ class Step(unittest.TestCase):
         self.assertIn("the logits are not those of the same launches", done.stderr)
 
     def test_what_cannot_be_run_is_one_line(self):
-        for wrong in ("--model=mixtral-8x7b", "--model=deepseek-v3", "--model=none", "--batch=0", "--phase=both", "--weights=int4", "--benchmark_filter=none"):
+        for wrong in ("--model=mixtral-8x7b", "--model=deepseek-v3", "--model=none", "--batch=0", "--phase=both", "--weights=int3", "--benchmark_filter=none"):
             done = run(wrong)
             self.assertEqual((done.returncode, done.stdout), (2, ""), wrong)
             self.assertRegex(done.stderr, r"\Abench_step: [^\n]*\n\Z")

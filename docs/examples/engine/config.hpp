@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A model's config.json, as far as the engine needs it. Families: Llama 2 and 3, Mistral, Qwen 2 and 3, Gemma 2 and 3,
-// Mixtral, Qwen 3 of experts.
+// Mixtral, Qwen 3 of experts, gpt-oss.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,25 @@
 
 namespace engine {
 
+/// How frequencies are scaled. Linear divides all by the factor. The other two divide low frequencies, keep high ones,
+/// and do both in part in between: llama3 by wave lengths, yarn by the dimension at which a wave turns so often.
+enum class RopeScaling { linear, llama3, yarn };
+
 /// Rotary frequencies: theta^(-2 i / head_size), then scaled as "rope_scaling" says.
 struct RopeConfig {
   double theta = 10000.0;
-  bool llama3 = false;  // low frequencies are divided by factor, those between the two bounds in part
-  double factor = 1.0;  // also of "linear": all frequencies are divided by it
-  double low_freq_factor = 1.0, high_freq_factor = 4.0, original_positions = 8192.0;
+  RopeScaling scaling = RopeScaling::linear;
+  double factor = 1.0;
+  double original_positions = 8192.0;                    // llama3, yarn: of the context before it was made longer
+  double low_freq_factor = 1.0, high_freq_factor = 4.0;  // llama3
+  double beta_fast = 32.0, beta_slow = 1.0;              // yarn: turns in the original context
+  bool truncate = true;                                  // yarn: bounds are whole dimensions
+  double attention_factor = 1.0;                         // yarn: multiplies cos and sin
 };
+
+/// How the weights of a product lie: fp8 with a scale for each row, int4 with one for 128 k of a row, both made while
+/// loading; MXFP4 (fp4 with a power of two for 32 k of a row) as a checkpoint ships it.
+enum class WeightFormat { bf16, fp8, int4, mxfp4 };
 
 struct ModelConfig {
   std::int32_t vocab = 0, hidden = 0, intermediate = 0, layers = 0;
@@ -25,7 +37,8 @@ struct ModelConfig {
   std::vector<bool> local;          // of each layer: whether it has the window; empty: all have it
   float norm_eps = 1e-5f;
   bool tied_embeddings = false;  // the output layer is the embedding table
-  bool qkv_bias = false;         // Qwen 2
+  bool qkv_bias = false;         // Qwen 2, gpt-oss
+  bool out_bias = false;         // gpt-oss
   bool qk_norm = false;          // Qwen 3: an rmsnorm of each head of q and k
   // Gemma: norms multiply by 1 + weight and also follow attention and the MLP, before the residual stream is added. The
   // MLP's gate is gelu's approximation by tanh, and embeddings are multiplied by the root of `hidden`.
@@ -34,11 +47,16 @@ struct ModelConfig {
   float attention_cap = 0.0f, logits_cap = 0.0f;  // cap > 0: x becomes cap * tanh(x / cap)
   // Experts: each is `intermediate` wide, and a token goes to some of them. 0: layers are dense.
   std::int32_t experts = 0, experts_per_token = 0;
-  bool renormalise = true;                      // the weights of a token's experts add up to 1
-  bool mixtral = false;                         // has its own names of tensors
-  RopeConfig rope, local_rope;                  // of layers with and without all tokens
-  bool fp8_weights = false, fp8_cache = false;  // the user's choice: products of layers, and K and V
-  std::vector<std::int32_t> eos;                // tokens that end a request
+  bool renormalise = true;  // the weights of a token's experts add up to 1
+  bool mixtral = false;     // has its own names of tensors
+  // gpt-oss: experts are MXFP4, have biases and bound what they multiply, and heads have sinks.
+  bool gpt_oss = false;
+  float swiglu_alpha = 1.702f, swiglu_limit = 7.0f;
+  RopeConfig rope, local_rope;  // of layers with and without all tokens
+  // The user's choice: products of layers, and K and V.
+  WeightFormat weights = WeightFormat::bf16;
+  bool fp8_cache = false;
+  std::vector<std::int32_t> eos;  // tokens that end a request
 
   bool is_local(std::int32_t layer) const { return local.empty() || local[static_cast<std::size_t>(layer)]; }
   std::int32_t window_of(std::int32_t layer) const { return is_local(layer) ? sliding_window : 0; }

@@ -59,8 +59,10 @@ inline Buffer on_device(const void* data, std::size_t bytes) {
 class Stream {
  public:
   Stream() { must(tilewave::hipStreamCreate(&stream_), "creating a stream"); }
-  Stream(const Stream&) = delete;
-  ~Stream() { static_cast<void>(tilewave::hipStreamDestroy(stream_)); }
+  Stream(Stream&& other) noexcept : stream_(std::exchange(other.stream_, tilewave::hipStream_t{})) {}
+  ~Stream() {
+    if (stream_ != tilewave::hipStream_t{}) static_cast<void>(tilewave::hipStreamDestroy(stream_));
+  }
   tilewave::hipStream_t get() const { return stream_; }
   void wait() const { must(tilewave::hipStreamSynchronize(stream_), "waiting for the device"); }
 

@@ -42,22 +42,31 @@ namespace {
 
 Model model_of(const std::filesystem::path& folder, const EngineOptions& o) {
   ModelConfig config = read_config(folder);
-  config.fp8_weights = o.fp8_weights, config.fp8_cache = o.fp8_cache;
-  if (config.gemma && (o.fp8_weights || o.fp8_cache)) throw Error("Gemma's weights and cache are served in bf16 alone");
-  if (config.experts > 0 && o.fp8_weights) throw Error("weights of experts are served in bf16 alone");
-  if (o.fp8_weights && (config.hidden % 16 != 0 || config.intermediate % 16 != 0))
-    throw Error("fp8 weights need a hidden_size and an intermediate_size that are multiples of 16");
-  return {config, load_weights(config, room_fp8(), Safetensors(folder)), {o.pages, o.page_tokens}, o.most_tokens};
+  config.weights = o.weights, config.fp8_cache = o.fp8_cache;
+  const bool quantised = o.weights != WeightFormat::bf16;
+  if (config.gemma && (quantised || o.fp8_cache)) throw Error("Gemma's weights and cache are served in bf16 alone");
+  if (config.experts > 0 && quantised) throw Error("models of experts are served with the weights as they are");
+  const std::int32_t of = o.weights == WeightFormat::int4 ? 128 : 16;
+  if (quantised &&
+      (config.hidden % of != 0 || config.intermediate % of != 0 || config.q_heads * config.head_size % of != 0))
+    throw Error(
+        "weights of this format need a hidden_size, an intermediate_size and columns of heads that are multiples of " +
+        std::to_string(of));
+  ModelWeights weights =
+      o.random_weights ? random_weights(config) : load_weights(config, room_loader(), Safetensors(folder));
+  return {config, std::move(weights), {o.pages, o.page_tokens}, o.most_tokens};
 }
 
 }  // namespace
 
 Engine::Engine(const std::filesystem::path& folder, const EngineOptions& options)
-    : options_(checked(options)), model_(model_of(folder, options)), pool_(options.pages, options.page_tokens) {
+    : Engine(model_of(folder, checked(options)), options) {}
+Engine::Engine(Model model, const EngineOptions& options)
+    : options_(checked(options)), model_(std::move(model)), pool_(options.pages, options.page_tokens) {
   model_.use_graphs(options.graphs);
 }
 
-std::optional<std::string> Engine::submit(Request request) {
+std::optional<std::string> Engine::refusal(const Request& request) const {
   const ModelConfig& c = config();
   if (request.prompt.empty()) return "the prompt has no tokens";
   for (const std::int32_t token : request.prompt)
@@ -72,6 +81,11 @@ std::optional<std::string> Engine::submit(Request request) {
     return "prompt and max_tokens are more than the model's " + std::to_string(c.max_positions) + " positions";
   if (pages_of(most + options_.drafts, options_.page_tokens) > options_.pages)
     return "prompt and max_tokens are more than the cache holds";
+  return std::nullopt;
+}
+
+std::optional<std::string> Engine::submit(Request request) {
+  if (std::optional<std::string> error = refusal(request)) return error;
   const auto has_id = [&](const Sequence& s) { return s.request.id == request.id; };
   if (std::any_of(waiting_.begin(), waiting_.end(), has_id) || std::any_of(running_.begin(), running_.end(), has_id))
     return "the id is in use";

@@ -38,23 +38,29 @@ struct EngineOptions {
   std::int32_t pages = 1024;
   std::int32_t most_tokens = 2048;  // of a step: prompts are cut into chunks
   std::int32_t most_sequences = 256;
-  std::int32_t drafts = 0;   // tokens that are guessed from the request's own text and verified in one step
-  bool reuse = true;         // of pages whose tokens are known
-  bool graphs = true;        // of decode steps
-  bool fp8_weights = false;  // products of layers: quantised while they are loaded
-  bool fp8_cache = false;    // K and V
+  std::int32_t drafts = 0;  // tokens that are guessed from the request's own text and verified in one step
+  bool reuse = true;        // of pages whose tokens are known
+  bool graphs = true;       // of decode steps
+  WeightFormat weights = WeightFormat::bf16;  // of products of layers: quantised while they are loaded
+  bool fp8_cache = false;                     // K and V
+  bool random_weights = false;                // for measurements: the folder has a config alone
 };
 
 class Engine {
  public:
   /// Throws Error as Model does, and for options outside their ranges.
   Engine(const std::filesystem::path& folder, const EngineOptions& options);
+  /// Serves a model that was made with the same pages and tokens of a step.
+  Engine(Model model, const EngineOptions& options);
 
   const ModelConfig& config() const { return model_.config(); }
   Model& model() { return model_; }
   PagePool& pages() { return pool_; }
   std::int32_t page_count() const { return options_.pages; }
   std::int32_t last_step_tokens() const { return step_tokens_; }
+  /// Says in one line why a request cannot be served, whatever else is running: what submit() refuses but for ids. Any
+  /// thread may ask.
+  std::optional<std::string> refusal(const Request& request) const;
   /// Takes a request, or says in one line why not: no tokens, a token outside the vocabulary, more than the model's
   /// positions or the whole cache, parameters outside their ranges, an id that is in use.
   std::optional<std::string> submit(Request request);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <tilewave/ops/gemm/repack/launch.hpp>
+
 #include "room.hpp"
 #include "room_kernels.hpp"
 
@@ -9,6 +11,12 @@ std::unique_ptr<Kernels> make_kernels(const ModelConfig& config, const CacheShap
   return std::make_unique<RoomKernels<Room>>(config, cache, stream);
 }
 
-tilewave::DType room_fp8() { return Room::facts.fp8; }
+static void repack(const tilewave::GemmRepackProblem& problem) {
+  const tilewave::Status status = tilewave::gemm_repack<Room>(problem, nullptr);
+  if (!status.ok()) throw Error("repacking weights: " + std::string(status.reason));
+  must(tilewave::hipDeviceSynchronize(), "repacking weights");
+}
+
+Loader room_loader() { return {Room::facts.fp8, repack}; }
 
 }  // namespace engine

@@ -1,30 +1,33 @@
 // SPDX-License-Identifier: MIT
 // Every launch that a model makes, behind plain functions: the only door to tilewave. The rest of the engine knows
-// neither specs nor plans. Activations are bf16, weights and caches bf16 or fp8; rows follow each other without gaps.
+// neither specs nor plans. Activations are bf16, caches bf16 or fp8, weights of a WeightFormat; rows follow each other without gaps.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <tilewave/core/dtype.hpp>
+#include <tilewave/ops/gemm/repack/problem.hpp>
 
 #include "config.hpp"
 #include "device.hpp"
 
 namespace engine {
 
-/// Weights of a product: [n, k], and [n] of bias or null. Weights of fp8 have a scale for each row, others none.
+/// Weights of a product: [n, k], and [n] of bias or null, which is f32 where the result is. Scales are f32 [n] of fp8, bf16
+/// [k / 128, n] of int4, e8m0 [k / 32, n] of MXFP4.
 struct Linear {
   const void* weight = nullptr;
   const void* scale = nullptr;
   const void* bias = nullptr;
   std::int32_t n = 0, k = 0;
+  WeightFormat format = WeightFormat::bf16;
 };
 
-/// A layer of experts: a router [experts, k], and of each expert gates and ups [2 n, k] and a projection back [k, n].
+/// A layer of experts: the router's n are the experts. gate_up, gates before ups, and down are those of one expert, and
+/// the others' lie behind them.
 struct Experts {
-  const void *router = nullptr, *gate_up = nullptr, *down = nullptr;
-  std::int32_t experts = 0, chosen = 0;  // chosen: of a token
-  std::int32_t n = 0, k = 0;
+  Linear router, gate_up, down;
+  std::int32_t chosen = 0;  // of a token
   bool renormalise = true;  // weights of a token's experts add up to 1
 };
 
@@ -81,9 +84,10 @@ class Kernels {
   /// k and v go into their slots.
   virtual void rotate_and_cache(void* qkv, const void* q_norm, const void* k_norm, const float* cos, const float* sin,
                                 void* k_cache, void* v_cache, const StepTables& step) = 0;
-  /// out [tokens, q_heads * head_size] from the q of qkv and the caches. A window of 0 sees all tokens.
-  virtual void attend(const void* qkv, const void* k_cache, const void* v_cache, std::int32_t window, void* out,
-                      const StepTables& step) = 0;
+  /// out [tokens, q_heads * head_size] from the q of qkv and the caches. A window of 0 sees all tokens. Sinks are null, or
+  /// one more logit of each head, in f32.
+  virtual void attend(const void* qkv, const void* k_cache, const void* v_cache, std::int32_t window,
+                      const float* sinks, void* out, const StepTables& step) = 0;
   /// One token and its log probability (of the logits as they are) for each row.
   virtual void sample(const float* logits, const SampleTables& tables, std::int32_t* tokens, float* logprobs) = 0;
   /// How often the workspace has moved. Launches that a graph captured before use the old one.
@@ -93,7 +97,11 @@ class Kernels {
 /// The kernels of the chip that kernels.cpp is compiled for.
 std::unique_ptr<Kernels> make_kernels(const ModelConfig& config, const CacheShape& cache, tilewave::hipStream_t stream);
 
-/// The fp8 of that chip.
-tilewave::DType room_fp8();
+/// What the chip has to say while weights are loaded: its fp8, and how weights of four bits are put as products read them.
+struct Loader {
+  tilewave::DType fp8;
+  void (*repack)(const tilewave::GemmRepackProblem&);  // waits until it is done
+};
+Loader room_loader();
 
 }  // namespace engine

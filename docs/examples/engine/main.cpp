@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // An engine on nothing but tilewave. Requests are JSON lines on stdin, answers JSON lines on stdout, or HTTP with --serve.
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <chrono>
+#include <csignal>
 #include <iostream>
 
 #include "request_json.hpp"
@@ -12,16 +14,50 @@ namespace {
 
 using namespace engine;
 
-/// One line for each event. Whoever reads stdout may go away: then the program ends.
+std::atomic<bool> output_failed{false};
+
+/// One line for each event. Whoever reads stdout may go away, or its disk be full: then no more requests are taken.
 void print(const nlohmann::json& object) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   std::cout << object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+  if (!std::cout) output_failed = true;
 }
+
+/// Says on stderr every few seconds how fast tokens come, while they do. A disk that is full loses lines and stops nothing.
+class Progress {
+ public:
+  Progress(const Service& service, double seconds) : thread_([this, &service, seconds] { report(service, seconds); }) {}
+  ~Progress() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  void report(const Service& service, double seconds) {
+    std::unique_lock lock(mutex_);
+    for (std::uint64_t before = 0;; before = service.tokens()) {
+      if (wake_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return over_; })) return;
+      if (service.tokens() == before) continue;
+      std::cerr.clear();
+      std::cerr << service.unfinished() << " requests, " << service.tokens() << " tokens, "
+                << static_cast<double>(service.tokens() - before) / seconds << " tokens/s\n";
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool over_ = false;
+  std::thread thread_;  // last: it uses all the others
+};
 
 void answer_lines(Service& service) {
   std::string line;
-  for (std::uint64_t number = 1; std::getline(std::cin, line); ++number) {
+  for (std::uint64_t number = 1; !output_failed && std::getline(std::cin, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     std::string id = std::to_string(number);
     std::optional<std::string> error;
@@ -45,7 +81,8 @@ int main(int argc, char** argv) {
       "Serves a model with tilewave's kernels. Requests: JSON lines on stdin with token ids, or HTTP with --serve.");
   std::string folder, host = "127.0.0.1";
   EngineOptions options;
-  int port = 0;
+  double progress = 10.0;
+  [[maybe_unused]] int port = 0;
   app.add_option("model", folder, "Folder with config.json and *.safetensors")->required();
   app.add_option("--pages", options.pages, "Pages of the cache");
   app.add_option("--page-tokens", options.page_tokens, "Tokens of a page, a multiple of 16");
@@ -54,16 +91,24 @@ int main(int argc, char** argv) {
   app.add_option("--drafts", options.drafts, "Tokens that are guessed from the text and verified in one step");
   app.add_flag("!--no-reuse", options.reuse, "Compute every prompt from its beginning");
   app.add_flag("!--no-graphs", options.graphs, "Launch each kernel of a decode step on its own");
-  app.add_flag("--fp8-weights", options.fp8_weights, "Quantise the weights of layers to fp8 while loading");
+  const std::map<std::string, WeightFormat> formats{
+      {"bf16", WeightFormat::bf16}, {"fp8", WeightFormat::fp8}, {"int4", WeightFormat::int4}};
+  app.add_option("--weights", options.weights,
+                 "bf16, or what weights of layers are quantised to while loading: fp8, int4")
+      ->transform(CLI::Transformer(formats));
   app.add_flag("--fp8-cache", options.fp8_cache, "Keep K and V in fp8");
+  app.add_flag("--random-weights", options.random_weights, "Read config.json alone: for measurements");
+  app.add_option("--progress", progress, "Seconds between two lines on stderr")->check(CLI::PositiveNumber);
 #ifdef ENGINE_HTTP
   app.add_option("--serve", port, "HTTP port: POST /v1/completions")->check(CLI::Range(1, 65535));
   app.add_option("--host", host, "Address to listen on");
 #endif
   CLI11_PARSE(app, argc, argv);
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is an error of a write
   try {
     Engine engine(folder, options);
     Service service(engine);
+    const Progress lines(service, progress);
     const auto begin = std::chrono::steady_clock::now();
 #ifdef ENGINE_HTTP
     if (port > 0) serve(service, folder, host, port);
@@ -72,6 +117,7 @@ int main(int argc, char** argv) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     std::cerr << service.tokens() << " tokens in " << seconds
               << " s: " << static_cast<double>(service.tokens()) / seconds << " tokens/s\n";
+    if (output_failed) throw Error("stdout cannot be written");
   } catch (const std::exception& error) {
     std::cerr << "engine: " << error.what() << "\n";
     return 1;

@@ -26,9 +26,10 @@ std::size_t table_bytes(const ModelConfig& c, const CacheShape& cache, std::int3
 
 }  // namespace
 
-Model::Model(const ModelConfig& config, ModelWeights weights, const CacheShape& cache, std::int32_t most_tokens)
+Model::Model(const ModelConfig& config, ModelWeights weights, const CacheShape& cache, std::int32_t most_tokens,
+             std::unique_ptr<Kernels> kernels)
     : config_(config),
-      kernels_(make_kernels(config_, cache, stream_.get())),
+      kernels_(kernels ? std::move(kernels) : make_kernels(config_, cache, stream_.get())),
       most_tokens_(most_tokens),
       weights_(std::move(weights)),
       tables_(table_bytes(config_, cache, most_tokens)) {
@@ -56,8 +57,8 @@ Model::Model(const ModelConfig& config, ModelWeights weights, const CacheShape& 
   drawn_ = Buffer(rows * (sizeof(std::int32_t) + sizeof(float)));
 }
 
-static Linear linear_of(const Weight& weight, std::int32_t n, std::int32_t k, const void* bias = nullptr) {
-  return {weight.data.data(), weight.scale.data(), bias, n, k};
+static Linear linear_of(const Weight& weight, std::int32_t n, std::int32_t k) {
+  return {weight.data.data(), weight.scale.data(), weight.bias.data(), n, k, weight.format};
 }
 
 /// From normed_ to attention_.
@@ -66,12 +67,13 @@ void Model::queue_attention(Kernels& kernels, std::int32_t index, const StepTabl
   const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(index)];
   const LayerCache& cache = caches_[static_cast<std::size_t>(index)];
   const bool local = c.is_local(index) && local_cos_.data() != nullptr;
-  const Linear qkv = linear_of(layer.qkv, c.qkv_columns(), c.hidden, layer.qkv_bias.data());
+  const Linear qkv = linear_of(layer.qkv, c.qkv_columns(), c.hidden);
   kernels.linear(normed_.data(), qkv, nullptr, qkv_.data(), step.tokens);
   kernels.rotate_and_cache(qkv_.data(), layer.q_norm.data(), layer.k_norm.data(),
                            (local ? local_cos_ : cos_).as<float>(), (local ? local_sin_ : sin_).as<float>(),
                            cache.k.data(), cache.v.data(), step);
-  kernels.attend(qkv_.data(), cache.k.data(), cache.v.data(), c.window_of(index), attention_.data(), step);
+  kernels.attend(qkv_.data(), cache.k.data(), cache.v.data(), c.window_of(index), layer.sinks.as<float>(),
+                 attention_.data(), step);
 }
 
 void Model::queue_layer(Kernels& kernels, std::int32_t index, const StepTables& step) {
@@ -88,13 +90,10 @@ void Model::queue_layer(Kernels& kernels, std::int32_t index, const StepTables& 
     kernels.linear(attention_.data(), out, hidden_.data(), hidden_.data(), tokens);
     kernels.norm(hidden_.data(), layer.mlp_norm.data(), normed_.data(), tokens);
     if (c.experts > 0) {
-      const Experts experts{.router = layer.router.data(),
-                            .gate_up = layer.gate_up.data.data(),
-                            .down = layer.down.data.data(),
-                            .experts = c.experts,
+      const Experts experts{.router = linear_of(layer.router, c.experts, c.hidden),
+                            .gate_up = gate_up,
+                            .down = down,
                             .chosen = c.experts_per_token,
-                            .n = c.intermediate,
-                            .k = c.hidden,
                             .renormalise = c.renormalise};
       return kernels.experts(normed_.data(), experts, hidden_.data(), tokens);
     }

@@ -38,8 +38,9 @@ inline constexpr std::int32_t most_logit_rows = 1024;
 
 class Model {
  public:
-  /// `most_tokens`: of a step, and so the size of its activations.
-  Model(const ModelConfig& config, ModelWeights weights, const CacheShape& cache, std::int32_t most_tokens);
+  /// `most_tokens`: of a step, and so the size of its activations. `kernels`: others than the chip's, for tests.
+  Model(const ModelConfig& config, ModelWeights weights, const CacheShape& cache, std::int32_t most_tokens,
+        std::unique_ptr<Kernels> kernels = nullptr);
 
   const ModelConfig& config() const { return config_; }
   Kernels& kernels() { return *kernels_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Layers of experts.
+// Layers of experts, of bf16 and of MXFP4.
 #pragma once
 
 #include "room_kernels.hpp"
@@ -8,7 +8,8 @@ namespace engine {
 
 template <class R>
 tilewave::Status MoePlans<R>::plan(const tilewave::MoeProblem& p, tilewave::MoePlan& plan) {
-  return tilewave::moe_plan<R, experts_spec>(p, plan);
+  return p.spec == mxfp4_experts_spec ? tilewave::moe_plan<R, mxfp4_experts_spec>(p, plan)
+                                      : tilewave::moe_plan<R, experts_spec>(p, plan);
 }
 
 }  // namespace engine

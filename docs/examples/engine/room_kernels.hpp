@@ -27,6 +27,22 @@ inline constexpr tilewave::GemmSpec gated_spec{.activation = tilewave::Activatio
 inline constexpr tilewave::GemmSpec gelu_spec{.activation = tilewave::ActivationKind::gelu_tanh, .gated = true};
 inline constexpr tilewave::GemmSpec logits_spec{.out = tilewave::DType::f32};
 inline constexpr tilewave::MoeSpec experts_spec{.logits = tilewave::DType::f32};
+/// int4 weights have a scale for 128 k of a row. Experts of gpt-oss are MXFP4.
+inline constexpr tilewave::GemmSpec int4_linear_spec{.b = tilewave::DType::i4,
+                                                     .scale = tilewave::Scaling::per_group,
+                                                     .weights = tilewave::GemmWeights::preshuffled,
+                                                     .scale_k = 128};
+inline constexpr tilewave::GemmSpec int4_gated_spec{.b = tilewave::DType::i4,
+                                                    .scale = tilewave::Scaling::per_group,
+                                                    .weights = tilewave::GemmWeights::preshuffled,
+                                                    .activation = tilewave::ActivationKind::silu,
+                                                    .gated = true,
+                                                    .scale_k = 128};
+inline constexpr tilewave::MoeSpec mxfp4_experts_spec{.weights = tilewave::DType::fp4_e2m1,
+                                                      .scale = tilewave::Scaling::per_group,
+                                                      .scale_k = 32,
+                                                      .activation = tilewave::ActivationKind::swigluoai,
+                                                      .logits = tilewave::DType::f32};
 /// fp8 weights have a scale for each of their rows, and activations one for each of theirs.
 template <class R>
 constexpr tilewave::GemmSpec fp8_linear_spec{.a = R::facts.fp8, .b = R::facts.fp8, .scale = tilewave::Scaling::per_row};
@@ -64,8 +80,8 @@ constexpr tilewave::FlashAttentionSpec mixed_spec(int head_size, bool cap, tilew
           .soft_cap = cap};
 }
 
-/// Plans of the ops that take long to compile, in files of their own: plans_gemm.hpp, plans_attention.hpp, plans_moe.hpp
-/// and plans_fp8.hpp define them, and a file for each chip instantiates them.
+/// Plans of the ops that take long to compile, in files of their own: plans_gemm.hpp, plans_attention.hpp, plans_moe.hpp,
+/// plans_fp8.hpp and plans_int4.hpp define them, and a file for each chip instantiates them.
 template <class R>
 struct GemmPlans {
   static tilewave::Status plan(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan);
@@ -84,6 +100,10 @@ struct Fp8Plans {
   static tilewave::Status product(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan);
   static tilewave::Status decode(const tilewave::PagedAttentionProblem& p, tilewave::PagedAttentionPlan& plan);
   static tilewave::Status mixed(const tilewave::FlashAttentionProblem& p, tilewave::FlashAttentionPlan& plan);
+};
+template <class R>
+struct Int4Plans {
+  static tilewave::Status plan(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan);
 };
 /// The answer to a spec that none of these was compiled for.
 inline constexpr tilewave::Status not_compiled{tilewave::StatusCode::no_matching_entry,
@@ -147,7 +167,7 @@ class RoomKernels final : public Kernels {
   }
 
   void linear(const void* x, const Linear& by, const void* residual, void* out, std::int32_t rows) override {
-    auto p = product(by.scale == nullptr ? linear_spec : fp8_linear_spec<R>, x, by, out, rows);
+    auto p = product(spec_of(by, false), x, by, out, rows);
     if (by.bias != nullptr) p = p.with_bias(by.bias);
     if (residual != nullptr) p = p.with_residual(residual);
     const std::int32_t extras = (by.bias != nullptr ? 1 : 0) + (residual != nullptr ? 2 : 0);
@@ -155,28 +175,33 @@ class RoomKernels final : public Kernels {
   }
 
   void gated(const void* x, const Linear& by, void* out, std::int32_t rows) override {
-    const auto& spec = by.scale != nullptr ? fp8_gated_spec<R> : config_.gemma ? gelu_spec : gated_spec;
-    launch("gated gemm", gates_[{rows, by.n, by.k}], product(spec, x, by, out, rows), plan_of(by));
+    launch("gated gemm", gates_[{rows, by.n, by.k}], product(spec_of(by, true), x, by, out, rows), plan_of(by));
   }
 
   void experts(const void* x, const Experts& by, void* sum, std::int32_t rows) override {
-    grow(router_logits_, static_cast<std::size_t>(rows) * by.experts * sizeof(float), "router");
-    const auto router =
-        tilewave::GemmProblem::packed(logits_spec, x, by.router, router_logits_.data(), rows, by.experts, by.k);
-    launch("router", logits_[{rows, by.experts, by.k}], router, GemmPlans<R>::plan);
-    tilewave::MoeProblem p{.spec = experts_spec, .x = x, .residual = sum, .out = sum};
-    p.w1 = tilewave::MoeWeights::packed(p.spec, by.gate_up, 2 * by.n, by.k);
-    p.w2 = tilewave::MoeWeights::packed(p.spec, by.down, by.k, by.n);
+    const std::int32_t experts = by.router.n;
+    grow(router_logits_, static_cast<std::size_t>(rows) * experts * sizeof(float), "router");
+    auto router = product(logits_spec, x, by.router, router_logits_.data(), rows);
+    if (by.router.bias != nullptr) router = router.with_bias(by.router.bias);
+    launch("router", routers_[rows], router, GemmPlans<R>::plan);
+    const bool mxfp4 = by.gate_up.format == WeightFormat::mxfp4;
+    tilewave::MoeProblem p{.spec = mxfp4 ? mxfp4_experts_spec : experts_spec, .x = x, .residual = sum, .out = sum};
+    const auto weights = [&](const Linear& of) {
+      tilewave::MoeWeights w = tilewave::MoeWeights::packed(p.spec, of.weight, of.n, of.k);
+      w.group_scale = of.scale;
+      return of.bias == nullptr ? w : w.with_bias(of.bias, of.n);
+    };
+    p.w1 = weights(by.gate_up), p.w2 = weights(by.down);
+    p.swiglu_alpha = config_.swiglu_alpha, p.swiglu_limit = config_.swiglu_limit;
     p.logits = router_logits_.data(), p.renormalise = by.renormalise;
-    p.tokens = rows, p.hidden = by.k, p.intermediate = by.n;
-    p.experts = p.local_experts = by.experts, p.topk = by.chosen;
-    p.x_stride = p.out_stride = p.residual_stride = by.k, p.logits_stride = by.experts;
+    p.tokens = rows, p.hidden = by.gate_up.k, p.intermediate = by.down.k;
+    p.experts = p.local_experts = experts, p.topk = by.chosen;
+    p.x_stride = p.out_stride = p.residual_stride = p.hidden, p.logits_stride = experts;
     launch("moe", experts_[rows], p, MoePlans<R>::plan);
   }
 
   void logits(const void* x, const Linear& by, float* out, std::int32_t rows) override {
-    const auto p = tilewave::GemmProblem::packed(logits_spec, x, by.weight, out, rows, by.n, by.k);
-    launch("gemm of logits", logits_[{rows, by.n, by.k}], p, GemmPlans<R>::plan);
+    launch("gemm of logits", logits_[{rows, by.n, by.k}], product(logits_spec, x, by, out, rows), GemmPlans<R>::plan);
     if (config_.logits_cap == 0.0f) return;
     using Cap = CapKernel<R>;
     const std::int64_t count = std::int64_t{rows} * by.n;
@@ -210,12 +235,12 @@ class RoomKernels final : public Kernels {
     }
   }
 
-  void attend(const void* qkv, const void* k_cache, const void* v_cache, std::int32_t window, void* out,
-              const StepTables& step) override {
+  void attend(const void* qkv, const void* k_cache, const void* v_cache, std::int32_t window, const float* sinks,
+              void* out, const StepTables& step) override {
     const ModelConfig& c = config_;
     const std::int32_t left = window > 0 ? window - 1 : 0;  // tokens before one's own
     const auto fill = [&](auto& p) {
-      p.block_table = step.block_table;
+      p.block_table = step.block_table, p.sinks = sinks;
       if (c.fp8_cache) p.k_scale = cache_scales_.as<float>(), p.v_scale = cache_scales_.as<float>() + 1;
       p.softmax_scale = c.softmax_scale, p.soft_cap = c.attention_cap;
       p.batch = step.sequences;
@@ -289,12 +314,25 @@ class RoomKernels final : public Kernels {
   }
 
   tilewave::DType cache_type() const { return config_.fp8_cache ? R::facts.fp8 : tilewave::DType::bf16; }
-  static auto plan_of(const Linear& by) { return by.scale == nullptr ? GemmPlans<R>::plan : Fp8Plans<R>::product; }
+  const tilewave::GemmSpec& spec_of(const Linear& by, bool gated) const {
+    if (by.format == WeightFormat::fp8) return gated ? fp8_gated_spec<R> : fp8_linear_spec<R>;
+    if (by.format == WeightFormat::int4) return gated ? int4_gated_spec : int4_linear_spec;
+    return !gated ? linear_spec : config_.gemma ? gelu_spec : gated_spec;
+  }
+  static auto plan_of(const Linear& by) {
+    return by.format == WeightFormat::fp8    ? Fp8Plans<R>::product
+           : by.format == WeightFormat::int4 ? Int4Plans<R>::plan
+                                             : GemmPlans<R>::plan;
+  }
 
   /// The product of rows with weights. Rows for fp8 weights are quantised first.
   tilewave::GemmProblem product(const tilewave::GemmSpec& spec, const void* x, const Linear& by, void* out,
                                 std::int32_t rows) {
-    if (by.scale == nullptr) return tilewave::GemmProblem::packed(spec, x, by.weight, out, rows, by.n, by.k);
+    if (by.format != WeightFormat::fp8) {
+      auto p = tilewave::GemmProblem::packed(spec, x, by.weight, out, rows, by.n, by.k);
+      p.b_group_scale = by.scale, p.b_ready = true;
+      return p;
+    }
     const std::size_t codes = static_cast<std::size_t>(rows) * by.k, bytes = codes + rows * sizeof(float);
     grow(quantised_, bytes, "quant");
     auto* const scales = reinterpret_cast<float*>(quantised_.as<std::byte>() + codes);  // k is a multiple of 16
@@ -303,7 +341,7 @@ class RoomKernels final : public Kernels {
     q.x_strides = q.out_strides = {.outer = by.k};
     launch("quant", quants_[{rows, by.k}], q, tilewave::quant_plan<R, quant_spec<R>>);
     auto p = tilewave::GemmProblem::packed(spec, quantised_.data(), by.weight, out, rows, by.n, by.k);
-    p.a_scale = scales, p.b_scale = static_cast<const float*>(by.scale);
+    p.a_scale = scales, p.b_scale = static_cast<const float*>(by.scale), p.b_ready = true;
     return p;
   }
 
@@ -317,6 +355,7 @@ class RoomKernels final : public Kernels {
   std::map<std::array<std::int32_t, 2>, tilewave::QuantPlan> quants_{};
   std::map<std::array<std::int32_t, 4>, tilewave::GemmPlan> linears_{};
   std::map<Shape, tilewave::GemmPlan> gates_{}, logits_{};
+  std::map<std::int32_t, tilewave::GemmPlan> routers_{};
   std::map<std::int32_t, tilewave::MoePlan> experts_{};
   std::map<std::int32_t, tilewave::KvCacheWritePlan> writes_{};
   std::map<Shape, tilewave::PagedAttentionPlan> decodes_{};

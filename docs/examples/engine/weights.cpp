@@ -49,10 +49,17 @@ struct Named {
 };
 /// How a tensor lies on the device: as bf16, as f32, or as one more than what the file has, in either.
 enum class Stored { bf16, bf16_plus_one, f32, f32_plus_one };
+/// Experts in MXFP4 [experts, n, k] as gpt-oss ships them. Interleaved: rows are gate, up, gate, up.
+struct ShippedExperts {
+  std::string name;
+  std::int32_t experts, n, k;
+  bool interleaved;
+};
 /// Where weights come from: gives tensors of these shapes, one behind the other in one buffer.
 struct Source {
   std::function<Buffer(const std::vector<Named>&, Stored)> tensors;
   std::function<Weight(const std::vector<Named>&)> weight;  // of products in layers
+  std::function<Weight(const ShippedExperts&)> mxfp4;
 };
 
 /// Experts lie behind each other, and of each its gates before its ups.
@@ -64,9 +71,18 @@ void load_experts(const ModelConfig& c, const std::string& prefix, const Source&
     gate_up.push_back({expert + (c.mixtral ? "w3.weight" : "up_proj.weight"), {c.intermediate, c.hidden}});
     down.push_back({expert + (c.mixtral ? "w2.weight" : "down_proj.weight"), {c.hidden, c.intermediate}});
   }
-  layer.router = source.tensors({{prefix + "gate.weight", {c.experts, c.hidden}}}, Stored::bf16);
+  layer.router.data = source.tensors({{prefix + "gate.weight", {c.experts, c.hidden}}}, Stored::bf16);
   layer.gate_up.data = source.tensors(gate_up, Stored::bf16);
   layer.down.data = source.tensors(down, Stored::bf16);
+}
+
+void load_gpt_oss(const ModelConfig& c, const std::string& prefix, const Source& source, LayerWeights& layer) {
+  layer.sinks = source.tensors({{prefix + "self_attn.sinks", {c.q_heads}}}, Stored::f32);
+  layer.router.data = source.tensors({{prefix + "mlp.router.weight", {c.experts, c.hidden}}}, Stored::bf16);
+  layer.router.bias = source.tensors({{prefix + "mlp.router.bias", {c.experts}}}, Stored::f32);
+  const std::string experts = prefix + "mlp.experts.";
+  layer.gate_up = source.mxfp4({experts + "gate_up_proj", c.experts, 2 * c.intermediate, c.hidden, true});
+  layer.down = source.mxfp4({experts + "down_proj", c.experts, c.hidden, c.intermediate, false});
 }
 
 /// One product makes q, k and v, and one makes gates and ups.
@@ -91,7 +107,7 @@ LayerWeights layer_of(const ModelConfig& c, std::int32_t index, const Source& so
                    {attention + "k_proj.weight", {kv_rows, c.hidden}},
                    {attention + "v_proj.weight", {kv_rows, c.hidden}}});
   if (c.qkv_bias)
-    layer.qkv_bias = source.tensors({{attention + "q_proj.bias", {q_rows}},
+    layer.qkv.bias = source.tensors({{attention + "q_proj.bias", {q_rows}},
                                      {attention + "k_proj.bias", {kv_rows}},
                                      {attention + "v_proj.bias", {kv_rows}}},
                                     Stored::bf16);
@@ -100,6 +116,11 @@ LayerWeights layer_of(const ModelConfig& c, std::int32_t index, const Source& so
     layer.k_norm = source.tensors({{attention + "k_norm.weight", {c.head_size}}}, head_norm);
   }
   layer.out = get({{attention + "o_proj.weight", {c.hidden, q_rows}}});
+  if (c.out_bias) layer.out.bias = source.tensors({{attention + "o_proj.bias", {c.hidden}}}, Stored::bf16);
+  if (c.gpt_oss) {
+    load_gpt_oss(c, prefix, source, layer);
+    return layer;
+  }
   if (c.experts > 0) {
     load_experts(c, prefix + (c.mixtral ? "block_sparse_moe." : "mlp."), source, layer);
     return layer;
@@ -133,12 +154,54 @@ Weight quantised(const std::vector<std::uint16_t>& values, std::size_t k, tilewa
     for (std::size_t i = row * k; i < (row + 1) * k; ++i)
       codes[i] = tilewave::f32_to_fp8(fp8, tilewave::bf16_to_f32(values[i]) / scales[row]);
   }
-  return {on_device(codes.data(), codes.size()), on_device(scales.data(), scales.size() * sizeof(float))};
+  return {.data = on_device(codes.data(), codes.size()),
+          .scale = on_device(scales.data(), scales.size() * sizeof(float)),
+          .format = WeightFormat::fp8};
+}
+
+/// Has weights of four bits put as products read them: codes and scales of the problem are on the host, of as many bytes.
+Weight repacked(tilewave::GemmRepackProblem p, std::size_t code_bytes, std::size_t scale_bytes, const Loader& loader,
+                WeightFormat format) {
+  const Buffer codes = on_device(p.codes, code_bytes), scales = on_device(p.scales, scale_bytes);
+  const Buffer bias = p.bias == nullptr ? Buffer() : on_device(p.bias, std::size_t{2} * p.layers * p.n);
+  Weight weight{
+      .data = Buffer(code_bytes), .scale = Buffer(scale_bytes), .bias = Buffer(bias.bytes()), .format = format};
+  p.codes = codes.data(), p.scales = scales.data(), p.bias = bias.data();
+  p.out_codes = weight.data.data(), p.out_scales = weight.scale.data(), p.out_bias = weight.bias.data();
+  loader.repack(p);
+  return weight;
+}
+
+/// Rows of k values as int4 in groups of 128 k, with the scale that brings a group's largest magnitude to 7. They lie as
+/// GPTQ's checkpoints have them, and are repacked as these are.
+Weight int4(const std::vector<std::uint16_t>& values, std::size_t k, const Loader& loader) {
+  constexpr std::size_t group = 128;
+  const std::size_t n = values.size() / k;
+  std::vector<std::uint32_t> words(values.size() / 8);       // [k / 8, n] of eight k, each with 8 added
+  std::vector<std::uint16_t> scales(values.size() / group);  // [k / 128, n]
+  for (std::size_t row = 0; row < n; ++row) {
+    for (std::size_t first = 0; first < k; first += group) {
+      const std::uint16_t* const from = values.data() + row * k + first;
+      float most = 0.0f;
+      for (std::size_t i = 0; i < group; ++i) most = std::fmax(most, std::fabs(tilewave::bf16_to_f32(from[i])));
+      const std::uint16_t rounded = tilewave::f32_to_bf16(most > 0.0f ? most / 7.0f : 1.0f);
+      scales[first / group * n + row] = rounded;
+      const float scale = tilewave::bf16_to_f32(rounded);
+      for (std::size_t i = 0; i < group; ++i) {
+        const long code = std::clamp(std::lround(tilewave::bf16_to_f32(from[i]) / scale), -8L, 7L);
+        words[(first + i) / 8 * n + row] |= static_cast<std::uint32_t>(code + 8) << 4 * (i % 8);
+      }
+    }
+  }
+  tilewave::GemmRepackProblem p{.shipped = tilewave::GemmShipped::gptq, .codes = words.data(), .scales = scales.data()};
+  p.n = static_cast<std::int32_t>(n), p.k = static_cast<std::int32_t>(k);
+  p.scale_k = group, p.scale = p.out_scale = tilewave::DType::bf16;
+  return repacked(p, 4 * words.size(), 2 * scales.size(), loader, WeightFormat::int4);
 }
 
 }  // namespace
 
-ModelWeights load_weights(const ModelConfig& config, tilewave::DType fp8, const Safetensors& files) {
+ModelWeights load_weights(const ModelConfig& config, const Loader& loader, const Safetensors& files) {
   const auto read = [&](const std::vector<Named>& tensors) {
     std::vector<std::uint16_t> all;
     for (const Named& tensor : tensors) {
@@ -158,10 +221,25 @@ ModelWeights load_weights(const ModelConfig& config, tilewave::DType fp8, const 
     return on_device(all.data(), all.size() * 2);
   };
   const auto weight = [&](const std::vector<Named>& tensors) -> Weight {
-    if (!config.fp8_weights) return {stored(tensors, Stored::bf16), {}};
-    return quantised(read(tensors), static_cast<std::size_t>(tensors.front().shape.back()), fp8);
+    const auto k = static_cast<std::size_t>(tensors.front().shape.back());
+    if (config.weights == WeightFormat::fp8) return quantised(read(tensors), k, loader.fp8);
+    if (config.weights == WeightFormat::int4) return int4(read(tensors), k, loader);
+    return {.data = stored(tensors, Stored::bf16)};
   };
-  return weights_of(config, {stored, weight});
+  const auto mxfp4 = [&](const ShippedExperts& e) {
+    const auto bytes_of = [&](const char* what, const std::vector<std::int64_t>& shape) -> const TensorView& {
+      const TensorView& view = files.get(e.name + what, shape);
+      if (view.dtype != "U8") throw Error(e.name + what + " is " + view.dtype + ", and not U8");
+      return view;
+    };
+    const TensorView& codes = bytes_of("_blocks", {e.experts, e.n, e.k / 32, 16});
+    const TensorView& scales = bytes_of("_scales", {e.experts, e.n, e.k / 32});
+    const std::vector<std::uint16_t> bias = read({{e.name + "_bias", {e.experts, e.n}}});
+    tilewave::GemmRepackProblem p{.codes = codes.data, .scales = scales.data, .bias = bias.data()};
+    p.layers = e.experts, p.n = e.n, p.k = e.k, p.interleaved = e.interleaved;
+    return repacked(p, codes.bytes, scales.bytes, loader, WeightFormat::mxfp4);
+  };
+  return weights_of(config, {stored, weight, mxfp4});
 }
 
 ModelWeights random_weights(const ModelConfig& config) {
@@ -194,15 +272,30 @@ ModelWeights random_weights(const ModelConfig& config) {
     const bool wide = how == Stored::f32 || how == Stored::f32_plus_one;  // norms
     return wide ? floats(elements_of(named), 1.0f) : filled(elements_of(named) * 2, repeated);
   };
-  // Codes of fp8 are finite where not all bits of exponent and fraction are set.
+  // Codes of fp8 are finite where not all bits of exponent and fraction are set. Any are right as codes of four bits.
+  const WeightFormat format = config.weights;
   for (std::uint16_t& value : pattern) value = static_cast<std::uint16_t>(value * 40503u & 0xb7b7u);
-  const Buffer codes = config.fp8_weights ? on_device(pattern.data(), pattern.size() * 2) : Buffer();
+  const Buffer codes =
+      format != WeightFormat::bf16 || config.gpt_oss ? on_device(pattern.data(), pattern.size() * 2) : Buffer();
   const auto weight = [&](const std::vector<Named>& named) -> Weight {
     const std::size_t elements = elements_of(named);
-    if (!config.fp8_weights) return {filled(elements * 2, repeated), {}};
-    return {filled(elements, codes), floats(elements / static_cast<std::size_t>(named.front().shape.back()), 0.01f)};
+    if (format == WeightFormat::bf16) return {.data = filled(elements * 2, repeated)};
+    const auto k = static_cast<std::size_t>(named.front().shape.back());
+    if (format == WeightFormat::fp8)
+      return {.data = filled(elements, codes), .scale = floats(elements / k, 0.01f), .format = format};
+    const std::vector<std::uint16_t> scales(elements / 128, tilewave::f32_to_bf16(0.01f));
+    return {
+        .data = filled(elements / 2, codes), .scale = on_device(scales.data(), 2 * scales.size()), .format = format};
   };
-  return weights_of(config, {tensors, weight});
+  const auto mxfp4 = [&](const ShippedExperts& e) -> Weight {
+    const std::size_t rows = static_cast<std::size_t>(e.experts) * e.n;
+    const std::vector<std::uint8_t> scales(rows * (e.k / 32), 120);  // 2^-7
+    return {.data = filled(rows * (e.k / 2), codes),
+            .scale = on_device(scales.data(), scales.size()),
+            .bias = filled(2 * rows, repeated),
+            .format = WeightFormat::mxfp4};
+  };
+  return weights_of(config, {tensors, weight, mxfp4});
 }
 
 }  // namespace engine

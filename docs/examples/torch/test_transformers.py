@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """A model of transformers on tilewave's attention beside "sdpa". Needs a GPU, PyTorch and transformers.
-Usage: test_transformers.py [BUILD_DIRECTORY]"""
+Usage: test_transformers.py [BUILD_DIRECTORY | LIBRARY.so]"""
 import sys
 import unittest
 
@@ -35,10 +35,15 @@ class Transformers(unittest.TestCase):
     def test_logits_of_a_prompt(self):
         self.near(self.ours(self.prompt).logits, self.theirs(self.prompt).logits)
 
+    def cache(self):
+        return tilewave_transformers.paged_cache(self.ours.config, 2, 77 + 60, "cuda")
+
     @torch.no_grad()
-    def test_tokens_of_prefill_and_decode_where_no_two_are_about_as_likely(self):
+    def generate(self, model, **more):
         settings = dict(max_new_tokens=24, do_sample=False, output_scores=True, return_dict_in_generate=True)
-        ours, theirs = (m.generate(self.prompt, attention_mask=torch.ones_like(self.prompt), **settings) for m in (self.ours, self.theirs))
+        return model.generate(self.prompt, attention_mask=torch.ones_like(self.prompt), **settings, **more)
+
+    def same_tokens_where_no_two_are_about_as_likely(self, ours, theirs):
         compared = 0
         for row in range(2):
             for step in range(24):
@@ -49,13 +54,55 @@ class Transformers(unittest.TestCase):
                 compared += 1
         self.assertGreater(compared, 4)
 
+    def test_tokens_of_prefill_and_decode(self):
+        self.same_tokens_where_no_two_are_about_as_likely(self.generate(self.ours), self.generate(self.theirs))
+
+    def test_tokens_of_prefill_and_paged_decode(self):
+        ours = self.generate(self.ours, past_key_values=self.cache())
+        self.same_tokens_where_no_two_are_about_as_likely(ours, self.generate(self.theirs))
+
+    @torch.no_grad()
+    def test_a_prompt_in_chunks_finds_its_beginning_in_the_pages(self):
+        cache = self.cache()
+        self.ours(self.prompt[:, :50], past_key_values=cache)
+        logits = self.ours(self.prompt[:, 50:], past_key_values=cache).logits
+        self.near(logits, self.theirs(self.prompt).logits[:, 50:])
+
+    @torch.no_grad()
+    def test_a_paged_step_is_captured_and_replayed_at_other_lengths(self):
+        cache, reference = self.cache(), transformers.DynamicCache(config=self.theirs.config)
+        self.ours(self.prompt, past_key_values=cache)
+        self.theirs(self.prompt, past_key_values=reference)
+        ids, positions = self.prompt[:, :1].clone(), torch.full((2, 1), 77, device="cuda")
+        near = lambda ours: self.near(ours, self.theirs(ids, position_ids=positions, past_key_values=reference).logits)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            logits = self.ours(ids, position_ids=positions, past_key_values=cache).logits
+        torch.cuda.synchronize()
+        near(logits)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):  # captured, not run: lengths on the device stay as they are
+            logits = self.ours(ids, position_ids=positions, past_key_values=cache).logits
+        for step in range(1, 55):  # over the end of a page
+            ids.copy_(self.prompt[:, step:step + 1])
+            positions.fill_(77 + step)
+            graph.replay()
+            near(logits)
+
+    @torch.no_grad()
+    def test_a_full_cache_is_named(self):
+        cache = tilewave_transformers.paged_cache(self.ours.config, 2, 64, "cuda")
+        with self.assertRaisesRegex(ValueError, "has room for 64 tokens of a sequence, not for 77"):
+            self.ours(self.prompt, past_key_values=cache)
+
     @torch.no_grad()
     def test_under_torch_compile(self):
         compiled = torch.compile(self.ours.forward, fullgraph=True)
         self.near(compiled(self.prompt, use_cache=False).logits, self.theirs(self.prompt).logits)
 
     @torch.no_grad()
-    def test_a_graph_is_captured(self):
+    def test_a_prompt_is_captured(self):
         tokens = self.prompt.clone()
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
@@ -80,6 +127,10 @@ class Transformers(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    tilewave_torch.load(build_directory=sys.argv.pop() if len(sys.argv) > 1 else None, only=("attention",))
+    built = sys.argv.pop() if len(sys.argv) > 1 else None
+    if built and built.endswith(".so"):
+        torch.ops.load_library(built)
+    else:
+        tilewave_torch.load(build_directory=built, only=("attention",))
     tilewave_transformers.register()
     unittest.main()

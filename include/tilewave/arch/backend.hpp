@@ -121,6 +121,7 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   // launches, barriers, clusters
   { B::launch_next() } -> std::same_as<void>;
   { B::wait_for_previous() } -> std::same_as<void>;
+  { B::promised_reads(true) } -> std::same_as<void>;
   { B::add_shared(counter, word) } -> std::same_as<void>;  // any number of lanes at a time
   { B::barrier() } -> std::same_as<void>;
   { B::wave_barrier() } -> std::same_as<void>;

@@ -6,7 +6,7 @@
 namespace tilewave::test::early {
 namespace {
 
-enum class Slip { none, load, store, copy, launch_next, no_wait };
+enum class Slip { none, load, store, copy, promised, beyond_promise, promised_store, launch_next, no_wait };
 
 /// Doubles a value for each lane.
 template <class B, Slip slip, bool inputs_early = false>
@@ -29,6 +29,13 @@ struct EarlyKernel {
       B::copy_lane(&shared.chunks[B::lane_id()], reinterpret_cast<const Chunk*>(a.in));
       B::lane_copies_end();
       B::template lane_copies_wait<0>();
+    }
+    if constexpr (slip == Slip::promised || slip == Slip::promised_store || slip == Slip::beyond_promise) {
+      B::promised_reads(true);
+      shared.doubled[lane] = B::load(a.in + lane);
+      if constexpr (slip == Slip::promised_store) B::store(a.out + lane, 0.0f);
+      B::promised_reads(false);
+      if constexpr (slip == Slip::beyond_promise) shared.doubled[lane] += B::load(a.in + lane);
     }
     if constexpr (slip == Slip::launch_next) B::launch_next();
     B::barrier();  // what lies in shared memory needs no wait
@@ -58,6 +65,9 @@ TEMPLATE_TEST_CASE("a kernel that waits itself touches device memory only behind
   CHECK(contains(run_early<B, Slip::store>().reason, "device memory is written at early_test.cpp"));
   CHECK(contains(run_early<B, Slip::launch_next>().reason, "launch_next before wait_for_previous at early_test.cpp"));
   CHECK(contains(run_early<B, Slip::no_wait>().reason, "no lane of it has called wait_for_previous"));
+  CHECK(run_early<B, Slip::promised>().ok());
+  CHECK(contains(run_early<B, Slip::promised_store>().reason, "device memory is written at early_test.cpp"));
+  CHECK(contains(run_early<B, Slip::beyond_promise>().reason, "device memory is read at early_test.cpp"));
   if constexpr (StagedBackend<B>)
     CHECK(contains(run_early<B, Slip::copy>().reason, "device memory is read at early_test.cpp"));
 }

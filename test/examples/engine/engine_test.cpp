@@ -33,6 +33,19 @@ Request request_of(const std::string& id, const Case& c) {
   return {.id = id, .prompt = c.prompt, .max_tokens = static_cast<std::int32_t>(c.tokens.size())};
 }
 
+/// The distance of the logits behind a case's prompt from transformers', as a part of their size.
+double distance(Engine& engine, const Case& c) {
+  REQUIRE(!engine.submit(request_of("logits", c)));
+  static_cast<void>(engine.step());
+  const std::vector<float> logits = engine.model().last_logits();
+  REQUIRE(logits.size() == c.logits.size());
+  engine.cancel("logits");
+  double square = 0, off = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    square += std::pow(c.logits[i], 2), off += std::pow(logits[i] - c.logits[i], 2);
+  return std::sqrt(off / square);
+}
+
 /// Runs all requests to their ends; tokens by id.
 std::map<std::string, std::vector<std::int32_t>> finish(Engine& engine, int most_steps = 1000) {
   std::map<std::string, std::vector<std::int32_t>> tokens;
@@ -62,17 +75,8 @@ TEST_CASE("logits are transformers', within the rounding of bf16, and greedy tok
     Engine engine(folder, small);
     for (const Case& c : cases_of(family)) {
       CAPTURE(c.prompt.size());
-      REQUIRE(!engine.submit(request_of("one", c)));
-      static_cast<void>(engine.step());  // the prompt
-      const std::vector<float> logits = engine.model().last_logits();
-      REQUIRE(logits.size() == c.logits.size());
-      double square = 0, off = 0;
-      for (std::size_t i = 0; i < logits.size(); ++i) {
-        square += std::pow(c.logits[i], 2), off += std::pow(logits[i] - c.logits[i], 2);
-      }
       // A layer rounds its rows to bf16 eight times, each by at most 2^-9 of a value; two layers and the output add up.
-      CHECK(std::sqrt(off / square) < 0.02);
-      engine.cancel("one");
+      CHECK(distance(engine, c) < 0.02);
       REQUIRE(!engine.submit(request_of("again", c)));
       CHECK(finish(engine)["again"] == c.tokens);
     }
@@ -84,28 +88,57 @@ TEST_CASE("weights and caches of fp8 give logits near transformers', and the sam
   EngineOptions options = small;
   const std::string what = GENERATE("weights", "cache", "both");
   CAPTURE(what);
-  options.fp8_weights = what != "cache", options.fp8_cache = what != "weights";
+  options.weights = what == "cache" ? WeightFormat::bf16 : WeightFormat::fp8, options.fp8_cache = what != "weights";
   const std::vector<Case> cases = cases_of("qwen3");
   Engine whole(fixtures() / "qwen3", options);
   options.most_tokens = 16;
   Engine chunks(fixtures() / "qwen3", options);
   for (const Case& c : cases) {
-    REQUIRE(!whole.submit(request_of("logits", c)));
-    static_cast<void>(whole.step());
-    const std::vector<float> logits = whole.model().last_logits();
-    double square = 0, off = 0;
-    for (std::size_t i = 0; i < logits.size(); ++i)
-      square += std::pow(c.logits[i], 2), off += std::pow(logits[i] - c.logits[i], 2);
     // fp8 rounds a value by 2.6 % (rms) and so a product by 3.7 %. Eight products in two layers, K and V add up to some
     // 15 %; a wrong scale would be off by far more.
-    CHECK(std::sqrt(off / square) < 0.25);
-    CHECK(std::sqrt(off / square) > 1e-4);
-    whole.cancel("logits");
+    const double off = distance(whole, c);
+    CHECK(off < 0.25);
+    CHECK(off > 1e-4);
     REQUIRE(!whole.submit(request_of("x", c)));
     REQUIRE(!chunks.submit(request_of("x", c)));
     CHECK(finish(whole) == finish(chunks));
   }
   CHECK_THROWS_WITH(Engine(fixtures() / "gemma3", options), "Gemma's weights and cache are served in bf16 alone");
+}
+
+TEST_CASE("weights that are int4 already are quantised without a change: logits and tokens are transformers'") {
+  EngineOptions options = small;
+  options.weights = WeightFormat::int4;
+  Engine whole(fixtures() / "llama_int4", options);
+  options.most_tokens = 16;
+  Engine chunks(fixtures() / "llama_int4", options);
+  for (const Case& c : cases_of("llama_int4")) {
+    CHECK(distance(whole, c) < 0.02);
+    for (Engine* engine : {&whole, &chunks}) {
+      REQUIRE(!engine->submit(request_of("x", c)));
+      CHECK(finish(*engine)["x"] == c.tokens);
+    }
+  }
+  CHECK(whole.model().weights().layers[0].down.format == WeightFormat::int4);
+  CHECK_THROWS_WITH(
+      Engine(fixtures() / "llama", options),
+      "weights of this format need a hidden_size, an intermediate_size and columns of heads that are multiples of 128");
+  CHECK_THROWS_WITH(Engine(fixtures() / "gpt_oss", options),
+                    "models of experts are served with the weights as they are");
+}
+
+TEST_CASE("gpt_oss gives the same tokens in chunks, with drafts and without graphs") {
+  EngineOptions options = small;
+  const std::string how = GENERATE("chunks", "drafts", "no graphs");
+  CAPTURE(how);
+  if (how == "chunks") options.most_tokens = 16;
+  if (how == "drafts") options.drafts = 3;
+  if (how == "no graphs") options.graphs = false;
+  Engine engine(fixtures() / "gpt_oss", options);
+  const std::vector<Case> cases = cases_of("gpt_oss");
+  for (std::size_t i = 0; i < cases.size(); ++i) REQUIRE(!engine.submit(request_of(std::to_string(i), cases[i])));
+  const auto tokens = finish(engine);
+  for (std::size_t i = 0; i < cases.size(); ++i) CHECK(tokens.at(std::to_string(i)) == cases[i].tokens);
 }
 
 TEST_CASE("requests give the same tokens alone and together, in chunks, with drafts, and from known pages") {

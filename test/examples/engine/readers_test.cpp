@@ -121,6 +121,52 @@ TEST_CASE("no damage to a file's header makes the reader crash") {
   CHECK(refused > 200);
 }
 
+TEST_CASE("no damage to a config of any family makes the reader crash") {
+  const Folder folder;
+  std::mt19937 random(36);
+  const nlohmann::json strange[] = {nullptr,
+                                    true,
+                                    -1,
+                                    0,
+                                    7,
+                                    1e300,
+                                    -0.5,
+                                    18446744073709551615u,
+                                    "",
+                                    "yarn",
+                                    nlohmann::json::array(),
+                                    nlohmann::json::array({-1, "x"}),
+                                    nlohmann::json::object(),
+                                    {{"rope_type", "yarn"}}};
+  int refused = 0, read = 0;
+  const auto attempt = [&](const std::string& text) {
+    folder.write("config.json", text);
+    error_of([&] { static_cast<void>(read_config(folder.path)); }).empty()
+        ? ++read
+        : ++refused;  // others than Error fail the test
+  };
+  for (const auto& family : std::filesystem::directory_iterator(fixtures())) {
+    const std::string text = bytes_of(family.path() / "config.json");
+    const nlohmann::json whole = nlohmann::json::parse(text);
+    CAPTURE(family.path());
+    attempt(text);
+    for (const auto& [name, value] : whole.items()) {  // each field once with something strange, and once missing
+      nlohmann::json config = whole;
+      config[name] = strange[random() % std::size(strange)];
+      attempt(config.dump());
+      config.erase(name);
+      attempt(config.dump());
+    }
+    for (int i = 0; i < 40; ++i) {
+      std::string bytes = text;
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+      attempt(i % 4 == 0 ? text.substr(0, random() % text.size()) : bytes);
+    }
+  }
+  CHECK(refused > 200);
+  CHECK(read > 50);
+}
+
 TEST_CASE("a request's fields are checked one by one") {
   const auto error = [](const std::string& text) { return error_of([&] { static_cast<void>(parse_request(text)); }); };
   CHECK(error(R"({"prompt": [1, 2]})").empty());

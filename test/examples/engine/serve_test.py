@@ -40,6 +40,17 @@ class Lines(unittest.TestCase):
         self.assertEqual(errors, {"2": "the request is no JSON object", "3": "max_tokens is below 1"})
         self.assertRegex(done.stderr, r"^24 tokens in [\d.e-]+ s: [\d.e+]+ tokens/s$")
 
+    def test_a_full_disk_is_one_line_where_answers_are_lost_and_nothing_where_logs_are(self):
+        line = json.dumps({"id": "case", "prompt": CASES[0]["prompt"], "max_tokens": 8}) + "\n"
+        with open("/dev/full", "w") as full:
+            lost = subprocess.run([ENGINE, str(FOLDER), *OPTIONS], input=line * 3, stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
+            done = subprocess.run([ENGINE, str(FOLDER), *OPTIONS, "--progress=0.001"], input=line, stdout=subprocess.PIPE, stderr=full, text=True,
+                                  timeout=300)
+        self.assertEqual(lost.returncode, 1)
+        self.assertTrue(lost.stderr.endswith("engine: stdout cannot be written\n"), lost.stderr)
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(sum((json.loads(answer)["tokens"] for answer in done.stdout.splitlines()), []), CASES[0]["tokens"])
+
     def test_what_cannot_be_served_is_one_line_and_a_failure(self):
         for folder, options in ((MODELS, ()), (FOLDER, ("--page-tokens", "20")), (FOLDER, ("--most-sequences", "0"))):
             done = self.run_engine([], *options, folder=folder)

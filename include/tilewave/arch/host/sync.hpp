@@ -53,6 +53,10 @@ struct Sync {
     current_lane->early = Early::over;
     __atomic_store_n(&current_lane->wave->block->waited, true, __ATOMIC_RELAXED);  // every lane of the block says it
   }
+  static void promised_reads(bool begin) {
+    Lane& self = *current_lane;
+    if (self.early != Early::over) self.early = begin ? Early::no_store : Early::no_access;
+  }
   /// This only orders instructions, so nothing is done here.
   static void sched_fence() {}
 };

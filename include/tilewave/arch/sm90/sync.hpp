@@ -77,6 +77,7 @@ struct Sync {
   /// before.
   TILEWAVE_DEVICE static void launch_next() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
   TILEWAVE_DEVICE static void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+  TILEWAVE_DEVICE static void promised_reads(bool) {}
 
   /// Each mailbox is an mbarrier, which completes when the block's first lane has arrived and all announced bytes are
   /// there. Its phases alternate. st.async reports the arrival of a value. The release of a cluster barrier would be a

@@ -39,6 +39,7 @@ struct GemmArgs {
   const float* row_weights;
   std::int32_t tokens, topk;
   bool shared_a;
+  bool b_ready;
 };
 
 /// Returns how many rows of tiles a band has: 2048 rows of C.
@@ -99,7 +100,8 @@ inline GemmArgs gemm_args(const GemmProblem& p, const GemmPolicy& policy, std::i
           .row_weights = p.row_weights,
           .tokens = p.tokens,
           .topk = p.topk,
-          .shared_a = p.shared_a};
+          .shared_a = p.shared_a,
+          .b_ready = p.b_ready};
 }
 
 /// Returns the columns of C of a tile. A policy's columns count rows of B.

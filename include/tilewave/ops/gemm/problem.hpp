@@ -80,6 +80,9 @@ struct GemmProblem {
   std::int64_t a_scale_batch_stride = 0, b_scale_batch_stride = 0;  // scales of rows, blocks, int4 weights and MX
   std::int64_t out_scale_stride = 0, out_scale_batch_stride = 0;  // per_group: from a row and from a layer to the next
 
+  /// A promise: the kernel right before this call on its stream does not write B or its scales, as it does not where B
+  /// are a model's weights. Then B's first boxes are fetched while that kernel ends (sm90).
+  bool b_ready = false;
   /// A row's bits do not depend on M: K is never shared by blocks, and tiles are chosen by N and K alone.
   bool batch_invariant = false;
 

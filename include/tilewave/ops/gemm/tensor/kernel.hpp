@@ -77,7 +77,9 @@ struct GemmTensorKernel {
       for (const auto& map : maps.b) B::prefetch_map(map);
       if (L::out_in_boxes && a.wide_stores) B::prefetch_map(maps.out);
     }
-    B::wait_for_previous();
+    // B's boxes may be on their way before the kernel in front is over. The fetching wave then waits behind them.
+    const bool early = L::copies_b_early && a.gemm.b_ready && a.gemm.k > 0;
+    if (!early) B::wait_for_previous();
     // Blocks that share K reach into each other's shared memory only after the barrier of merge.
     if constexpr (P.cluster > 1) {
       B::cluster_arrive();
@@ -85,6 +87,7 @@ struct GemmTensorKernel {
     } else {
       B::barrier();
     }
+    if (early && B::wave_id() != L::wave_groups * L::wave_group_waves) B::wait_for_previous();
     const int rank = a.clustered() ? B::cluster_rank() : 0;
     TileQueue queue(a, rank);
     if (wave_group == L::wave_groups) {
@@ -94,7 +97,7 @@ struct GemmTensorKernel {
         if (L::plain && a.gemm.k == 0) {
           clear_stages(queue, shared);
         } else {
-          fetch(a, maps, queue, rank, shared);
+          fetch(a, maps, queue, rank, shared, early);
         }
         B::launch_next();  // all that this block reads of A and B is on its way
       } else if constexpr (L::gathered) {
@@ -144,16 +147,38 @@ struct GemmTensorKernel {
     return wave_group * L::wave_group_waves + L::wave_in_wave_group();
   }
 
-  TILEWAVE_DEVICE static void fetch(const Args& a, const Maps& maps, TileQueue& queue, int rank, Shared& shared) {
+  TILEWAVE_DEVICE static void fetch(const Args& a, const Maps& maps, TileQueue& queue, int rank, Shared& shared,
+                                    bool early) {
     Ring ring;
     GemmTile tile;
     typename Args::Steps steps;
     while (queue.next(tile, steps)) {
-      for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
+      std::int32_t step = steps.first;
+      if (L::copies_b_early && early) {
+        step = fetch_b_first(a, maps, tile, steps, rank, shared);
+        ring.advance(step - steps.first);
+        early = false;
+      }
+      for (; step < steps.end; ++step, ring.advance()) {
         B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
         L::copy_stage(a, maps, tile, step, rank, shared, ring.slot);
       }
     }
+    if (early) B::wait_for_previous();  // there was no tile
+  }
+  /// Fills the ring's first round: B, then, when the kernel in front is over, A. Returns the first step that is left.
+  TILEWAVE_DEVICE static std::int32_t fetch_b_first(const Args& a, const Maps& maps, const GemmTile& tile,
+                                                    typename Args::Steps steps, int rank, Shared& shared) {
+    using Operands = typename L::Operands;
+    const std::int32_t end = min_of(steps.end, steps.first + P.stages);
+    B::promised_reads(true);
+    for (std::int32_t step = steps.first; step < end; ++step)
+      L::template copy_stage<Operands::only_b>(a, maps, tile, step, rank, shared, step - steps.first);
+    B::promised_reads(false);
+    B::wait_for_previous();
+    for (std::int32_t step = steps.first; step < end; ++step)
+      L::template copy_stage<Operands::only_a>(a, maps, tile, step, rank, shared, step - steps.first);
+    return end;
   }
 
   /// Products whose K is 0 have one stage of zeros.

@@ -6,6 +6,7 @@
 #include "tilewave/ops/gemm/epilogue.hpp"
 #include "tilewave/ops/gemm/policy_status.hpp"
 #include "tilewave/ops/gemm/stream.hpp"
+#include "tilewave/ops/gemm/tensor/block_scales.hpp"
 #include "tilewave/ops/gemm/tensor/gathered_rows.hpp"
 #include "tilewave/ops/gemm/tensor/int4_rows.hpp"
 #include "tilewave/tile/ring.hpp"
@@ -178,21 +179,28 @@ struct GemmTensorLayout {
     if constexpr (gathered) B::shared_written();
   }
 
-  /// Starts the copies of one stage into a slot. All lanes of the fetching wave call this.
+  static constexpr bool copies_b_early = !gathered && S.groups == GemmGroups::one;
+  enum class Operands { both, only_a, only_b };
+  /// Starts a stage's copies into a slot, of both operands or of one. All lanes of the fetching wave call this.
+  template <Operands of = Operands::both>
   TILEWAVE_DEVICE static void copy_stage(const Args& a, const Maps& maps, const GemmTile& tile, std::int32_t step,
                                          int rank, Shared& shared, int slot) {
     auto* const full = &shared.ring.full[slot];
     if constexpr (packed) {
-      B::mbarrier_expect(full, b_box_bytes + a.a_box_bytes + Codes::strips * Codes::strip_chunks * 16);
-      Codes::copy(a.gemm, maps.b[0], tile, step, shared.tall[slot], full);
-      if (!gathered && B::lane_id() < boxes) {
+      if constexpr (of != Operands::only_a) {
+        B::mbarrier_expect(full, b_box_bytes + a.a_box_bytes + Codes::strips * Codes::strip_chunks * 16);
+        Codes::copy(a.gemm, maps.b[0], tile, step, shared.tall[slot], full);
+      }
+      if (of != Operands::only_b && !gathered && B::lane_id() < boxes) {
         Chunk* const box = shared.wide[slot] + B::lane_id() * (wide_rows * row_chunks);
         const std::int32_t k = step * depth_k + B::lane_id() * (depth_k / boxes);
         B::copy_tensor(box, maps.a, k, tile.first_row, tile.a_layer, full);
       }
     } else {
-      B::mbarrier_expect(full, b_box_bytes + a.a_box_bytes);
-      if (B::elected()) copy_boxes(a, maps, tile, step, rank, shared, slot);
+      if constexpr (of != Operands::only_a) B::mbarrier_expect(full, b_box_bytes + a.a_box_bytes);
+      if (!B::elected()) return;
+      if constexpr (of != Operands::only_b) copy_boxes_of_a(maps, tile, step, shared, slot);
+      if constexpr (of != Operands::only_a) copy_boxes_of_b(a, maps, tile, step, rank, shared, slot);
     }
   }
   /// Fills a stage with zeros. All lanes of the fetching wave call this.
@@ -202,17 +210,22 @@ struct GemmTensorLayout {
     B::shared_written();
     B::mbarrier_arrive(&shared.ring.full[slot]);
   }
-  TILEWAVE_DEVICE static void copy_boxes(const Args& a, const Maps& maps, const GemmTile& tile, std::int32_t step,
-                                         int rank, Shared& shared, int slot) {
+  TILEWAVE_DEVICE static void copy_boxes_of_a(const Maps& maps, const GemmTile& tile, std::int32_t step, Shared& shared,
+                                              int slot) {
     const std::int32_t k = step * depth_k;
     auto* const full = &shared.ring.full[slot];
     Chunk* const of_a = P.swapped ? shared.wide[slot] : shared.tall[slot];
-    Chunk* const of_b = P.swapped ? shared.tall[slot] : shared.wide[slot];
     if constexpr (transposed_a(S.layout)) {
       copy_transposed<P.rows>(of_a, maps.a, k, tile.first_row, tile.a_layer, full);
     } else if constexpr (!gathered) {
       B::copy_tensor(of_a, maps.a, k, tile.first_row, tile.a_layer, full);
     }
+  }
+  TILEWAVE_DEVICE static void copy_boxes_of_b(const Args& a, const Maps& maps, const GemmTile& tile, std::int32_t step,
+                                              int rank, Shared& shared, int slot) {
+    const std::int32_t k = step * depth_k;
+    auto* const full = &shared.ring.full[slot];
+    Chunk* const of_b = P.swapped ? shared.tall[slot] : shared.wide[slot];
     if constexpr (shuffled) {
       TILEWAVE_UNROLL
       for (int row = 0; row < P.columns; row += b_box) {
@@ -273,128 +286,12 @@ struct GemmTensorLayout {
     return a.b_scale + tile.layer * a.b_scale_layer_stride + B::divergent(row / gemm_scale_block) * a.b_scale_stride;
   }
 
-  /// A wave's registers for the block scales of one stage, between device and shared memory, but of gathered rows.
-  struct FetchedBlockScales {
-    static constexpr int lanes = B::facts.wave_lanes, rows = ceil_div(P.rows, lanes);
-    Vec<float, rows> of_a;
-    float of_b;
-
-    TILEWAVE_DEVICE void load(const GemmArgs& a, const GemmTile& tile, std::int32_t step) {
-      const float* const from = a.a_scale + tile.a_layer * a.a_scale_layer_stride + step * a.a_scale_k_stride;
-      TILEWAVE_UNROLL
-      for (int i = 0; i < rows; ++i) {
-        const std::int32_t row =
-            min_of(tile.first_row + min_of(i * lanes + B::lane_id(), P.rows - 1), tile.row_end - 1);
-        of_a[i] = B::load(from + max_of(row, 0) * a.a_scale_stride);
-      }
-      const int row = 64 * min_of(B::lane_id(), P.columns / 64 - 1);
-      of_b = B::load(scales_of_b(a, tile, row) + step * a.b_scale_k_stride);
-    }
-    TILEWAVE_DEVICE void store(Shared& shared, int slot) const {
-      TILEWAVE_UNROLL
-      for (int i = 0; i < rows; ++i)
-        if (i * lanes + B::lane_id() < P.rows) shared.a_scale[slot][i * lanes + B::lane_id()] = of_a[i];
-      if (B::lane_id() < P.columns / 64) shared.b_scale[slot][B::lane_id()] = of_b;
-    }
-  };
-
-  using FetchedScales = std::conditional_t<packed, typename Codes::FetchedScales, FetchedBlockScales>;
-
-  /// The block scales of a lane's sums of one stage.
-  struct BlockScales {
-    // A has one scale for each of the lane's two rows of a tile, or (swapped) for each of its columns, in pairs. B has
-    // one for each 64 rows where a tile may begin in the middle of a block of 128.
-    static constexpr int of_a = P.swapped ? wave_group_wide / 4 : 2 * tiles;
-    static constexpr bool of_blocks = !P.swapped && !S.gated && wave_group_wide % gemm_scale_block == 0;
-    static constexpr int b_columns = of_blocks ? gemm_scale_block : 64;
-    static constexpr int of_b = ceil_div(P.swapped ? wave_group_tall : wave_group_wide, b_columns);
-    Vec<float, of_a> a_scale;
-    Vec<float, of_b> b_scale;
-
-    TILEWAVE_DEVICE void read(const Shared& shared, int slot, int wave_group) {
-      const int row = P.swapped ? wide_row(wave_group) + 2 * (B::lane_id() % 4)
-                                : tall_row(wave_group) + 16 * wave_in_wave_group() + B::lane_id() / 4;
-      const int first_b = (P.swapped ? tall_row(wave_group) : wide_row(wave_group)) / 64;
-      TILEWAVE_UNROLL
-      for (int i = 0; i < of_a; ++i)
-        a_scale[i] = shared.a_scale[slot][row + (P.swapped ? 8 * (i / 2) + i % 2 : 64 * (i / 2) + 8 * (i % 2))];
-      TILEWAVE_UNROLL
-      for (int i = 0; i < of_b; ++i) b_scale[i] = shared.b_scale[slot][first_b + b_columns / 64 * i];
-    }
-    /// The scale of element i of tile t.
-    TILEWAVE_DEVICE float of(int t, int i) const {
-      if constexpr (P.swapped) return a_scale[i / 4 * 2 + i % 2] * b_scale[t];
-      return a_scale[2 * t + i / 2 % 2] * b_scale[i / 4 * 8 / b_columns];
-    }
-
-    /// The products of A's and B's scales.
-    struct Products {
-      Vec<float, of_a * of_b> of_all;
-      TILEWAVE_DEVICE float of(int t, int i) const {
-        return of_all[2 * t + i / 2 % 2 + of_a * (i / 4 * 8 / b_columns)];
-      }
-    };
-    TILEWAVE_DEVICE Products products() const {
-      static_assert(!P.swapped, "swapped tiles scale by pairs of columns, not by products of scales");
-      Products all;
-      TILEWAVE_UNROLL
-      for (int i = 0; i < of_a * of_b; ++i) all.of_all[i] = a_scale[i % of_a] * b_scale[i / of_a];
-      return all;
-    }
-  };
-
-  /// Reads the scales of a lane's two rows of each tile, and of its columns, from device memory, stage by stage.
-  struct ScaleReader {
-    Vec<const float*, 2 * tiles> of_a;
-    Vec<const float*, BlockScales::of_b> of_b;
-    std::int64_t a_step, b_step;
-    std::int32_t left;
-
-    TILEWAVE_DEVICE ScaleReader(const GemmArgs& a, const GemmTile& tile, int wave_group, typename Args::Steps steps)
-        : a_step(a.a_scale_k_stride), b_step(a.b_scale_k_stride), left(steps.end - steps.first) {
-      const float* const first_a = a.a_scale + tile.a_layer * a.a_scale_layer_stride + steps.first * a_step;
-      TILEWAVE_UNROLL
-      for (int i = 0; i < 2 * tiles; ++i) {
-        const std::int32_t row = tile.first_row + tall_row(wave_group) + 64 * (i / 2) + 16 * wave_in_wave_group() +
-                                 B::lane_id() / 4 + 8 * (i % 2);
-        of_a[i] = first_a + gemm_row_of_a<B, S>(a, min_of(row, tile.row_end - 1)) * a.a_scale_stride;
-      }
-      TILEWAVE_UNROLL
-      for (int i = 0; i < BlockScales::of_b; ++i) {
-        of_b[i] = scales_of_b(a, tile, wide_row(wave_group) + BlockScales::b_columns * i) + steps.first * b_step;
-      }
-    }
-    /// Loads the scales of the next stage, where there is one.
-    TILEWAVE_DEVICE void next(BlockScales& s) {
-      if (--left < 0) return;
-      TILEWAVE_UNROLL
-      for (int i = 0; i < 2 * tiles; ++i) {
-        s.a_scale[i] = B::load(of_a[i]);
-        of_a[i] += a_step;
-      }
-      TILEWAVE_UNROLL
-      for (int i = 0; i < BlockScales::of_b; ++i) {
-        s.b_scale[i] = B::load(of_b[i]);
-        of_b[i] += b_step;
-      }
-    }
-  };
-
-  /// The scales of sums that are promoted without a scale.
-  struct NoScales {
-    struct Products {
-      TILEWAVE_DEVICE static constexpr float of(int, int) { return 1.0f; }
-    };
-    TILEWAVE_DEVICE static constexpr float of(int, int) { return 1.0f; }
-    TILEWAVE_DEVICE static Products products() { return {}; }
-  };
-  struct NoScaleReader {
-    TILEWAVE_DEVICE NoScaleReader(const GemmArgs&, const GemmTile&, int, typename Args::Steps) {}
-    template <class Scales>
-    TILEWAVE_DEVICE void next(Scales&) const {}
-  };
-  using StageScales = std::conditional_t<promoted, NoScales, BlockScales>;
-  using StageScaleReader = std::conditional_t<promoted, NoScaleReader, ScaleReader>;
+  using BlockScales = GemmBlockScales<GemmTensorLayout, S, P>;
+  using FetchedScales =
+      std::conditional_t<packed, typename Codes::FetchedScales, GemmFetchedBlockScales<GemmTensorLayout, P>>;
+  using NoScaleReader = GemmNoScaleReader;
+  using StageScales = std::conditional_t<promoted, GemmNoScales, BlockScales>;
+  using StageScaleReader = std::conditional_t<promoted, NoScaleReader, GemmScaleReader<GemmTensorLayout, S>>;
 
   using Output = GemmTensorOutput<B, S, P, UserEpilogue>;
 };
