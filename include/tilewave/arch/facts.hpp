@@ -54,7 +54,7 @@ struct ArchFacts {
   Family family;
   int xcds;             // dies with an L2 each; blocks of a grid go to them in turn
   bool direct_copies;   // copies from memory into LDS of 16 bytes a lane, past its registers
-  bool lds_transposed;  // LDS reads that transpose 2-byte elements
+  bool lds_transposed;  // LDS reads that transpose elements of 1 or 2 bytes
   bool wave_groups;     // products of four waves together, with operands in shared memory
   bool tensor_copies;   // an engine that copies boxes of tensors and counts what has landed
   bool bf16_pairs;      // an operation that rounds two f32 to bf16; otherwise it takes three
@@ -96,8 +96,8 @@ inline constexpr ArchFacts gfx942_facts{.id = ArchId::gfx942,
 
 // MI350X: 256 CUs at 2.2 GHz, 160 KiB LDS with 64 banks, 8 TB/s, 256 MB Infinity Cache, 2307 / 4614 TFLOP/s
 // (rocm.docs.amd.com "gpu-arch-specs"; CDNA4 ISA guide; rocm.blogs "cdna4-gemm-kernels" table 1). LDS in 1280
-// bytes (LLVM, getLdsDwGranularity). 8 XCDs of 32 CUs (CDNA4 white paper); buffer_load_dwordx4 into LDS and
-// ds_read_b64_tr_b16 (CDNA4 ISA guide).
+// bytes (LLVM, getLdsDwGranularity). 8 XCDs of 32 CUs (CDNA4 white paper); buffer_load_dwordx4 into LDS,
+// ds_read_b64_tr_b16 and ds_read_b64_tr_b8 (CDNA4 ISA guide).
 inline constexpr ArchFacts gfx950_facts{.id = ArchId::gfx950,
                                         .wave_lanes = 64,
                                         .lds_bytes = 160 * 1024,

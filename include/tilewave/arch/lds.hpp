@@ -86,13 +86,16 @@ concept LdsBackend = Backend<B> &&
   { B::keep(large) } -> std::same_as<void>;    // keeps its product between the fences around it
   { B::keep(ints) } -> std::same_as<void>;
   { B::keep(number) } -> std::same_as<void>;
+  // four fp8 of values within the type's range
+  { B::pack_fp8_within(number, number, number, number) } -> std::same_as<std::uint32_t>;
   { B::template priority<1>() } -> std::same_as<void>;  // priority of this wave on its SIMD, 0 to 3
 };
 
-/// An LDS room of a chip that transposes 2-byte elements as it reads LDS.
+/// An LDS room of a chip that transposes elements of one byte or two as it reads LDS.
 template <class B>
 concept TransposedLdsBackend = LdsBackend<B> && requires(const void* row) {
-  { B::load_transposed(row) } -> std::same_as<Vec<std::uint32_t, 2>>;
+  { B::template load_transposed<1>(row) } -> std::same_as<Vec<std::uint32_t, 2>>;
+  { B::template load_transposed<2>(row) } -> std::same_as<Vec<std::uint32_t, 2>>;
 };
 
 /// An LDS room of a chip that multiplies OCP MX's formats, with an e8m0 scale for 32 k of a row.

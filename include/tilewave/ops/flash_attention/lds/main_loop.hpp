@@ -35,7 +35,8 @@ struct FlashLdsMainLoop {
   static constexpr int score_products = L::score_products, products = L::products;
   static constexpr int elements = L::elements, pairs = L::pairs, tile_keys = L::tile_keys;
   static constexpr float slack = L::slack, probability_log2 = L::probability_log2;
-  static constexpr bool truncates = L::truncates;
+  static constexpr bool truncates = L::truncates, late = L::late;
+  static constexpr int chunks = L::chunks, value_lag = L::value_lag;
   using Map = typename L::Map;
   using Keys = typename L::Keys;
   using Values = typename L::Values;
@@ -47,11 +48,13 @@ struct FlashLdsMainLoop {
   FlashLdsPlaces<L> places;
   Keys keys;
   Values values;
-  float scale;                // multiplies scores to log2 units
-  Sums scores[2][key_tiles];  // of tiles n and n + 1, in turn
-  Chunk probabilities[key_slices];
-  Chunk operands[ahead];
+  float scale;                                             // multiplies scores to log2 units
+  Sums scores[2][key_tiles];                               // of tiles n and n + 1, in turn
+  Chunk probabilities[late ? 2 : 1][key_slices * chunks];  // late: of tiles n and n - 1, in turn
+  Chunk operands[ahead][chunks];
   float largest;  // the lane's largest score of the next step's tile, not scaled
+  bool raised;    // late: outputs are to be multiplied by `factor` at the end of the step
+  float factor;
 
   static constexpr bool direct = B::facts.direct_copies;
   static constexpr int copies = Keys::fetches + Values::fetches;  // in one step
@@ -65,9 +68,13 @@ struct FlashLdsMainLoop {
         places(a, work_item, lds),
         keys(places.key_stride, B::wave_id()),
         values(places.value_stride, B::wave_id()),
-        scale(__builtin_bit_cast(float, B::opaque(__builtin_bit_cast(std::uint32_t, a.scale_log2)))) {}
+        scale(__builtin_bit_cast(float, B::opaque(__builtin_bit_cast(std::uint32_t, state.scale)))) {}
 
   TILEWAVE_DEVICE void run() {
+    if constexpr (late) {  // step 0 multiplies values of a tile before the first
+      TILEWAVE_UNROLL
+      for (Chunk& of : probabilities[1]) of = Chunk{};
+    }
     const std::int32_t steady = align_down(item.tiles - item.masked, std::int32_t{stages}),
                        masked = item.tiles - steady;
     int slot = (stages - masked % stages) % stages;  // of tile 0: the steady loop begins with slot 0
@@ -78,6 +85,10 @@ struct FlashLdsMainLoop {
       step<false, 0>(n, slot);
       TILEWAVE_UNROLL
       for (int t = 0; t < key_tiles; ++t) scores[0][t] = scores[1][t];
+      if constexpr (late) {
+        TILEWAVE_UNROLL
+        for (int c = 0; c < key_slices * chunks; ++c) probabilities[1][c] = probabilities[0][c];
+      }
       slot = (slot + 1) % stages;
     }
     if constexpr (direct) {
@@ -90,6 +101,7 @@ struct FlashLdsMainLoop {
     for (; n + stages <= item.tiles; n += stages) {
       static_for<stages>([&](auto i) TILEWAVE_INLINE_LAMBDA { step<true, i % 2>(n + i, i); });
     }
+    if constexpr (late) finish(stages - 1);
     if constexpr (direct) B::template copies_wait<0>();
   }
 
@@ -115,7 +127,7 @@ struct FlashLdsMainLoop {
     B::lds_barrier();
     static_for<ahead>([&](auto i) TILEWAVE_INLINE_LAMBDA { read<i, i>(slot + stages - 1); });
     static_for<score_products>([&](auto i) TILEWAVE_INLINE_LAMBDA {
-      multiply<i>(scores[0]);
+      multiply<i, 0>(scores[0]);
       if constexpr (i + ahead < score_products) read<i + ahead, i % ahead>(slot + stages - 1);
       B::sched_fence();
       if constexpr (direct) {
@@ -141,7 +153,7 @@ struct FlashLdsMainLoop {
     Sums(&now)[key_tiles] = scores[parity], (&next)[key_tiles] = scores[1 - parity];
     static_for<products>([&](auto i) TILEWAVE_INLINE_LAMBDA {
       if constexpr (products_first) B::template priority<max_of(rank(i), 1)>();
-      multiply<i>(next);
+      multiply<i, late ? 1 - parity : 0>(next);
       if constexpr (products_first) B::template priority<0>();
       if constexpr (i < last_read) {
         read<i + ahead, i % ahead>(slot);
@@ -151,7 +163,7 @@ struct FlashLdsMainLoop {
       B::sched_fence();  // a read that follows on vector instructions waits
       interleave<copies, last_read, i>([&](auto c) TILEWAVE_INLINE_LAMBDA { fetch<c, whole>(n, slot); });
       if constexpr (i == first_exponential - 1) raise_reference();
-      exponentials<i>(now);
+      exponentials<i, late ? parity : 0>(now);
       if constexpr (whole) maxima<i>(next);
       if constexpr (i == last_read - 1) {
         if constexpr (direct) B::template copies_wait<pending>();
@@ -160,6 +172,10 @@ struct FlashLdsMainLoop {
       if constexpr (!products_first && rank(i + 1) != rank(i)) B::template priority<rank(i + 1)>();
       B::sched_fence();
     });
+    if constexpr (late) {
+      if (raised) [[unlikely]]
+        rescale_outputs();
+    }
     if constexpr (!whole) {
       mask_scores(token(n + 1), next);
       find_largest(next);
@@ -177,38 +193,50 @@ struct FlashLdsMainLoop {
   /// would keep the matrix unit waiting.
   static constexpr bool products_first = !direct;
 
-  /// Multiplies product i of a step, from operand i % ahead.
-  template <int i>
+  /// Late: multiplies the values of the last tile.
+  TILEWAVE_DEVICE void finish(int slot) {
+    static_for<ahead>([&](auto i) TILEWAVE_INLINE_LAMBDA { read<score_products + i, i>(slot + 1); });
+    static_for<products - score_products>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+      static_assert(score_products % ahead == 0, "operand i of a step lies in place i % ahead");
+      multiply<score_products + i, 1>(scores[0]);
+      if constexpr (score_products + i + ahead < products) read<score_products + i + ahead, i % ahead>(slot + 1);
+    });
+  }
+
+  /// Multiplies product i of a step, from operand i % ahead. Its probabilities are those of `parity`.
+  template <int i, int parity>
   TILEWAVE_DEVICE void multiply(Sums (&next)[key_tiles]) {
-    const Chunk(&operand)[1] = reinterpret_cast<const Chunk(&)[1]>(operands[i % ahead]);
+    const Chunk(&operand)[chunks] = operands[i % ahead];
     if constexpr (i < score_products) {
       constexpr int t = i % key_tiles, c = i / key_tiles;
       if constexpr (c == 0) next[t] = Sums{};
-      B::template multiply<type, 32>(operand, reinterpret_cast<const Chunk(&)[1]>(s.q[c]), next[t]);
+      B::template multiply<type, 32>(operand, reinterpret_cast<const Chunk(&)[chunks]>(s.q[c * chunks]), next[t]);
       B::keep(next[t]);
     } else {
       constexpr int t = (i - score_products) % value_tiles, c = (i - score_products) / value_tiles;
-      B::template multiply<type, 32>(operand, reinterpret_cast<const Chunk(&)[1]>(probabilities[c]), s.out[t]);
+      B::template multiply<type, 32>(
+          operand, reinterpret_cast<const Chunk(&)[chunks]>(probabilities[parity][c * chunks]), s.out[t]);
       B::keep(s.out[t]);
     }
   }
-  /// Reads the operand of product i of the step whose V is in `slot`.
+  /// Reads the operand of product i of the step whose tile has its V in `slot`.
   template <int i, int to>
   TILEWAVE_DEVICE void read(int slot) {
     if constexpr (i < score_products) {
-      operands[to] = keys.operand(shared.k[(slot + 1) % stages], i % key_tiles, i / key_tiles);
+      keys.operand(shared.k[(slot + 1) % stages], i % key_tiles, i / key_tiles, operands[to]);
     } else {
       constexpr int of = i - score_products;
-      operands[to] = values.operand(shared.v[slot % stages], of % value_tiles, of / value_tiles);
+      values.operand(shared.v[(slot + (late ? stages - 1 : 0)) % stages], of % value_tiles, of / value_tiles,
+                     operands[to]);
     }
   }
   /// Returns the sequence's last token, counted from the first token of tile n.
   TILEWAVE_DEVICE std::int32_t last_of(std::int32_t n) const { return item.sequence.kv_count - 1 - token(n); }
-  /// Issues fetch i of step n. Fetches of K, tile n + stages, come before those of V, tile n + stages - 1.
+  /// Issues fetch i of step n. Fetches of K, tile n + stages, come before those of V, tile n + stages - value_lag.
   template <int i, bool whole>
   TILEWAVE_DEVICE void fetch(std::int32_t n, int slot) {
     Chunk* const of_k = shared.k[slot % stages];
-    Chunk* const of_v = shared.v[(slot + stages - 1) % stages];
+    Chunk* const of_v = shared.v[(slot + 2 * stages - value_lag) % stages];
     constexpr int of = i - Keys::fetches;
     if constexpr (direct) {
       const FlashLdsPlace from = places.template next<i, whole>(n, keys, values);
@@ -234,13 +262,15 @@ struct FlashLdsMainLoop {
     if constexpr (of < 0) {
       keys.template load<i>(from);
     } else {
-      values.template load<of, whole>(from, whole ? 0 : last_of(n + stages - 1));
+      values.template load<of, whole>(from, whole ? 0 : last_of(n + stages - value_lag));
     }
   }
 
-  /// Exponentials stand behind so many products, until the products of the last k slice or the barrier.
-  static constexpr int exponential_slots = products - max_of(ahead, value_tiles) - first_exponential;
+  /// Exponentials stand behind so many products, until the products of the last k slice or the barrier, or late until
+  /// the end.
+  static constexpr int exponential_slots = products - (late ? 0 : max_of(ahead, value_tiles)) - first_exponential;
   static constexpr bool probabilities_in_time() {
+    if (late) return true;
     for (int k_slice = 0; k_slice < key_slices; ++k_slice) {
       int slot = 0;  // the product, from first_exponential on, behind which the slice's last probability is packed
       while ((elements + 1) * (slot + 1) / exponential_slots <= 8 * k_slice + 8) ++slot;
@@ -249,8 +279,8 @@ struct FlashLdsMainLoop {
     return true;
   }
 
-  /// Issues the exponentials that stand behind product i.
-  template <int i>
+  /// Issues the exponentials that stand behind product i. They become the probabilities of `parity`.
+  template <int i, int parity>
   TILEWAVE_DEVICE void exponentials(Sums (&now)[key_tiles]) {
     static_assert(probabilities_in_time(), "probabilities of a k slice are there before the first product with them");
     constexpr int slots = exponential_slots;
@@ -261,18 +291,26 @@ struct FlashLdsMainLoop {
           x = B::exp2(fused(x, scale, s.negative_reference));
           B::keep(x);
         }
-        if constexpr (e > 0) use_exponential<e - 1>(now);
+        if constexpr (e > 0) use_exponential<e - 1>(now, probabilities[parity]);
       });
     }
   }
   /// Adds exponential e to the sum and packs it. This runs one exponential late, since each takes some cycles.
   template <int e>
-  TILEWAVE_DEVICE void use_exponential(const Sums (&now)[key_tiles]) {
+  TILEWAVE_DEVICE void use_exponential(const Sums (&now)[key_tiles], Chunk (&to)[key_slices * chunks]) {
     s.sum += now[e / 16][e % 16];
     B::keep(s.sum);
-    if constexpr (e % 2 == 1) {
-      probabilities[e / 8][e % 8 / 2] = packed(now[e / 16][e % 16 - 1], now[e / 16][e % 16]);
-      if constexpr (e % 8 == 7) B::keep(probabilities[e / 8]);
+    constexpr int unit = 16 / size_of(type), in_word = unit / 4;  // elements
+    const Sums& of = now[e / 16];
+    constexpr int i = e % 16;
+    if constexpr (e % in_word == in_word - 1) {
+      std::uint32_t& word = to[e / unit][e % unit / in_word];
+      if constexpr (is_fp8(type)) {
+        word = B::pack_fp8_within(of[i - 3], of[i - 2], of[i - 1], of[i]);
+      } else {
+        word = packed(of[i - 1], of[i]);
+      }
+      if constexpr (e % unit == unit - 1) B::keep(to[e / unit]);
     }
   }
   TILEWAVE_DEVICE static std::uint32_t packed(float low, float high) {
@@ -304,7 +342,8 @@ struct FlashLdsMainLoop {
   /// If a score is too far above the reference of its row, the largest score so far becomes the reference. Other rows
   /// keep theirs, so that a row's bits do not depend on them.
   TILEWAVE_DEVICE void raise_reference() {
-    if (B::any(is_above(largest))) [[unlikely]]
+    raised = B::any(is_above(largest));
+    if (raised) [[unlikely]]
       rescale();
   }
   TILEWAVE_DEVICE bool is_above(float score) const {
@@ -312,10 +351,14 @@ struct FlashLdsMainLoop {
   }
   TILEWAVE_DEVICE void rescale() {
     const float of_row = Max{}(largest, B::shuffle_xor(largest, 32));
-    const float raised = is_above(of_row) ? of_row * scale - probability_log2 : -s.negative_reference;
-    const float factor = B::exp2(-s.negative_reference - raised);
-    s.negative_reference = -raised;
+    const float reference = is_above(of_row) ? of_row * scale - probability_log2 : -s.negative_reference;
+    factor = B::exp2(-s.negative_reference - reference);
+    s.negative_reference = -reference;
     s.sum *= factor;
+    if constexpr (!late) rescale_outputs();
+  }
+  /// Scales the sums of values. Late, those of the tile before have joined by then.
+  TILEWAVE_DEVICE void rescale_outputs() {
     TILEWAVE_UNROLL
     for (int t = 0; t < value_tiles; ++t) {
       TILEWAVE_UNROLL

@@ -12,6 +12,7 @@ namespace tilewave {
 template <class L, bool paged = L::paged>
 struct FlashLdsPlaces {
   static constexpr int key_fetches = L::Keys::fetches, stages = L::stages, tile_keys = L::tile_keys;
+  static constexpr int element = L::element, value_lag = L::value_lag;
   const FlashLdsWorkItem& item;
   const char *of_keys, *of_values;      // at the sequence's first token
   const char *next_keys, *next_values;  // at the tiles that were fetched last
@@ -19,10 +20,10 @@ struct FlashLdsPlaces {
 
   TILEWAVE_DEVICE FlashLdsPlaces(const FlashAttentionArgs& a, const FlashLdsWorkItem& work_item, typename L::Shared&)
       : item(work_item),
-        of_keys(static_cast<const char*>(a.k) + 2 * item.sequence.key_at(a, a.k_strides, 0, item.kv_head)),
-        of_values(static_cast<const char*>(a.v) + 2 * item.sequence.key_at(a, a.v_strides, 0, item.kv_head)),
-        key_stride(static_cast<std::int32_t>(2 * a.k_strides.token)),
-        value_stride(static_cast<std::int32_t>(2 * a.v_strides.token)) {}
+        of_keys(static_cast<const char*>(a.k) + element * item.sequence.key_at(a, a.k_strides, 0, item.kv_head)),
+        of_values(static_cast<const char*>(a.v) + element * item.sequence.key_at(a, a.v_strides, 0, item.kv_head)),
+        key_stride(static_cast<std::int32_t>(element * a.k_strides.token)),
+        value_stride(static_cast<std::int32_t>(element * a.v_strides.token)) {}
 
   template <class Keys, class Values>
   TILEWAVE_DEVICE void begin(std::int32_t, const Keys&, const Values&) {}
@@ -33,15 +34,16 @@ struct FlashLdsPlaces {
     return {next_keys = of_keys + std::int64_t{token} * key_stride, 0, bytes<false>(token, key_stride, L::key_bytes)};
   }
   /// Returns the place of fetch i of step n. Fetches of K, tile n + stages, come before those of V, tile n + stages -
-  /// 1.
+  /// value_lag.
   template <int i, bool whole, class Keys, class Values>
   TILEWAVE_DEVICE FlashLdsPlace next(std::int32_t n, const Keys&, const Values&) {
     if constexpr (i == 0) move<whole>(n + stages, key_stride, of_keys, next_keys);
-    if constexpr (i == key_fetches) move<whole>(n + stages - 1, value_stride, of_values, next_values);
+    if constexpr (i == key_fetches) move<whole>(n + stages - value_lag, value_stride, of_values, next_values);
     if constexpr (i < key_fetches) {
       return {next_keys, 0, bytes<whole>(item.tile(n + stages) * tile_keys, key_stride, L::key_bytes)};
     } else {
-      return {next_values, 0, bytes<whole>(item.tile(n + stages - 1) * tile_keys, value_stride, L::value_bytes)};
+      return {next_values, 0,
+              bytes<whole>(item.tile(n + stages - value_lag) * tile_keys, value_stride, L::value_bytes)};
     }
   }
 
@@ -67,6 +69,7 @@ struct FlashLdsPlaces<L, true> {
   using B = typename L::Room;
   static constexpr int key_fetches = L::Keys::fetches, fetches = key_fetches + L::Values::fetches;
   static constexpr int stages = L::stages, tile_keys = L::tile_keys, lookups = L::alike ? key_fetches : fetches;
+  static constexpr int element = L::element, value_lag = L::value_lag;
   struct Found {
     std::int32_t id, within, rows;  // the page, the first key in it, and its last key
   };
@@ -80,19 +83,20 @@ struct FlashLdsPlaces<L, true> {
   std::int32_t first_column, last_group;  // of the ids in LDS; where the last key's group begins
   const std::int32_t* in_lds;
   std::int32_t id[lookups], within[lookups], rows[lookups];  // of fetch i in the next step, as in Found
-  std::int32_t key_token, value_token;                       // first tokens of the tiles that were looked up last
+  // The first tokens of the tiles that were looked up last: of V, and of K in the last value_lag steps.
+  std::int32_t value_token, key_tokens[value_lag];
   std::int32_t next_id;
-  Found newest[key_fetches], ready[key_fetches];  // alike: of the tiles of K that were fetched last, and before it
+  Found found[value_lag + 1][key_fetches];  // alike: of the tiles of K that were fetched last, the newest last
 
   TILEWAVE_DEVICE FlashLdsPlaces(const FlashAttentionArgs& a, const FlashLdsWorkItem& work_item,
                                  [[maybe_unused]] typename L::Shared& shared)
       : item(work_item),
-        of_keys(static_cast<const char*>(a.k) + 2 * item.kv_head * a.k_page_strides.head),
-        of_values(static_cast<const char*>(a.v) + 2 * item.kv_head * a.v_page_strides.head),
-        key_page(static_cast<std::uint32_t>(2 * a.k_page_strides.page / 16)),
-        value_page(static_cast<std::uint32_t>(2 * a.v_page_strides.page / 16)),
-        key_stride(static_cast<std::int32_t>(2 * a.k_page_strides.token)),
-        value_stride(static_cast<std::int32_t>(2 * a.v_page_strides.token)),
+        of_keys(static_cast<const char*>(a.k) + element * item.kv_head * a.k_page_strides.head),
+        of_values(static_cast<const char*>(a.v) + element * item.kv_head * a.v_page_strides.head),
+        key_page(static_cast<std::uint32_t>(element * a.k_page_strides.page / 16)),
+        value_page(static_cast<std::uint32_t>(element * a.v_page_strides.page / 16)),
+        key_stride(static_cast<std::int32_t>(element * a.k_page_strides.token)),
+        value_stride(static_cast<std::int32_t>(element * a.v_page_strides.token)),
         block_size(a.block_size),
         ids(a.block_table + item.sequence.number * a.table_row_stride),
         first_column(block_size.quotient(item.first * tile_keys)),
@@ -111,7 +115,12 @@ struct FlashLdsPlaces<L, true> {
   TILEWAVE_DEVICE FlashLdsPlace first(const Keys& keys) {
     find<i, false>(item.tile(0) * tile_keys + keys.first_row(i));
     take_id<i>();
-    return place<i, false>();
+    const FlashLdsPlace at = place<i, false>();
+    if constexpr (L::alike) {
+      TILEWAVE_UNROLL
+      for (int before = 0; before < value_lag; ++before) found[before][i] = found[value_lag][i];
+    }
+    return at;
   }
   template <int i, bool whole, class Keys, class Values>
   TILEWAVE_DEVICE FlashLdsPlace next(std::int32_t n, const Keys& keys, const Values& values) {
@@ -127,16 +136,20 @@ struct FlashLdsPlaces<L, true> {
   template <int i, bool whole, class Keys, class Values>
   TILEWAVE_DEVICE void look_up(std::int32_t n, const Keys& keys, const Values& values) {
     if constexpr (i == 0) {
-      value_token = key_token;
       if constexpr (whole) {
-        key_token += n + stages < item.tiles ? tile_keys : 0;
+        value_token = key_tokens[0];
+        TILEWAVE_UNROLL
+        for (int t = 0; t + 1 < value_lag; ++t) key_tokens[t] = key_tokens[t + 1];
+        key_tokens[value_lag - 1] += n + stages < item.tiles ? tile_keys : 0;
       } else {
-        key_token = item.tile(n + stages) * tile_keys, value_token = item.tile(n + stages - 1) * tile_keys;
+        value_token = item.tile(n + stages - value_lag) * tile_keys;
+        TILEWAVE_UNROLL
+        for (int t = 0; t < value_lag; ++t) key_tokens[t] = item.tile(n + stages + 1 - value_lag + t) * tile_keys;
       }
     }
     std::int32_t key;
     if constexpr (i < key_fetches) {
-      key = key_token + keys.first_row(i);
+      key = key_tokens[value_lag - 1] + keys.first_row(i);
     } else {
       key = value_token + values.first_row(i - key_fetches);
     }
@@ -168,10 +181,14 @@ struct FlashLdsPlaces<L, true> {
     constexpr bool of_key = i < key_fetches;
     Found of;
     if constexpr (!of_key && L::alike) {
-      of = ready[i - key_fetches];
+      of = found[0][i - key_fetches];
     } else {
       of = {next_id, within[i], rows[i]};
-      if constexpr (L::alike) ready[i] = newest[i], newest[i] = of;
+      if constexpr (L::alike) {
+        TILEWAVE_UNROLL
+        for (int before = 0; before < value_lag; ++before) found[before][i] = found[before + 1][i];
+        found[value_lag][i] = of;
+      }
     }
     if constexpr (whole) of.rows = block_size.divisor - 1;
     if constexpr (of_key) {
