@@ -7,6 +7,7 @@
 #if !TILEWAVE_ON_GPU_COMPILER
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "tilewave/arch/host/dense.hpp"
@@ -288,8 +289,7 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
     const float values[] = {a, b, c, d};
     for (int i = 0; i < 4; ++i) {
       if (std::abs(values[i]) > fp8_max(facts_of(Id).fp8)) {
-        detail::fail(*current_lane, "pack_fp8_within has a value beyond the largest at %s:%d", where.base_name(),
-                     where.line);
+        fail(*current_lane, "pack_fp8_within has a value beyond the largest at %s:%d", where.base_name(), where.line);
       }
       word |= std::uint32_t{f32_to_fp8(facts_of(Id).fp8, values[i])} << 8 * i;
     }
