@@ -82,7 +82,9 @@ struct Lds {
   TILEWAVE_DEVICE static void keep(float& number) { asm volatile("" : "+v"(number)); }
   /// v_cvt_pk_fp8_f32 encodes the chip's own flavour, a pair at a time. Beyond the largest value it makes NaN.
   TILEWAVE_DEVICE static std::uint32_t pack_fp8_within(float a, float b, float c, float d) {
-    const int low = __builtin_amdgcn_cvt_pk_fp8_f32(a, b, 0, false);
+    int low;
+    asm("" : "=v"(low));  // the high half is not yet written; a number there would take a move
+    low = __builtin_amdgcn_cvt_pk_fp8_f32(a, b, low, false);
     return static_cast<std::uint32_t>(__builtin_amdgcn_cvt_pk_fp8_f32(c, d, low, true));
   }
   template <int level>

@@ -191,7 +191,7 @@ struct FlashLdsMainLoop {
   }
   /// If a product is two instructions, there is time to put it before the vector instructions of the other wave, which
   /// would keep the matrix unit waiting.
-  static constexpr bool products_first = !direct;
+  static constexpr bool products_first = !direct || chunks > 1;
 
   /// Late: multiplies the values of the last tile.
   TILEWAVE_DEVICE void finish(int slot) {
