@@ -38,7 +38,8 @@ struct FlashLdsLayout {
   template <FlashTile T>
   using Transposed =
       std::conditional_t<fp8, FlashTransposedBytes<B, T, S.value_size>, FlashTransposedValues<B, T, S.value_size>>;
-  using Values = std::conditional_t<B::facts.lds_transposed, FlashValueLines<B, tile, S.value_size>, Transposed<tile>>;
+  using Values = std::conditional_t<B::facts.lds_transposed,
+                                    FlashValueLines<B, tile, S.value_size, P.stages * Keys::bytes>, Transposed<tile>>;
   /// K and V of a tile are fetched alike: what a wave's copy has of both are the same keys.
   static constexpr bool alike = B::facts.direct_copies && S.head_size == S.value_size;
   struct Tiles {
@@ -74,7 +75,8 @@ struct FlashLdsLayout {
   static constexpr int elements = P.keys / 2, pairs = elements / 2;  // scores of a lane
   /// If products take few k slices of probabilities, those of a tile would all be needed early. So values are multiplied
   /// a step late, and exponentials have a whole step.
-  static constexpr bool late = fp8;
+  static constexpr bool turns = P.turns;
+  static constexpr bool late = fp8 && !turns;
   static constexpr int value_lag = late ? 2 : 1;  // step n fetches V of tile n + stages - value_lag
   static constexpr float lowest = -std::numeric_limits<float>::max();
   static constexpr float slack = fp8 ? 2.0f : 8.0f;  // log2: probabilities are at most 2^(slack + probability_log2)

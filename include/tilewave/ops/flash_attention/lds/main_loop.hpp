@@ -49,7 +49,7 @@ struct FlashLdsMainLoop {
   Keys keys;
   Values values;
   float scale;                                             // multiplies scores to log2 units
-  Sums scores[2][key_tiles];                               // of tiles n and n + 1, in turn
+  Sums scores[L::turns ? 1 : 2][key_tiles];                // of tiles n and n + 1, in turn
   Chunk probabilities[late ? 2 : 1][key_slices * chunks];  // late: of tiles n and n - 1, in turn
   Chunk operands[ahead][chunks];
   float largest;  // the lane's largest score of the next step's tile, not scaled
@@ -70,7 +70,83 @@ struct FlashLdsMainLoop {
         values(places.value_stride, B::wave_id()),
         scale(__builtin_bit_cast(float, B::opaque(__builtin_bit_cast(std::uint32_t, state.scale)))) {}
 
+  TILEWAVE_DEVICE void run_turns() {
+    const std::int32_t all = item.tiles - 1,
+                       steady = align_down(all - max_of(item.masked - 1, 0), std::int32_t{stages}),
+                       masked = all - steady;
+    int slot = (stages - masked % stages) % stages;
+    prepare(slot);
+    softmax<false>(-1, (slot + stages - 1) % stages);
+    const bool second = B::wave_id() >= L::tile.waves / 2;
+    if (second) B::lds_barrier();
+    std::int32_t n = 0;
+    for (; n < masked; ++n) {
+      products_turn<false>(n, slot);
+      softmax<false>(n, slot);
+      slot = (slot + 1) % stages;
+    }
+    for (; n + stages <= all; n += stages) {
+      static_for<stages>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+        products_turn<true>(n + i, i);
+        softmax<true>(n + i, i);
+      });
+    }
+    // the values of the last tile
+    static_for<ahead>([&](auto i) TILEWAVE_INLINE_LAMBDA { read<score_products + i, i>(0); });
+    static_for<products - score_products>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+      multiply<score_products + i, 0>(scores[0]);
+      if constexpr (score_products + i + ahead < products) read<score_products + i + ahead, i % ahead>(0);
+    });
+    if constexpr (direct) B::template copies_wait<0>();
+    if (!second) B::lds_barrier();
+  }
+  template <bool whole>
+  TILEWAVE_DEVICE void products_turn(std::int32_t n, int slot) {
+    B::template priority<1>();
+    if constexpr (!direct) static_for<ahead>([&](auto i) TILEWAVE_INLINE_LAMBDA { read<i, i>(slot); });
+    static_for<products>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+      multiply<i, 0>(scores[0]);
+      if constexpr (i + ahead < products) read<i + ahead, i % ahead>(slot);
+      B::sched_fence();
+      interleave<copies, products - ahead, i>([&](auto c) TILEWAVE_INLINE_LAMBDA { fetch<c, whole>(n, slot); });
+      if constexpr (i == products - 1 - early) B::lds_barrier();
+      B::sched_fence();
+    });
+    B::template priority<0>();
+  }
+  static constexpr int early = 2;
+
+  template <bool whole>
+  TILEWAVE_DEVICE void softmax(std::int32_t n, int slot) {
+    if constexpr (direct) static_for<ahead>([&](auto i) TILEWAVE_INLINE_LAMBDA { read<i, i>(slot + 1); });
+    B::sched_fence();
+    if constexpr (!whole) mask_scores(token(n + 1), scores[0]);
+    find_largest(scores[0]);
+    raise_reference();
+    B::sched_fence();
+    static_for<elements / 2>([&](auto g) TILEWAVE_INLINE_LAMBDA {
+      static_for<2>([&](auto j) TILEWAVE_INLINE_LAMBDA {
+        constexpr int e = 2 * g + j;
+        float& x = scores[0][e / 16][e % 16];
+        x = B::exp2(fused(x, scale, s.negative_reference));
+        B::keep(x);
+      });
+      if constexpr (g > 0) s.sum += scores[0][(g - 1) / 16][(g - 1) % 16];
+      B::keep(s.sum);
+      B::sched_fence();
+    });
+    static_for<elements>([&](auto e) TILEWAVE_INLINE_LAMBDA {
+      if constexpr (e >= elements / 2 - 1) s.sum += scores[0][e / 16][e % 16];
+      pack<e>(scores[0], probabilities[0]);
+    });
+    B::sched_fence();
+    if constexpr (direct) B::template copies_wait<(stages - 3) * copies>();
+    B::lds_barrier();
+    B::sched_fence();
+  }
+
   TILEWAVE_DEVICE void run() {
+    if constexpr (L::turns) return run_turns();
     if constexpr (late) {  // step 0 multiplies values of a tile before the first
       TILEWAVE_UNROLL
       for (Chunk& of : probabilities[1]) of = Chunk{};
@@ -139,6 +215,7 @@ struct FlashLdsMainLoop {
     });
     if constexpr (direct) B::template copies_wait<pending>();
     B::lds_barrier();
+    if constexpr (L::turns) return;
     static_for<ahead>([&](auto i) TILEWAVE_INLINE_LAMBDA { read<i, i>(slot); });
     mask_scores(token(0), scores[0]);
     find_largest(scores[0]);
@@ -300,6 +377,10 @@ struct FlashLdsMainLoop {
   TILEWAVE_DEVICE void use_exponential(const Sums (&now)[key_tiles], Chunk (&to)[key_slices * chunks]) {
     s.sum += now[e / 16][e % 16];
     B::keep(s.sum);
+    pack<e>(now, to);
+  }
+  template <int e>
+  TILEWAVE_DEVICE void pack(const Sums (&now)[key_tiles], Chunk (&to)[key_slices * chunks]) {
     constexpr int unit = 16 / size_of(type), in_word = unit / 4;  // elements
     const Sums& of = now[e / 16];
     constexpr int i = e % 16;

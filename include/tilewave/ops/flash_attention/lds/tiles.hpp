@@ -148,7 +148,9 @@ struct FlashKeyTile : SharedTile<FlashTileKernel<B, T.waves, head_size>, T.type,
 };
 
 /// A tile of V as it lies in memory has a line of `value_size` elements for each key.
-template <class B, FlashTile T, int value_size>
+/// Slots of V begin `first_byte` bytes behind the start of LDS. Lanes' offsets count from there, since an instruction adds
+/// less than 64 KiB to them.
+template <class B, FlashTile T, int value_size, int first_byte>
 struct FlashValueLines {
   static constexpr int element = size_of(T.type), unit = T.unit();
   static constexpr int units = value_size / unit, tiles = value_size / 32, bytes = T.keys * value_size * element;
@@ -183,7 +185,8 @@ struct FlashValueLines {
 
   TILEWAVE_DEVICE FlashValueLines(std::int32_t stride, int wave) : fetch(stride, wave, Mask{}) {
     TILEWAVE_UNROLL
-    for (int t = 0; t < tiles; ++t) at[t] = B::opaque(std::int32_t{8 * read_offset(B::lane_id(), t, shift)});
+    for (int t = 0; t < tiles; ++t)
+      at[t] = B::opaque(std::int32_t{first_byte + 8 * read_offset(B::lane_id(), t, shift)});
   }
 
   template <int i>
@@ -196,7 +199,7 @@ struct FlashValueLines {
   TILEWAVE_DEVICE void operand(const Chunk* slot, int tile, int k_slice, Chunk (&to)[chunks]) const {
     TILEWAVE_UNROLL
     for (int c = 0; c < chunks; ++c) {
-      const char* const from = reinterpret_cast<const char*>(slot) + at[tile] +
+      const char* const from = reinterpret_cast<const char*>(slot) - first_byte + at[tile] +
                                flash_key_of<unit>(k_slice * chunks + c, 0, 0) * (16 * units);
       const Vec<std::uint32_t, 2> low = B::template load_transposed<element>(from),
                                   high = B::template load_transposed<element>(

@@ -40,7 +40,7 @@ struct FlashTransposedValues : SharedTile<FlashTileKernel<B, T.waves, T.keys>, T
   /// Loads part i of a tile. Unless the tile is whole, tokens behind its token `last` are that one again.
   template <int i, bool whole>
   TILEWAVE_DEVICE void load(const FlashLdsPlace& place, std::int32_t last) {
-    const char* const tile = place.base + place.offset;
+    const char* const tile = place.base + static_cast<std::uint32_t>(place.offset);
     if (!all_lanes && i * waves + B::wave_id() >= squares / lanes) return;
     TILEWAVE_UNROLL
     for (int e = 0; e < 8; ++e) {
@@ -127,7 +127,7 @@ struct FlashTransposedBytes : SharedTile<FlashTileKernel<B, T.waves, T.keys>, T.
   template <int i, bool whole>
   TILEWAVE_DEVICE void load(const FlashLdsPlace& place, std::int32_t last) {
     if (!all_waves && i * waves + B::wave_id() >= keys / flash_page_keys * blocks) return;
-    const char* const tile = place.base + place.offset;
+    const char* const tile = place.base + static_cast<std::uint32_t>(place.offset);
     TILEWAVE_UNROLL
     for (int e = 0; e < 4; ++e) {
       const char* from = tile + std::int64_t{e} * token_stride + offset[i];
