@@ -58,6 +58,7 @@ struct ArchFacts {
   bool wave_groups;     // products of four waves together, with operands in shared memory
   bool tensor_copies;   // an engine that copies boxes of tensors and counts what has landed
   bool bf16_pairs;      // an operation that rounds two f32 to bf16; otherwise it takes three
+  int exp_clk;          // clk of a SIMD's vector unit that an exponential of a wave takes
   bool f32_sums;        // the matrix unit keeps sums as f32 does; otherwise it cuts bits off
 };
 
@@ -92,6 +93,7 @@ inline constexpr ArchFacts gfx942_facts{.id = ArchId::gfx942,
                                         .wave_groups = false,
                                         .tensor_copies = false,
                                         .bf16_pairs = false,
+                                        .exp_clk = 16,
                                         .f32_sums = true};
 
 // MI350X: 256 CUs at 2.2 GHz, 160 KiB LDS with 64 banks, 8 TB/s, 256 MB Infinity Cache, 2307 / 4614 TFLOP/s
@@ -125,6 +127,7 @@ inline constexpr ArchFacts gfx950_facts{.id = ArchId::gfx950,
                                         .wave_groups = false,
                                         .tensor_copies = false,
                                         .bf16_pairs = true,
+                                        .exp_clk = 8,
                                         .f32_sums = true};
 
 // H200 SXM: 132 SMs, 227 KiB shared memory per block, 60 MB L2 (as the driver reports it), 4.8 TB/s, 989 / 1979 TFLOP/s
@@ -158,6 +161,7 @@ inline constexpr ArchFacts sm90_facts{.id = ArchId::sm90,
                                       .wave_groups = true,
                                       .tensor_copies = true,
                                       .bf16_pairs = true,
+                                      .exp_clk = 8,
                                       .f32_sums = false};
 
 /// Is called for an architecture that a function has no answer for. It is not constexpr, so a constant evaluation (of

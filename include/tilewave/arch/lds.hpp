@@ -79,6 +79,7 @@ concept LdsBackend = Backend<B> &&
   { B::template multiply<B::facts.fp8, 32>(operand, operand, large) } -> std::same_as<void>;
   { B::template multiply<DType::i8, 32>(operand, operand, ints) } -> std::same_as<void>;
   { typename B::Source{base, offset}.load(offset, 0) } -> std::same_as<Chunk>;
+  { typename B::Source{base, offset}.load_word(offset, 0) } -> std::same_as<std::uint32_t>;
   { typename B::Source{base, offset}.load_sixes(offset, 0) } -> std::same_as<Vec<Chunk, 2>>;
   // at most this many copies of the wave are under way afterwards
   { B::template copies_wait<0>() } -> std::same_as<void>;

@@ -10,6 +10,7 @@
 
 #include "tilewave/attention/sink.hpp"
 #include "tilewave/ops/flash_attention/lds/main_loop.hpp"
+#include "tilewave/ops/flash_attention/lds/turns.hpp"
 
 namespace tilewave {
 
@@ -37,7 +38,7 @@ struct FlashAttentionLds {
     begin(a, item, s);
     if (item.tiles > 0) {
       if constexpr (L::page_ids > 0) keep_pages(a, item, shared);
-      FlashLdsMainLoop<L>(a, item, shared, s).run();
+      std::conditional_t<P.turns, FlashLdsTurns<L>, FlashLdsMainLoop<L>>(a, item, shared, s).run();
     }
     write(a, item, shared, s);
   }

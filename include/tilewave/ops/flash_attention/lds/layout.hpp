@@ -17,10 +17,10 @@ struct FlashLdsWorkItem {
   // The other tiles are `masked` in number, and `left` of them lie before full_first.
   std::int32_t tiles, first, left, masked, full_first, full_end;
 
-  /// Returns the tile of step n. Masked tiles come first. Past the end it is the last tile again, and before the
-  /// beginning the first, so that loads ahead need no branch.
+  /// Returns the tile of step n. Masked tiles come first. Past the end it is the last tile again, so that
+  /// loads ahead need no branch.
   TILEWAVE_DEVICE std::int32_t tile(std::int32_t n) const {
-    n = max_of(min_of(n, tiles - 1), 0);
+    n = min_of(n, tiles - 1);
     const std::int32_t before = n < left ? first : full_end - left;
     return n + (n < masked ? before : full_first - masked);
   }
@@ -73,11 +73,7 @@ struct FlashLdsLayout {
   static constexpr int ahead = 4 / chunks;              // operands are read so many products before their use
   static constexpr int first_exponential = 2 / chunks;  // the products before it hide the test for a new reference
   static constexpr int elements = P.keys / 2, pairs = elements / 2;  // scores of a lane
-  /// If products take few k slices of probabilities, those of a tile would all be needed early. So values are multiplied
-  /// a step late, and exponentials have a whole step.
-  static constexpr bool turns = P.turns;
-  static constexpr bool late = fp8 && !turns;
-  static constexpr int value_lag = late ? 2 : 1;  // step n fetches V of tile n + stages - value_lag
+  static constexpr bool turns = P.turns;  // of the two waves of a SIMD
   static constexpr float lowest = -std::numeric_limits<float>::max();
   static constexpr float slack = fp8 ? 2.0f : 8.0f;  // log2: probabilities are at most 2^(slack + probability_log2)
   // f16 ends at 2^-24, where many keys of little weight would lose theirs, so its probabilities are 2^7 times as large.

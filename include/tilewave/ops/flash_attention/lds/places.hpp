@@ -12,7 +12,7 @@ namespace tilewave {
 template <class L, bool paged = L::paged>
 struct FlashLdsPlaces {
   static constexpr int key_fetches = L::Keys::fetches, stages = L::stages, tile_keys = L::tile_keys;
-  static constexpr int element = L::element, value_lag = L::value_lag;
+  static constexpr int element = L::element;
   const FlashLdsWorkItem& item;
   const char *of_keys, *of_values;  // at the sequence's first token
   std::int32_t key_stride, value_stride;
@@ -37,11 +37,11 @@ struct FlashLdsPlaces {
     return {of_keys, next_key, key_bytes};
   }
   /// Returns the place of fetch i of step n. Fetches of K, tile n + stages, come before those of V, tile n + stages -
-  /// value_lag.
+  /// 1.
   template <int i, bool whole, class Keys, class Values>
   TILEWAVE_DEVICE FlashLdsPlace next(std::int32_t n, const Keys&, const Values&) {
     if constexpr (i == 0) move<whole>(n + stages, key_stride, next_key);
-    if constexpr (i == key_fetches) move<whole>(n + stages - value_lag, value_stride, next_value);
+    if constexpr (i == key_fetches) move<whole>(n + stages - 1, value_stride, next_value);
     if constexpr (i < key_fetches) {
       return {of_keys, next_key, key_bytes};
     } else {
@@ -53,12 +53,11 @@ struct FlashLdsPlaces {
   TILEWAVE_DEVICE std::int32_t offset(std::int32_t n, std::int32_t stride) const {
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(item.tile(n) * tile_keys) * stride);
   }
-  /// Steady steps follow each other. What lies behind the last key is zeros, by the bound of the buffer; what goes
-  /// through registers has none, so there the last tile comes again.
+  /// Steady steps follow each other. What lies behind the last key is zeros, by the bound of the buffer.
   template <bool whole>
   TILEWAVE_DEVICE void move(std::int32_t n, std::int32_t stride, std::int32_t& at) const {
     if constexpr (whole) {
-      at += L::Room::facts.direct_copies || n < item.tiles ? tile_keys * stride : 0;
+      at += tile_keys * stride;
     } else {
       at = offset(n, stride);
     }
@@ -70,7 +69,7 @@ struct FlashLdsPlaces<L, true> {
   using B = typename L::Room;
   static constexpr int key_fetches = L::Keys::fetches, fetches = key_fetches + L::Values::fetches;
   static constexpr int stages = L::stages, tile_keys = L::tile_keys, lookups = L::alike ? key_fetches : fetches;
-  static constexpr int element = L::element, value_lag = L::value_lag;
+  static constexpr int element = L::element;
   struct Found {
     std::int32_t id, within, rows;  // the page, the first key in it, and its last key
   };
@@ -84,10 +83,9 @@ struct FlashLdsPlaces<L, true> {
   std::int32_t first_column, last_group;  // of the ids in LDS; where the last key's group begins
   const std::int32_t* in_lds;
   std::int32_t id[lookups], within[lookups], rows[lookups];  // of fetch i in the next step, as in Found
-  // The first tokens of the tiles that were looked up last: of V, and of K in the last value_lag steps.
-  std::int32_t value_token, key_tokens[value_lag];
+  std::int32_t key_token, value_token;                       // first tokens of the tiles that were looked up last
   std::int32_t next_id;
-  Found found[value_lag + 1][key_fetches];  // alike: of the tiles of K that were fetched last, the newest last
+  Found newest[key_fetches], ready[key_fetches];  // alike: of the tiles of K that were fetched last, and before it
 
   TILEWAVE_DEVICE FlashLdsPlaces(const FlashAttentionArgs& a, const FlashLdsWorkItem& work_item,
                                  [[maybe_unused]] typename L::Shared& shared)
@@ -116,12 +114,7 @@ struct FlashLdsPlaces<L, true> {
   TILEWAVE_DEVICE FlashLdsPlace first(const Keys& keys) {
     find<i, false>(item.tile(0) * tile_keys + keys.first_row(i));
     take_id<i>();
-    const FlashLdsPlace at = place<i, false>();
-    if constexpr (L::alike) {
-      TILEWAVE_UNROLL
-      for (int before = 0; before < value_lag; ++before) found[before][i] = found[value_lag][i];
-    }
-    return at;
+    return place<i, false>();
   }
   template <int i, bool whole, class Keys, class Values>
   TILEWAVE_DEVICE FlashLdsPlace next(std::int32_t n, const Keys& keys, const Values& values) {
@@ -137,20 +130,16 @@ struct FlashLdsPlaces<L, true> {
   template <int i, bool whole, class Keys, class Values>
   TILEWAVE_DEVICE void look_up(std::int32_t n, const Keys& keys, const Values& values) {
     if constexpr (i == 0) {
+      value_token = key_token;
       if constexpr (whole) {
-        value_token = key_tokens[0];
-        TILEWAVE_UNROLL
-        for (int t = 0; t + 1 < value_lag; ++t) key_tokens[t] = key_tokens[t + 1];
-        key_tokens[value_lag - 1] += n + stages < item.tiles ? tile_keys : 0;
+        key_token += n + stages < item.tiles ? tile_keys : 0;
       } else {
-        value_token = item.tile(n + stages - value_lag) * tile_keys;
-        TILEWAVE_UNROLL
-        for (int t = 0; t < value_lag; ++t) key_tokens[t] = item.tile(n + stages + 1 - value_lag + t) * tile_keys;
+        key_token = item.tile(n + stages) * tile_keys, value_token = item.tile(n + stages - 1) * tile_keys;
       }
     }
     std::int32_t key;
     if constexpr (i < key_fetches) {
-      key = key_tokens[value_lag - 1] + keys.first_row(i);
+      key = key_token + keys.first_row(i);
     } else {
       key = value_token + values.first_row(i - key_fetches);
     }
@@ -182,14 +171,10 @@ struct FlashLdsPlaces<L, true> {
     constexpr bool of_key = i < key_fetches;
     Found of;
     if constexpr (!of_key && L::alike) {
-      of = found[0][i - key_fetches];
+      of = ready[i - key_fetches];
     } else {
       of = {next_id, within[i], rows[i]};
-      if constexpr (L::alike) {
-        TILEWAVE_UNROLL
-        for (int before = 0; before < value_lag; ++before) found[before][i] = found[before + 1][i];
-        found[value_lag][i] = of;
-      }
+      if constexpr (L::alike) ready[i] = newest[i], newest[i] = of;
     }
     if constexpr (whole) of.rows = block_size.divisor - 1;
     if constexpr (of_key) {

@@ -17,11 +17,13 @@ struct FlashTransposedValues : SharedTile<FlashTileKernel<B, T.waves, T.keys>, T
   static constexpr int pairs = value_size / 2, squares = keys / 8 * pairs, fetches = ceil_div(squares, waves*lanes);
   static constexpr bool all_lanes = squares % (waves * lanes) == 0;
   static_assert(squares % lanes == 0, "waves are busy as a whole");
+  static constexpr int puts = 2, loads = 8;  // of a fetch
 
   std::int32_t token_stride;      // bytes from a token to the next
   std::uint32_t offset[fetches];  // bytes to this lane's pair of dimensions of its unit's first key
   int to[fetches][2];             // chunks in a slot for the two dimensions
   std::uint32_t held[fetches][8];
+  Chunk turned[fetches][2];
 
   TILEWAVE_DEVICE FlashTransposedValues(std::int32_t of_tokens, int) : Tile(keys, 0), token_stride(of_tokens) {
     TILEWAVE_UNROLL
@@ -37,35 +39,29 @@ struct FlashTransposedValues : SharedTile<FlashTileKernel<B, T.waves, T.keys>, T
     }
   }
 
-  /// Loads part i of a tile. Unless the tile is whole, tokens behind its token `last` are that one again.
-  template <int i, bool whole>
-  TILEWAVE_DEVICE void load(const FlashLdsPlace& place, std::int32_t last) {
-    const char* const tile = place.base + static_cast<std::uint32_t>(place.offset);
+  /// Loads key e of fetch i's square.
+  template <int i, int e>
+  TILEWAVE_DEVICE void load(const FlashLdsPlace& place) {
     if (!all_lanes && i * waves + B::wave_id() >= squares / lanes) return;
-    TILEWAVE_UNROLL
-    for (int e = 0; e < 8; ++e) {
-      const int behind = flash_key_of<8>(0, 0, e);  // the unit's first key
-      if constexpr (whole) {
-        held[i][e] =
-            B::load(reinterpret_cast<const std::uint32_t*>(tile + std::int64_t{behind} * token_stride + offset[i]));
-      } else {
-        const std::int32_t before = paged ? min_of(first_row(i), align_down(last, flash_page_keys)) : 0;
-        const std::uint32_t at = (min_of(first_key(i) + behind, last) - before) * token_stride + 4 * pair_of(i);
-        held[i][e] = B::load(reinterpret_cast<const std::uint32_t*>(tile + at));
-      }
-    }
+    const std::int32_t at = place.offset + flash_key_of<8>(0, 0, e) * token_stride;
+    held[i][e] = typename B::Source{place.base, place.bytes}.load_word(offset[i], at);
   }
+  /// Transposes fetch i's square.
   template <int i>
-  TILEWAVE_DEVICE void put(Chunk* slot) const {
-    if (!all_lanes && i * waves + B::wave_id() >= squares / lanes) return;
-    Chunk of[2];
+  TILEWAVE_DEVICE void turn() {
     TILEWAVE_UNROLL
     for (int w = 0; w < 4; ++w) {
-      of[0][w] = B::template pick_bytes<0, 1, 4, 5>(held[i][2 * w], held[i][2 * w + 1]);
-      of[1][w] = B::template pick_bytes<2, 3, 6, 7>(held[i][2 * w], held[i][2 * w + 1]);
+      const std::uint32_t low = held[i][2 * w], high = held[i][2 * w + 1];
+      turned[i][0][w] = B::template pick_bytes<0, 1, 4, 5>(low, high);
+      turned[i][1][w] = B::template pick_bytes<2, 3, 6, 7>(low, high);
     }
-    slot[to[i][0]] = of[0];
-    slot[to[i][1]] = of[1];
+    B::keep(turned[i][0]), B::keep(turned[i][1]);
+  }
+  /// Stores dimension d of fetch i's square.
+  template <int i, int d>
+  TILEWAVE_DEVICE void put(Chunk* slot) const {
+    if (!all_lanes && i * waves + B::wave_id() >= squares / lanes) return;
+    slot[to[i][d]] = turned[i][d];
   }
   /// Returns the first key of fetch i's group, which all lanes of a wave share, or of the tile.
   TILEWAVE_DEVICE static int first_row(int i) {
@@ -98,11 +94,13 @@ struct FlashTransposedBytes : SharedTile<FlashTileKernel<B, T.waves, T.keys>, T.
   static constexpr int blocks = value_size / 64;  // of dimensions that a wave has at a time
   static constexpr int fetches = ceil_div(keys / flash_page_keys * blocks, waves);
   static constexpr bool all_waves = keys / flash_page_keys * blocks % waves == 0;
+  static constexpr int puts = 2, loads = 4;  // of a fetch
 
   std::int32_t token_stride;      // bytes from a token to the next
   std::uint32_t offset[fetches];  // bytes to this lane's square, from its group's first key
   int to[fetches][4];             // words in a slot for the four dimensions
   std::uint32_t held[fetches][4];
+  Chunk turned[fetches];
 
   TILEWAVE_DEVICE FlashTransposedBytes(std::int32_t of_tokens, int) : Tile(keys, 0), token_stride(of_tokens) {
     const int lane = B::lane_id(), of_lane = row_of(Tile::Map::row(lane));
@@ -123,37 +121,36 @@ struct FlashTransposedBytes : SharedTile<FlashTileKernel<B, T.waves, T.keys>, T.
     }
   }
 
-  /// Loads part i of a tile. Unless the tile is whole, tokens behind its token `last` are that one again.
-  template <int i, bool whole>
-  TILEWAVE_DEVICE void load(const FlashLdsPlace& place, std::int32_t last) {
+  /// Loads key e of fetch i's square.
+  template <int i, int e>
+  TILEWAVE_DEVICE void load(const FlashLdsPlace& place) {
     if (!all_waves && i * waves + B::wave_id() >= keys / flash_page_keys * blocks) return;
-    const char* const tile = place.base + static_cast<std::uint32_t>(place.offset);
-    TILEWAVE_UNROLL
-    for (int e = 0; e < 4; ++e) {
-      const char* from = tile + std::int64_t{e} * token_stride + offset[i];
-      if constexpr (!whole) {
-        const std::int32_t before = paged ? min_of(first_row(i), align_down(last, flash_page_keys)) : 0;
-        const std::int32_t key = min_of(group(i) * flash_page_keys + first_key() + e, last);
-        from = tile + static_cast<std::uint32_t>((key - before) * token_stride + dimension(i));
-      }
-      held[i][e] = B::load(reinterpret_cast<const std::uint32_t*>(from));
-    }
+    const std::int32_t at = place.offset + e * token_stride;
+    held[i][e] = typename B::Source{place.base, place.bytes}.load_word(offset[i], at);
   }
+  /// Transposes fetch i's square.
   template <int i>
+  TILEWAVE_DEVICE void turn() {
+    TILEWAVE_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const auto pair = [&](int key) TILEWAVE_INLINE_LAMBDA {
+        const std::uint32_t low = held[i][key], high = held[i][key + 1];
+        return half == 0 ? B::template pick_bytes<0, 4, 1, 5>(low, high)
+                         : B::template pick_bytes<2, 6, 3, 7>(low, high);
+      };
+      const std::uint32_t low = pair(0), high = pair(2);
+      turned[i][2 * half] = B::template pick_bytes<0, 1, 4, 5>(low, high);
+      turned[i][2 * half + 1] = B::template pick_bytes<2, 3, 6, 7>(low, high);
+    }
+    B::keep(turned[i]);
+  }
+  /// Stores half of fetch i's square, two dimensions.
+  template <int i, int half>
   TILEWAVE_DEVICE void put(Chunk* slot) const {
     if (!all_waves && i * waves + B::wave_id() >= keys / flash_page_keys * blocks) return;
     auto* const words = reinterpret_cast<std::uint32_t*>(slot);
-    const std::uint32_t(&of)[4] = held[i];
-    const auto pairs = [&](auto half, int key) TILEWAVE_INLINE_LAMBDA {
-      return half == 0 ? B::template pick_bytes<0, 4, 1, 5>(of[key], of[key + 1])
-                       : B::template pick_bytes<2, 6, 3, 7>(of[key], of[key + 1]);
-    };
     TILEWAVE_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const std::uint32_t low = pairs(half, 0), high = pairs(half, 2);
-      words[to[i][2 * half]] = B::template pick_bytes<0, 1, 4, 5>(low, high);
-      words[to[i][2 * half + 1]] = B::template pick_bytes<2, 3, 6, 7>(low, high);
-    }
+    for (int d = 2 * half; d < 2 * half + 2; ++d) words[to[i][d]] = turned[i][d];
   }
   /// Returns the first key of fetch i's group, which all lanes of a wave share, or of the tile.
   TILEWAVE_DEVICE static int first_row(int i) { return paged ? group(i) * flash_page_keys : 0; }
