@@ -73,7 +73,7 @@ constexpr int lds_transposed_conflicts(ArchId arch, const UnitOf& unit_of) {
 template <class B>
 concept LdsBackend = Backend<B> &&
     requires(const void* base, std::uint32_t offset, void* shared, const Chunk (&operand)[2], Vec<float, 4>& small,
-             Vec<float, 16>& large, float& number, Vec<std::int32_t, 16>& ints) {
+             Vec<float, 16>& large, float& number, Vec<std::int32_t, 16>& ints, std::int32_t& scalar) {
   { B::template product_chunks<DType::bf16> } -> std::convertible_to<int>;
   { B::template multiply<DType::bf16, 16>(operand, operand, small) } -> std::same_as<void>;
   { B::template multiply<B::facts.fp8, 32>(operand, operand, large) } -> std::same_as<void>;
@@ -87,6 +87,7 @@ concept LdsBackend = Backend<B> &&
   { B::keep(large) } -> std::same_as<void>;    // keeps its product between the fences around it
   { B::keep(ints) } -> std::same_as<void>;
   { B::keep(number) } -> std::same_as<void>;
+  { B::keep_uniform(scalar) } -> std::same_as<void>;
   // four fp8 of values within the type's range
   { B::pack_fp8_within(number, number, number, number) } -> std::same_as<std::uint32_t>;
   { B::template priority<1>() } -> std::same_as<void>;  // priority of this wave on its SIMD, 0 to 3

@@ -84,6 +84,8 @@ struct Lds {
     sums = __builtin_bit_cast(Vec<T, n>, held);
   }
   TILEWAVE_DEVICE static void keep(float& number) { asm volatile("" : "+v"(number)); }
+  TILEWAVE_DEVICE static void keep_uniform(std::int32_t& number) { asm volatile("" : "+s"(number)); }
+  TILEWAVE_DEVICE static void keep_uniform(const char*& base) { asm volatile("" : "+s"(base)); }
   /// v_cvt_pk_fp8_f32 encodes the chip's own flavour, a pair at a time. Beyond the largest value it makes NaN.
   TILEWAVE_DEVICE static std::uint32_t pack_fp8_within(float a, float b, float c, float d) {
     int low;

@@ -287,6 +287,8 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
   template <class T, int n>
   static void keep(Vec<T, n>&) {}
   static void keep(float&) {}
+  static void keep_uniform(std::int32_t&) {}
+  static void keep_uniform(const char*&) {}
   /// A value beyond the largest, of which CDNA makes NaN, fails the launch.
   static std::uint32_t pack_fp8_within(float a, float b, float c, float d, Where where = {}) {
     std::uint32_t word = 0;

@@ -73,7 +73,7 @@ struct FlashLdsLayout {
   static constexpr int ahead = 4 / chunks;              // operands are read so many products before their use
   static constexpr int first_exponential = 2 / chunks;  // the products before it hide the test for a new reference
   static constexpr int elements = P.keys / 2, pairs = elements / 2;  // scores of a lane
-  static constexpr bool turns = P.turns;  // of the two waves of a SIMD
+  static constexpr bool turns = P.turns;                             // of the two waves of a SIMD
   static constexpr float lowest = -std::numeric_limits<float>::max();
   static constexpr float slack = fp8 ? 2.0f : 8.0f;  // log2: probabilities are at most 2^(slack + probability_log2)
   // f16 ends at 2^-24, where many keys of little weight would lose theirs, so its probabilities are 2^7 times as large.

@@ -16,8 +16,8 @@ struct FlashLdsPlaces {
   const FlashLdsWorkItem& item;
   const char *of_keys, *of_values;  // at the sequence's first token
   std::int32_t key_stride, value_stride;
-  std::uint32_t key_bytes, value_bytes;  // to the end of the last token
-  std::int32_t next_key, next_value;     // offsets of the tiles that were fetched last
+  std::int32_t key_bytes, value_bytes;  // to the end of the last token, unsigned
+  std::int32_t next_key, next_value;    // offsets of the tiles that were fetched last
 
   TILEWAVE_DEVICE FlashLdsPlaces(const FlashAttentionArgs& a, const FlashLdsWorkItem& work_item, typename L::Shared&)
       : item(work_item),
@@ -25,8 +25,8 @@ struct FlashLdsPlaces {
         of_values(static_cast<const char*>(a.v) + element * item.sequence.key_at(a, a.v_strides, 0, item.kv_head)),
         key_stride(static_cast<std::int32_t>(element * a.k_strides.token)),
         value_stride(static_cast<std::int32_t>(element * a.v_strides.token)),
-        key_bytes(static_cast<std::uint32_t>(item.sequence.kv_count - 1) * key_stride + L::key_bytes),
-        value_bytes(static_cast<std::uint32_t>(item.sequence.kv_count - 1) * value_stride + L::value_bytes) {}
+        key_bytes(to_end(key_stride, L::key_bytes)),
+        value_bytes(to_end(value_stride, L::value_bytes)) {}
 
   template <class Keys, class Values>
   TILEWAVE_DEVICE void begin(std::int32_t, const Keys&, const Values&) {}
@@ -50,6 +50,9 @@ struct FlashLdsPlaces {
   }
 
  private:
+  TILEWAVE_DEVICE std::int32_t to_end(std::int32_t stride, int row) const {
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(item.sequence.kv_count - 1) * stride + row);
+  }
   TILEWAVE_DEVICE std::int32_t offset(std::int32_t n, std::int32_t stride) const {
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(item.tile(n) * tile_keys) * stride);
   }
@@ -178,11 +181,9 @@ struct FlashLdsPlaces<L, true> {
     }
     if constexpr (whole) of.rows = block_size.divisor - 1;
     if constexpr (of_key) {
-      return {of_keys + page(of.id, key_page), of.within * key_stride,
-              static_cast<std::uint32_t>(of.rows * key_stride + L::key_bytes)};
+      return {of_keys + page(of.id, key_page), of.within * key_stride, of.rows * key_stride + L::key_bytes};
     } else {
-      return {of_values + page(of.id, value_page), of.within * value_stride,
-              static_cast<std::uint32_t>(of.rows * value_stride + L::value_bytes)};
+      return {of_values + page(of.id, value_page), of.within * value_stride, of.rows * value_stride + L::value_bytes};
     }
   }
 };

@@ -40,8 +40,7 @@ struct FlashTile {
 /// read, and zeros take its place: keys behind the last one, whose probabilities are 0.
 struct FlashLdsPlace {
   const char* base;
-  std::int32_t offset;
-  std::uint32_t bytes;
+  std::int32_t offset, bytes;
 };
 
 /// Keys that lie together in every page. What a wave fetches at once is of one such group.
@@ -102,7 +101,9 @@ struct FlashRowFetch {
   TILEWAVE_DEVICE static int unit_of(int i, const Mask& mask) {
     return chunk_index(i) % units ^ mask(row_of(i));
   }
-  TILEWAVE_DEVICE typename B::Source source(const FlashLdsPlace& at) const { return {at.base, at.bytes}; }
+  TILEWAVE_DEVICE typename B::Source source(const FlashLdsPlace& at) const {
+    return {at.base, static_cast<std::uint32_t>(at.bytes)};
+  }
   template <int i>
   TILEWAVE_DEVICE std::int32_t start() const {
     return alike && !paged ? i * row_step * stride : 0;

@@ -44,7 +44,7 @@ struct FlashTransposedValues : SharedTile<FlashTileKernel<B, T.waves, T.keys>, T
   TILEWAVE_DEVICE void load(const FlashLdsPlace& place) {
     if (!all_lanes && i * waves + B::wave_id() >= squares / lanes) return;
     const std::int32_t at = place.offset + flash_key_of<8>(0, 0, e) * token_stride;
-    held[i][e] = typename B::Source{place.base, place.bytes}.load_word(offset[i], at);
+    held[i][e] = typename B::Source{place.base, static_cast<std::uint32_t>(place.bytes)}.load_word(offset[i], at);
   }
   /// Transposes fetch i's square.
   template <int i>
@@ -126,7 +126,7 @@ struct FlashTransposedBytes : SharedTile<FlashTileKernel<B, T.waves, T.keys>, T.
   TILEWAVE_DEVICE void load(const FlashLdsPlace& place) {
     if (!all_waves && i * waves + B::wave_id() >= keys / flash_page_keys * blocks) return;
     const std::int32_t at = place.offset + e * token_stride;
-    held[i][e] = typename B::Source{place.base, place.bytes}.load_word(offset[i], at);
+    held[i][e] = typename B::Source{place.base, static_cast<std::uint32_t>(place.bytes)}.load_word(offset[i], at);
   }
   /// Transposes fetch i's square.
   template <int i>

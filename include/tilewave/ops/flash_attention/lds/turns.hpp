@@ -25,11 +25,13 @@ template <class L>
 struct FlashLdsTurns : FlashLdsWave<L> {
   using Wave = FlashLdsWave<L>;
   using B = typename L::Room;
-  using Wave::item, Wave::token;
+  using Wave::item, Wave::s, Wave::token;
   // Each constant is named here, because g++ 12 finds no inherited ones in lambdas.
   static constexpr int stages = L::stages, ahead = L::ahead, products = L::products;
   static constexpr int score_products = L::score_products, elements = L::elements, parts = Wave::parts;
   static constexpr bool direct = Wave::direct;
+  /// Places in pages take many scalar instructions, which M(n) has no time for.
+  static constexpr bool planned = L::paged;
   /// The barrier of M(n) stands before its last products. Where K comes through registers, it is in LDS only then, and
   /// more products hide the first reads of the other wave.
   static constexpr int early = (direct ? 2 : 3) / L::chunks;
@@ -83,7 +85,7 @@ struct FlashLdsTurns : FlashLdsWave<L> {
       if constexpr (i + ahead < products) this->template read<i + ahead, i % ahead>(slot);
       B::sched_fence();
       this->template interleave<parts, products - ahead, i>(
-          [&](auto c) TILEWAVE_INLINE_LAMBDA { this->template fetch<c, whole>(n, slot); });
+          [&](auto c) TILEWAVE_INLINE_LAMBDA { this->template fetch<c, whole, planned>(n, slot); });
       if constexpr (i == products - 1 - early) B::lds_barrier();
       B::sched_fence();
     });
@@ -101,12 +103,14 @@ struct FlashLdsTurns : FlashLdsWave<L> {
     if constexpr (!whole) this->mask_scores(token(n + 1), scores);
     this->raise_reference(this->largest_of(scores));
     B::sched_fence();
-    static_for<elements / exponentials>([&](auto g) TILEWAVE_INLINE_LAMBDA {
+    constexpr int groups = elements / exponentials;
+    static_for<groups>([&](auto g) TILEWAVE_INLINE_LAMBDA {
       group<g>();
+      if constexpr (planned) this->template plan<g, groups, whole>(n + 1);
       B::sched_fence();
     });
     static_for<elements>([&](auto e) TILEWAVE_INLINE_LAMBDA {
-      if constexpr (!added(e)) this->template add<e>(scores);
+      if constexpr (!added(e)) s.sum += scores[e / 16][e % 16];
       if constexpr (!added(e) || exponentials > 1) this->template pack<e>(scores, probabilities);
     });
     if constexpr (!direct) this->turn_values();

@@ -45,6 +45,7 @@ struct FlashLdsWave {
   Values values;
   float scale;                       // multiplies scores to log2 units
   Chunk operands[L::ahead][chunks];  // that of product i is at i % ahead
+  FlashLdsPlace at[copies];          // of fetches that were planned
   FlashLdsPlace of_value;            // through registers: of the fetch of V whose loads are being issued
 
   TILEWAVE_DEVICE FlashLdsWave(const FlashAttentionArgs& a, const FlashLdsWorkItem& work_item, typename L::Shared& lds,
@@ -95,16 +96,35 @@ struct FlashLdsWave {
     B::lds_barrier();
   }
 
+  /// Finds the places of what step n is to fetch, part i of `slots` parts of the work, and keeps them until then.
+  template <int i, int slots, bool whole>
+  TILEWAVE_DEVICE void plan(std::int32_t n) {
+    interleave<copies, slots, i>([&](auto c) TILEWAVE_INLINE_LAMBDA {
+      FlashLdsPlace& of = at[c] = places.template next<c, whole>(direct ? n : n + 1, keys, values);
+      B::keep_uniform(of.base);
+      B::keep_uniform(of.offset);
+      B::keep_uniform(of.bytes);
+    });
+  }
+  template <int i, bool whole, bool planned>
+  TILEWAVE_DEVICE FlashLdsPlace place(std::int32_t n) {
+    if constexpr (planned) {
+      return at[i];
+    } else {
+      return places.template next<i, whole>(n, keys, values);
+    }
+  }
+
   /// Issues part i of what step n fetches, whose tile has its V in `slot`: K of tile n + stages, then V of tile n +
   /// stages - 1, into the slots of K of tile n and V of tile n - 1. Through registers, what the step before has loaded
   /// is stored.
-  template <int i, bool whole>
+  template <int i, bool whole, bool planned = false>
   TILEWAVE_DEVICE void fetch(std::int32_t n, int slot) {
     Chunk* const of_k = shared.k[slot % stages];
     Chunk* const of_v = shared.v[(slot + stages - 1) % stages];
     constexpr int of = i - Keys::fetches;
     if constexpr (direct) {
-      const FlashLdsPlace from = places.template next<i, whole>(n, keys, values);
+      const FlashLdsPlace from = place<i, whole, planned>(n);
       if constexpr (of < 0) {
         keys.template copy<i>(of_k, from);
       } else {
@@ -117,17 +137,17 @@ struct FlashLdsWave {
         if constexpr (!L::turns && of % value_parts() == 0) values.template turn<of / value_parts()>();
         values.template put<of / value_parts(), of % value_parts()>(of_v);
       }
-      load<i, whole>(n + 1);
+      load<i, whole, planned>(n + 1);
     }
   }
   /// Through registers: loads part i of the tiles of step n, for that step to store.
-  template <int i, bool whole>
+  template <int i, bool whole, bool planned = false>
   TILEWAVE_DEVICE void load(std::int32_t n) {
     if constexpr (i < Keys::fetches) {
-      keys.template load<i>(places.template next<i, whole>(n, keys, values));
+      keys.template load<i>(place<i, whole, planned>(n));
     } else {
       constexpr int of = (i - Keys::fetches) / value_parts(), e = (i - Keys::fetches) % value_parts() - Values::puts;
-      if constexpr (e == 0) of_value = places.template next<Keys::fetches + of, whole>(n, keys, values);
+      if constexpr (e == 0) of_value = place<Keys::fetches + of, whole, planned>(n);
       if constexpr (e >= 0) values.template load<of, e>(of_value);
     }
   }
