@@ -33,8 +33,7 @@ struct FlashLdsPlaces {
   /// Returns the place of fetch i of K in tile 0.
   template <int i, class Keys>
   TILEWAVE_DEVICE FlashLdsPlace first(const Keys&) {
-    next_key = offset(0, key_stride);
-    return {of_keys, next_key, key_bytes};
+    return place(of_keys, next_key = offset(0, key_stride), key_bytes);
   }
   /// Returns the place of fetch i of step n. Fetches of K, tile n + stages, come before those of V, tile n + stages -
   /// 1.
@@ -43,13 +42,16 @@ struct FlashLdsPlaces {
     if constexpr (i == 0) move<whole>(n + stages, key_stride, next_key);
     if constexpr (i == key_fetches) move<whole>(n + stages - 1, value_stride, next_value);
     if constexpr (i < key_fetches) {
-      return {of_keys, next_key, key_bytes};
+      return place(of_keys, next_key, key_bytes);
     } else {
-      return {of_values, next_value, value_bytes};
+      return place(of_values, next_value, value_bytes);
     }
   }
 
  private:
+  TILEWAVE_DEVICE static FlashLdsPlace place(const char* base, std::int32_t at, std::int32_t bytes) {
+    return {base, FlashLdsPlace{base, 0, bytes}.behind(at), bytes};
+  }
   TILEWAVE_DEVICE std::int32_t to_end(std::int32_t stride, int row) const {
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(item.sequence.kv_count - 1) * stride + row);
   }

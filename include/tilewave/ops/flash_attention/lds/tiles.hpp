@@ -37,10 +37,17 @@ struct FlashTile {
 };
 
 /// Where a fetch begins: an address, and an offset in bytes that is the same in all lanes. From `bytes` on nothing is
-/// read, and zeros take its place: keys behind the last one, whose probabilities are 0.
+/// read, and zeros take its place: keys behind the last one, whose probabilities are 0. The offset is at most `bytes`,
+/// since CDNA's guides compare lanes' offsets with the difference of both.
 struct FlashLdsPlace {
   const char* base;
-  std::int32_t offset, bytes;
+  std::int32_t offset, bytes;  // unsigned
+
+  /// Returns the offset of what lies so many bytes behind, or `bytes` if that is beyond.
+  TILEWAVE_DEVICE std::int32_t behind(std::int32_t distance) const {
+    return static_cast<std::int32_t>(
+        min_of(static_cast<std::uint32_t>(offset) + distance, static_cast<std::uint32_t>(bytes)));
+  }
 };
 
 /// Keys that lie together in every page. What a wave fetches at once is of one such group.
@@ -56,23 +63,18 @@ struct FlashRowFetch {
   static constexpr int lanes = B::facts.wave_lanes, copies = rows * units / (waves * lanes);
   static_assert(rows * units % (waves * lanes) == 0, "all lanes copy equally many 16 bytes");
   static constexpr bool held_in_registers = !B::facts.direct_copies;
-  /// The rows of copy i lie so many behind those of copy i - 1. If they have the same masks, one lane offset serves all
-  /// copies.
-  static constexpr int row_step = waves * lanes / units;
-  static constexpr bool alike = waves * lanes % units == 0 && row_step % 32 == 0;
   static_assert(!paged || flash_page_keys * units % lanes == 0, "a copy of a wave has tokens of one group");
 
   std::int32_t stride;  // bytes from a token to the next
   int first;            // this wave's first chunk in a slot
-  std::uint32_t offset[alike ? 1 : copies];
+  std::uint32_t offset[copies];
   Chunk held[held_in_registers ? copies : 1];
 
   template <class Mask>
   TILEWAVE_DEVICE FlashRowFetch(std::int32_t token_stride, int wave, const Mask& mask)
       : stride(token_stride), first(wave * lanes) {
     TILEWAVE_UNROLL
-    for (int i = 0; i < (alike ? 1 : copies); ++i)
-      offset[i] = (row_of(i) - first_row(i)) * stride + 16 * unit_of(i, mask);
+    for (int i = 0; i < copies; ++i) offset[i] = (row_of(i) - first_row(i)) * stride + 16 * unit_of(i, mask);
   }
   /// Returns the first token of copy i's group, or of the tile.
   TILEWAVE_DEVICE int first_row(int i) const {
@@ -83,11 +85,11 @@ struct FlashRowFetch {
   /// Copies part i of a tile.
   template <int i>
   TILEWAVE_DEVICE void copy(Chunk* slot, const FlashLdsPlace& at) const {
-    source(at).copy(slot + i * waves * lanes + first, offset[alike ? 0 : i], start<i>() + at.offset);
+    source(at).copy(slot + i * waves * lanes + first, offset[i], at.offset);
   }
   template <int i>
   TILEWAVE_DEVICE void load(const FlashLdsPlace& at) {
-    held[i] = source(at).load(offset[alike ? 0 : i], start<i>() + at.offset);
+    held[i] = source(at).load(offset[i], at.offset);
   }
   template <int i>
   TILEWAVE_DEVICE void put(Chunk* slot) const {
@@ -103,10 +105,6 @@ struct FlashRowFetch {
   }
   TILEWAVE_DEVICE typename B::Source source(const FlashLdsPlace& at) const {
     return {at.base, static_cast<std::uint32_t>(at.bytes)};
-  }
-  template <int i>
-  TILEWAVE_DEVICE std::int32_t start() const {
-    return alike && !paged ? i * row_step * stride : 0;
   }
 };
 

@@ -43,7 +43,7 @@ struct FlashTransposedValues : SharedTile<FlashTileKernel<B, T.waves, T.keys>, T
   template <int i, int e>
   TILEWAVE_DEVICE void load(const FlashLdsPlace& place) {
     if (!all_lanes && i * waves + B::wave_id() >= squares / lanes) return;
-    const std::int32_t at = place.offset + flash_key_of<8>(0, 0, e) * token_stride;
+    const std::int32_t at = place.behind(flash_key_of<8>(0, 0, e) * token_stride);
     held[i][e] = typename B::Source{place.base, static_cast<std::uint32_t>(place.bytes)}.load_word(offset[i], at);
   }
   /// Transposes fetch i's square.
@@ -125,7 +125,7 @@ struct FlashTransposedBytes : SharedTile<FlashTileKernel<B, T.waves, T.keys>, T.
   template <int i, int e>
   TILEWAVE_DEVICE void load(const FlashLdsPlace& place) {
     if (!all_waves && i * waves + B::wave_id() >= keys / flash_page_keys * blocks) return;
-    const std::int32_t at = place.offset + e * token_stride;
+    const std::int32_t at = place.behind(e * token_stride);
     held[i][e] = typename B::Source{place.base, static_cast<std::uint32_t>(place.bytes)}.load_word(offset[i], at);
   }
   /// Transposes fetch i's square.

@@ -25,7 +25,7 @@ template <class L>
 struct FlashLdsTurns : FlashLdsWave<L> {
   using Wave = FlashLdsWave<L>;
   using B = typename L::Room;
-  using Wave::item, Wave::s, Wave::token;
+  using Wave::item, Wave::token;
   // Each constant is named here, because g++ 12 finds no inherited ones in lambdas.
   static constexpr int stages = L::stages, ahead = L::ahead, products = L::products;
   static constexpr int score_products = L::score_products, elements = L::elements, parts = Wave::parts;
@@ -110,7 +110,7 @@ struct FlashLdsTurns : FlashLdsWave<L> {
       B::sched_fence();
     });
     static_for<elements>([&](auto e) TILEWAVE_INLINE_LAMBDA {
-      if constexpr (!added(e)) s.sum += scores[e / 16][e % 16];
+      if constexpr (!added(e)) this->s.sum += scores[e / 16][e % 16];
       if constexpr (!added(e) || exponentials > 1) this->template pack<e>(scores, probabilities);
     });
     if constexpr (!direct) this->turn_values();
