@@ -86,6 +86,7 @@ constexpr Status flash_lds_status(ArchId arch, const FlashAttentionSpec& s, cons
   if (!facts.direct_copies && p.stages != 2) return {bad, "lds: stages is 2 where copies go through registers"};
   if (p.waves_per_simd * facts.simds_per_cu % p.waves != 0) return {bad, "lds: blocks of a CU are whole"};
   if (p.turns && p.waves != 2 * facts.simds_per_cu) return {bad, "lds: waves that take turns are two for each SIMD"};
+  if (!p.turns && !facts.direct_copies) return {bad, "lds: waves that copy through registers take turns"};
   const int copied = 16 / element * p.waves * facts.wave_lanes;  // elements
   if (p.keys * s.head_size % copied != 0 || p.keys * s.value_size % copied != 0) {
     return {bad, "lds: a tile of K, and of V, is a whole number of copies of 16 bytes by all lanes"};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The main loop of a wave of path lds that has a SIMD to itself, or shares it without turns, walks the keys.
+// The main loop of a wave of path lds walks the keys. It is for waves that have a SIMD to themselves, or share one
+// without turns, on chips that copy straight into LDS.
 //
 // Step n multiplies the scores of tile n + 1 and the values of tile n. The exponentials of tile n stand between the
 // products of both, so that the vector unit works while the matrix unit is busy. What stands below a product is issued
@@ -10,9 +11,8 @@
 //   vector unit  exponentials of tile n, as many behind each product from 2 on       |         | maxima of n + 1
 //   copies       K(n + stages), V(n + stages - 1) into the slots of K(n) and V(n - 1)
 //
-// Behind the barrier all waves have read K(n+1) and V(n), and K(n+2) and V(n+1) are in LDS. If the chip copies 16 bytes
-// straight into LDS, the copies of stages - 2 steps stay under way across the barrier. Else the next tiles wait in
-// registers.
+// Behind the barrier all waves have read K(n+1) and V(n), and K(n+2) and V(n+1) are in LDS. The copies of stages - 2
+// steps stay under way across the barrier.
 #pragma once
 
 #include "tilewave/ops/flash_attention/lds/wave.hpp"
@@ -30,7 +30,7 @@ struct FlashLdsMainLoop : FlashLdsWave<L> {
   static constexpr int key_tiles = L::key_tiles, key_slices = L::key_slices, value_tiles = L::value_tiles;
   static constexpr int score_products = L::score_products, products = L::products, last_read = products - ahead;
   static constexpr int elements = L::elements, pairs = L::pairs, parts = Wave::parts, unit = Wave::unit;
-  static constexpr bool direct = Wave::direct;
+  static_assert(Wave::direct, "waves that copy through registers take turns");
 
   Scores scores[2];  // of tiles n and n + 1, in turn
   typename Wave::Probabilities probabilities;
@@ -47,24 +47,21 @@ struct FlashLdsMainLoop : FlashLdsWave<L> {
     this->mask_scores(token(0), scores[0]);
     largest = this->largest_of(scores[0]);
     std::int32_t n = 0;
-    // Two masked steps at a time move no scores, but take registers that copies through registers do not leave.
-    for (; direct ? masked % 2 > n : n < masked; ++n) {
+    for (; masked % 2 > n; ++n) {  // two masked steps at a time move no scores
       step<false, 0>(n, slot);
       TILEWAVE_UNROLL
       for (int t = 0; t < key_tiles; ++t) scores[0][t] = scores[1][t];
       slot = (slot + 1) % stages;
     }
-    if constexpr (direct) {
-      for (; n < masked; n += 2) {
-        step<false, 0>(n, slot);
-        step<false, 1>(n + 1, slot + 1);
-        slot = (slot + 2) % stages;
-      }
+    for (; n < masked; n += 2) {
+      step<false, 0>(n, slot);
+      step<false, 1>(n + 1, slot + 1);
+      slot = (slot + 2) % stages;
     }
     for (; n + stages <= item.tiles; n += stages) {
       static_for<stages>([&](auto i) TILEWAVE_INLINE_LAMBDA { step<true, i % 2>(n + i, i); });
     }
-    if constexpr (direct) B::template copies_wait<0>();
+    B::template copies_wait<0>();
   }
 
  private:
@@ -88,7 +85,7 @@ struct FlashLdsMainLoop : FlashLdsWave<L> {
       exponentials<i>(now);
       if constexpr (whole) maxima<i>(next);
       if constexpr (i == last_read - 1) {
-        if constexpr (direct) B::template copies_wait<(stages - 2) * parts>();
+        B::template copies_wait<(stages - 2) * parts>();
         B::lds_barrier();
       }
       if constexpr (!products_first && rank(i + 1) != rank(i)) B::template priority<rank(i + 1)>();
@@ -107,9 +104,9 @@ struct FlashLdsMainLoop : FlashLdsWave<L> {
     if (late < 0 || late >= until_barrier) return 3;
     return late < until_barrier / 2 ? 2 : late < until_barrier * 5 / 6 ? 1 : 0;
   }
-  /// If a product is two instructions or a long one, there is time to put it before the vector instructions of the
-  /// other wave, which would keep the matrix unit waiting.
-  static constexpr bool products_first = !direct || L::chunks > 1;
+  /// If products are long, there is time to put each before the vector instructions of the other wave, which would keep
+  /// the matrix unit waiting.
+  static constexpr bool products_first = L::chunks > 1;
 
   /// Exponentials stand behind so many products, until the products of the last k slice or the barrier.
   static constexpr int exponential_slots = products - max_of(ahead, value_tiles) - first_exponential;

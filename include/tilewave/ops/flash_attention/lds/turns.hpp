@@ -30,8 +30,7 @@ struct FlashLdsTurns : FlashLdsWave<L> {
   static constexpr int stages = L::stages, ahead = L::ahead, products = L::products;
   static constexpr int score_products = L::score_products, elements = L::elements, parts = Wave::parts;
   static constexpr bool direct = Wave::direct;
-  /// Places in pages take many scalar instructions, which M(n) has no time for.
-  static constexpr bool planned = L::paged;
+  static constexpr bool planned = Wave::planned;
   /// The barrier of M(n) stands before its last products. Where K comes through registers, it is in LDS only then, and
   /// more products hide the first reads of the other wave.
   static constexpr int early = (direct ? 2 : 3) / L::chunks;

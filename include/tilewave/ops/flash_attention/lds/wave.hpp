@@ -27,7 +27,8 @@ struct FlashLdsWave {
   static constexpr bool direct = B::facts.direct_copies;
   static constexpr int copies = Keys::fetches + Values::fetches;  // in one step
   /// The parts of a step's fetches that stand by themselves between products. Copies straight into LDS are one each.
-  /// Through registers a fetch of K is stored and the next one loaded, and what transposes V does a few instructions.
+  /// Through registers they are stores of K, stores and loads of V, and loads of K, which are under way when V is waited
+  /// for.
   static constexpr int value_parts() {
     if constexpr (direct) {
       return 1;
@@ -35,7 +36,10 @@ struct FlashLdsWave {
       return Values::puts + Values::loads;
     }
   }
-  static constexpr int parts = Keys::fetches + Values::fetches * value_parts();
+  static constexpr int key_loads = Keys::fetches + Values::fetches * value_parts();  // the first part that loads K
+  static constexpr int parts = direct ? copies : key_loads + Keys::fetches;
+  /// Places in pages take many scalar instructions. Waves that take turns find them in the softmax.
+  static constexpr bool planned = L::paged && L::turns;
 
   const FlashLdsWorkItem& item;
   typename L::Shared& shared;
@@ -75,9 +79,10 @@ struct FlashLdsWave {
                                     TILEWAVE_INLINE_LAMBDA { keys.template load<i>(places.template first<i>(keys)); });
       places.begin(-1, keys, values);
       static_for<Keys::fetches>([&](auto i) TILEWAVE_INLINE_LAMBDA { keys.template put<i>(shared.k[slot]); });
-      static_for<parts>([&](auto i) TILEWAVE_INLINE_LAMBDA { load<i, false>(-1); });
-      if constexpr (L::turns) turn_values();
-      static_for<parts>([&](auto i) TILEWAVE_INLINE_LAMBDA { fetch<i, false>(-1, slot + 1); });
+      static_for<parts>([&](auto i) TILEWAVE_INLINE_LAMBDA { load<(i + key_loads) % parts, false>(-1); });
+      turn_values();
+      if constexpr (planned) plan<0, 1, false>(-1);
+      static_for<parts>([&](auto i) TILEWAVE_INLINE_LAMBDA { fetch<i, false, planned>(-1, slot + 1); });
     }
     B::lds_barrier();
     static_for<L::ahead>([&](auto i) TILEWAVE_INLINE_LAMBDA { read<i, i>(slot + stages - 1); });
@@ -106,9 +111,9 @@ struct FlashLdsWave {
       B::keep_uniform(of.bytes);
     });
   }
-  template <int i, bool whole, bool planned>
+  template <int i, bool whole, bool from_plan>
   TILEWAVE_DEVICE FlashLdsPlace place(std::int32_t n) {
-    if constexpr (planned) {
+    if constexpr (from_plan) {
       return at[i];
     } else {
       return places.template next<i, whole>(n, keys, values);
@@ -118,13 +123,13 @@ struct FlashLdsWave {
   /// Issues part i of what step n fetches, whose tile has its V in `slot`: K of tile n + stages, then V of tile n +
   /// stages - 1, into the slots of K of tile n and V of tile n - 1. Through registers, what the step before has loaded
   /// is stored.
-  template <int i, bool whole, bool planned = false>
+  template <int i, bool whole, bool from_plan = false>
   TILEWAVE_DEVICE void fetch(std::int32_t n, int slot) {
     Chunk* const of_k = shared.k[slot % stages];
     Chunk* const of_v = shared.v[(slot + stages - 1) % stages];
     constexpr int of = i - Keys::fetches;
     if constexpr (direct) {
-      const FlashLdsPlace from = place<i, whole, planned>(n);
+      const FlashLdsPlace from = place<i, whole, from_plan>(n);
       if constexpr (of < 0) {
         keys.template copy<i>(of_k, from);
       } else {
@@ -133,25 +138,23 @@ struct FlashLdsWave {
     } else {
       if constexpr (of < 0) {
         keys.template put<i>(of_k);
-      } else if constexpr (of % value_parts() < Values::puts) {
-        if constexpr (!L::turns && of % value_parts() == 0) values.template turn<of / value_parts()>();
+      } else if constexpr (i < key_loads && of % value_parts() < Values::puts) {
         values.template put<of / value_parts(), of % value_parts()>(of_v);
       }
-      load<i, whole, planned>(n + 1);
+      load<i, whole, from_plan>(n + 1);
     }
   }
-  /// Through registers: loads part i of the tiles of step n, for that step to store.
-  template <int i, bool whole, bool planned = false>
+  /// Through registers: loads what part i loads of the tiles of step n, for that step to store.
+  template <int i, bool whole, bool from_plan = false>
   TILEWAVE_DEVICE void load(std::int32_t n) {
-    if constexpr (i < Keys::fetches) {
-      keys.template load<i>(place<i, whole, planned>(n));
-    } else {
+    if constexpr (i >= key_loads) {
+      keys.template load<i - key_loads>(place<i - key_loads, whole, from_plan>(n));
+    } else if constexpr (i >= Keys::fetches) {
       constexpr int of = (i - Keys::fetches) / value_parts(), e = (i - Keys::fetches) % value_parts() - Values::puts;
-      if constexpr (e == 0) of_value = place<Keys::fetches + of, whole, planned>(n);
+      if constexpr (e == 0) of_value = place<Keys::fetches + of, whole, from_plan>(n);
       if constexpr (e >= 0) values.template load<of, e>(of_value);
     }
   }
-
   /// Through registers: transposes the values that were loaded, for the next step to store.
   TILEWAVE_DEVICE void turn_values() {
     static_for<Values::fetches>([&](auto i) TILEWAVE_INLINE_LAMBDA { values.template turn<i>(); });
