@@ -20,15 +20,15 @@ struct FlashTileKernel {
   static constexpr int side = 32, waves = block_waves, step_k = elements;
 };
 
-/// Returns the key of element e in 16 bytes `chunk` of a lane's probabilities. They have `elements` elements, and `half`
-/// is the lane's half of the wave.
+/// Returns the key of element e in 16 bytes `chunk` of a lane's probabilities, which are `elements` elements. `half` is
+/// the lane's half of the wave.
 template <int elements>
 TILEWAVE_HOST_DEVICE constexpr int flash_key_of(int chunk, int half, int e) {
   return 2 * elements * chunk + 8 * (e / 4) + 4 * half + e % 4;
 }
 
-/// What tiles of K and of V have in common: the waves that fetch and read them, their keys, their type, and if keys are
-/// in pages. Tiles of bf16 and of f16 have the same layout, so bf16 stands for both.
+/// What tiles of K and of V have in common: the waves that fetch and read them, their keys, their type, and if keys
+/// are in pages. Tiles of bf16 and of f16 have one layout, so bf16 stands for both.
 struct FlashTile {
   int waves, keys;
   DType type;
@@ -147,8 +147,8 @@ struct FlashKeyTile : SharedTile<FlashTileKernel<B, T.waves, head_size>, T.type,
 };
 
 /// A tile of V as it lies in memory has a line of `value_size` elements for each key.
-/// Slots of V begin `first_byte` bytes behind the start of LDS. Lanes' offsets count from there, since an instruction adds
-/// less than 64 KiB to them.
+/// Slots of V begin `first_byte` bytes behind the start of LDS. Lanes' offsets count from there, since an instruction
+/// adds less than 64 KiB to them.
 template <class B, FlashTile T, int value_size, int first_byte>
 struct FlashValueLines {
   static constexpr int element = size_of(T.type), unit = T.unit();

@@ -23,7 +23,7 @@ struct FlashTransposedValues : SharedTile<FlashTileKernel<B, T.waves, T.keys>, T
   std::uint32_t offset[fetches];  // bytes to this lane's pair of dimensions of its unit's first key
   int to[fetches][2];             // chunks in a slot for the two dimensions
   std::uint32_t held[fetches][8];
-  Chunk turned[fetches][2];
+  Chunk transposed[fetches][2];
 
   TILEWAVE_DEVICE FlashTransposedValues(std::int32_t of_tokens, int) : Tile(keys, 0), token_stride(of_tokens) {
     TILEWAVE_UNROLL
@@ -48,20 +48,20 @@ struct FlashTransposedValues : SharedTile<FlashTileKernel<B, T.waves, T.keys>, T
   }
   /// Transposes fetch i's square.
   template <int i>
-  TILEWAVE_DEVICE void turn() {
+  TILEWAVE_DEVICE void transpose() {
     TILEWAVE_UNROLL
     for (int w = 0; w < 4; ++w) {
       const std::uint32_t low = held[i][2 * w], high = held[i][2 * w + 1];
-      turned[i][0][w] = B::template pick_bytes<0, 1, 4, 5>(low, high);
-      turned[i][1][w] = B::template pick_bytes<2, 3, 6, 7>(low, high);
+      transposed[i][0][w] = B::template pick_bytes<0, 1, 4, 5>(low, high);
+      transposed[i][1][w] = B::template pick_bytes<2, 3, 6, 7>(low, high);
     }
-    B::keep(turned[i][0]), B::keep(turned[i][1]);
+    B::keep(transposed[i][0]), B::keep(transposed[i][1]);
   }
   /// Stores dimension d of fetch i's square.
   template <int i, int d>
   TILEWAVE_DEVICE void put(Chunk* slot) const {
     if (!all_lanes && i * waves + B::wave_id() >= squares / lanes) return;
-    slot[to[i][d]] = turned[i][d];
+    slot[to[i][d]] = transposed[i][d];
   }
   /// Returns the first key of fetch i's group, which all lanes of a wave share, or of the tile.
   TILEWAVE_DEVICE static int first_row(int i) {
@@ -100,7 +100,7 @@ struct FlashTransposedBytes : SharedTile<FlashTileKernel<B, T.waves, T.keys>, T.
   std::uint32_t offset[fetches];  // bytes to this lane's square, from its group's first key
   int to[fetches][4];             // words in a slot for the four dimensions
   std::uint32_t held[fetches][4];
-  Chunk turned[fetches];
+  Chunk transposed[fetches];
 
   TILEWAVE_DEVICE FlashTransposedBytes(std::int32_t of_tokens, int) : Tile(keys, 0), token_stride(of_tokens) {
     const int lane = B::lane_id(), of_lane = row_of(Tile::Map::row(lane));
@@ -130,7 +130,7 @@ struct FlashTransposedBytes : SharedTile<FlashTileKernel<B, T.waves, T.keys>, T.
   }
   /// Transposes fetch i's square.
   template <int i>
-  TILEWAVE_DEVICE void turn() {
+  TILEWAVE_DEVICE void transpose() {
     TILEWAVE_UNROLL
     for (int half = 0; half < 2; ++half) {
       const auto pair = [&](int key) TILEWAVE_INLINE_LAMBDA {
@@ -139,10 +139,10 @@ struct FlashTransposedBytes : SharedTile<FlashTileKernel<B, T.waves, T.keys>, T.
                          : B::template pick_bytes<2, 6, 3, 7>(low, high);
       };
       const std::uint32_t low = pair(0), high = pair(2);
-      turned[i][2 * half] = B::template pick_bytes<0, 1, 4, 5>(low, high);
-      turned[i][2 * half + 1] = B::template pick_bytes<2, 3, 6, 7>(low, high);
+      transposed[i][2 * half] = B::template pick_bytes<0, 1, 4, 5>(low, high);
+      transposed[i][2 * half + 1] = B::template pick_bytes<2, 3, 6, 7>(low, high);
     }
-    B::keep(turned[i]);
+    B::keep(transposed[i]);
   }
   /// Stores half of fetch i's square, two dimensions.
   template <int i, int half>
@@ -150,7 +150,7 @@ struct FlashTransposedBytes : SharedTile<FlashTileKernel<B, T.waves, T.keys>, T.
     if (!all_waves && i * waves + B::wave_id() >= keys / flash_page_keys * blocks) return;
     auto* const words = reinterpret_cast<std::uint32_t*>(slot);
     TILEWAVE_UNROLL
-    for (int d = 2 * half; d < 2 * half + 2; ++d) words[to[i][d]] = turned[i][d];
+    for (int d = 2 * half; d < 2 * half + 2; ++d) words[to[i][d]] = transposed[i][d];
   }
   /// Returns the first key of fetch i's group, which all lanes of a wave share, or of the tile.
   TILEWAVE_DEVICE static int first_row(int i) { return paged ? group(i) * flash_page_keys : 0; }

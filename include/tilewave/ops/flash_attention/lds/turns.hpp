@@ -13,8 +13,8 @@
 // became ready while an exponential holds the port would be late, and every one after it as well. So instructions of
 // S(n) come in groups that last as long as a product less its own issue (`group`).
 //
-// K(n + 2) and V(n + 1) are in LDS before M(n + 1): copies straight into LDS are waited for at the end of S(n), those of
-// the last M(n) excepted.
+// K(n + 2) and V(n + 1) are in LDS before M(n + 1): copies straight into LDS are waited for at the end of S(n), except
+// those of the last M(n).
 #pragma once
 
 #include "tilewave/ops/flash_attention/lds/wave.hpp"
@@ -112,7 +112,7 @@ struct FlashLdsTurns : FlashLdsWave<L> {
       if constexpr (!added(e)) this->s.sum += scores[e / 16][e % 16];
       if constexpr (!added(e) || exponentials > 1) this->template pack<e>(scores, probabilities);
     });
-    if constexpr (!direct) this->turn_values();
+    if constexpr (!direct) this->transpose_values();
     B::sched_fence();
     if constexpr (direct) B::template copies_wait<(stages - 3) * parts>();
     B::lds_barrier();
@@ -121,7 +121,7 @@ struct FlashLdsTurns : FlashLdsWave<L> {
 
   /// A group has as many exponentials as there is time for in 28 clk, what a product of 32 clk leaves of the port.
   static constexpr int exponentials = 16 / B::facts.exp_clk;
-  /// Whether a group adds element e to the sum: one in each, behind its exponential.
+  /// Returns whether a group adds element e to the sum: one does in each, behind its exponential.
   TILEWAVE_HOST_DEVICE static constexpr bool added(int e) { return e + 1 < elements / exponentials; }
   template <int g>
   TILEWAVE_DEVICE void group() {

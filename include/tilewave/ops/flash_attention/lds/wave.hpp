@@ -26,9 +26,9 @@ struct FlashLdsWave {
   static constexpr DType type = L::type;
   static constexpr bool direct = B::facts.direct_copies;
   static constexpr int copies = Keys::fetches + Values::fetches;  // in one step
-  /// The parts of a step's fetches that stand by themselves between products. Copies straight into LDS are one each.
-  /// Through registers they are stores of K, stores and loads of V, and loads of K, which are under way when V is waited
-  /// for.
+  /// Returns the parts of a fetch of V that stand by themselves between products. A copy straight into LDS is one.
+  /// Through registers a step has stores of K, stores and loads of V, and loads of K, which are under way when V is
+  /// waited for.
   static constexpr int value_parts() {
     if constexpr (direct) {
       return 1;
@@ -80,7 +80,7 @@ struct FlashLdsWave {
       places.begin(-1, keys, values);
       static_for<Keys::fetches>([&](auto i) TILEWAVE_INLINE_LAMBDA { keys.template put<i>(shared.k[slot]); });
       static_for<parts>([&](auto i) TILEWAVE_INLINE_LAMBDA { load<(i + key_loads) % parts, false>(-1); });
-      turn_values();
+      transpose_values();
       if constexpr (planned) plan<0, 1, false>(-1);
       static_for<parts>([&](auto i) TILEWAVE_INLINE_LAMBDA { fetch<i, false, planned>(-1, slot + 1); });
     }
@@ -156,8 +156,8 @@ struct FlashLdsWave {
     }
   }
   /// Through registers: transposes the values that were loaded, for the next step to store.
-  TILEWAVE_DEVICE void turn_values() {
-    static_for<Values::fetches>([&](auto i) TILEWAVE_INLINE_LAMBDA { values.template turn<i>(); });
+  TILEWAVE_DEVICE void transpose_values() {
+    static_for<Values::fetches>([&](auto i) TILEWAVE_INLINE_LAMBDA { values.template transpose<i>(); });
   }
 
   /// Reads the operand of product i of the step whose V is in `slot`. Products of scores come before those of values.
