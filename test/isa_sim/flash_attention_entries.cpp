@@ -17,13 +17,17 @@ namespace {
 using Room = ROOM::Backend;
 constexpr FlashAttentionSpec small{.head_size = 64, .value_size = 64},
     halves{.q = DType::f16, .kv = DType::f16, .out = DType::f16}, pages{.storage = KvStorage::paged};
+constexpr DType fp8 = Room::facts.fp8;
+constexpr FlashAttentionSpec bytes{.q = fp8, .kv = fp8, .out = DType::bf16, .quant = Scaling::per_tensor},
+    byte_pages{.q = fp8, .kv = fp8, .out = fp8, .quant = Scaling::per_head, .storage = KvStorage::paged};
 
 }  // namespace
 
 std::span<const FlashAttentionEntry* const> all_flash_attention_entries() {
   static const auto entries = pointers_to<FlashAttentionEntry>(
       flash_attention_entries<Room, FlashAttentionSpec{}>, flash_attention_entries<Room, halves>,
-      flash_attention_entries<Room, small>, flash_attention_entries<Room, pages>);
+      flash_attention_entries<Room, small>, flash_attention_entries<Room, pages>, flash_attention_entries<Room, bytes>,
+      flash_attention_entries<Room, byte_pages>);
   return entries;
 }
 

@@ -54,10 +54,11 @@ struct ArchFacts {
   Family family;
   int xcds;             // dies with an L2 each; blocks of a grid go to them in turn
   bool direct_copies;   // copies from memory into LDS of 16 bytes a lane, past its registers
-  bool lds_transposed;  // LDS reads that transpose 2-byte elements
+  bool lds_transposed;  // LDS reads that transpose elements of 1 or 2 bytes
   bool wave_groups;     // products of four waves together, with operands in shared memory
   bool tensor_copies;   // an engine that copies boxes of tensors and counts what has landed
   bool bf16_pairs;      // an operation that rounds two f32 to bf16; otherwise it takes three
+  int exp_clk;          // clk of a SIMD's vector unit that an exponential of a wave takes
   bool f32_sums;        // the matrix unit keeps sums as f32 does; otherwise it cuts bits off
 };
 
@@ -92,12 +93,13 @@ inline constexpr ArchFacts gfx942_facts{.id = ArchId::gfx942,
                                         .wave_groups = false,
                                         .tensor_copies = false,
                                         .bf16_pairs = false,
+                                        .exp_clk = 16,
                                         .f32_sums = true};
 
 // MI350X: 256 CUs at 2.2 GHz, 160 KiB LDS with 64 banks, 8 TB/s, 256 MB Infinity Cache, 2307 / 4614 TFLOP/s
 // (rocm.docs.amd.com "gpu-arch-specs"; CDNA4 ISA guide; rocm.blogs "cdna4-gemm-kernels" table 1). LDS in 1280
-// bytes (LLVM, getLdsDwGranularity). 8 XCDs of 32 CUs (CDNA4 white paper); buffer_load_dwordx4 into LDS and
-// ds_read_b64_tr_b16 (CDNA4 ISA guide).
+// bytes (LLVM, getLdsDwGranularity). 8 XCDs of 32 CUs (CDNA4 white paper); buffer_load_dwordx4 into LDS,
+// ds_read_b64_tr_b16 and ds_read_b64_tr_b8 (CDNA4 ISA guide).
 inline constexpr ArchFacts gfx950_facts{.id = ArchId::gfx950,
                                         .wave_lanes = 64,
                                         .lds_bytes = 160 * 1024,
@@ -125,6 +127,7 @@ inline constexpr ArchFacts gfx950_facts{.id = ArchId::gfx950,
                                         .wave_groups = false,
                                         .tensor_copies = false,
                                         .bf16_pairs = true,
+                                        .exp_clk = 8,
                                         .f32_sums = true};
 
 // H200 SXM: 132 SMs, 227 KiB shared memory per block, 60 MB L2 (as the driver reports it), 4.8 TB/s, 989 / 1979 TFLOP/s
@@ -158,6 +161,7 @@ inline constexpr ArchFacts sm90_facts{.id = ArchId::sm90,
                                       .wave_groups = true,
                                       .tensor_copies = true,
                                       .bf16_pairs = true,
+                                      .exp_clk = 8,
                                       .f32_sums = false};
 
 /// Is called for an architecture that a function has no answer for. It is not constexpr, so a constant evaluation (of

@@ -73,12 +73,13 @@ constexpr int lds_transposed_conflicts(ArchId arch, const UnitOf& unit_of) {
 template <class B>
 concept LdsBackend = Backend<B> &&
     requires(const void* base, std::uint32_t offset, void* shared, const Chunk (&operand)[2], Vec<float, 4>& small,
-             Vec<float, 16>& large, float& number, Vec<std::int32_t, 16>& ints) {
+             Vec<float, 16>& large, float& number, Vec<std::int32_t, 16>& ints, std::int32_t& scalar) {
   { B::template product_chunks<DType::bf16> } -> std::convertible_to<int>;
   { B::template multiply<DType::bf16, 16>(operand, operand, small) } -> std::same_as<void>;
   { B::template multiply<B::facts.fp8, 32>(operand, operand, large) } -> std::same_as<void>;
   { B::template multiply<DType::i8, 32>(operand, operand, ints) } -> std::same_as<void>;
   { typename B::Source{base, offset}.load(offset, 0) } -> std::same_as<Chunk>;
+  { typename B::Source{base, offset}.load_word(offset, 0) } -> std::same_as<std::uint32_t>;
   { typename B::Source{base, offset}.load_sixes(offset, 0) } -> std::same_as<Vec<Chunk, 2>>;
   // at most this many copies of the wave are under way afterwards
   { B::template copies_wait<0>() } -> std::same_as<void>;
@@ -86,13 +87,17 @@ concept LdsBackend = Backend<B> &&
   { B::keep(large) } -> std::same_as<void>;    // keeps its product between the fences around it
   { B::keep(ints) } -> std::same_as<void>;
   { B::keep(number) } -> std::same_as<void>;
+  { B::keep_uniform(scalar) } -> std::same_as<void>;
+  // four fp8 of values within the type's range
+  { B::pack_fp8_within(number, number, number, number) } -> std::same_as<std::uint32_t>;
   { B::template priority<1>() } -> std::same_as<void>;  // priority of this wave on its SIMD, 0 to 3
 };
 
-/// An LDS room of a chip that transposes 2-byte elements as it reads LDS.
+/// An LDS room of a chip that transposes elements of one byte or two as it reads LDS.
 template <class B>
 concept TransposedLdsBackend = LdsBackend<B> && requires(const void* row) {
-  { B::load_transposed(row) } -> std::same_as<Vec<std::uint32_t, 2>>;
+  { B::template load_transposed<1>(row) } -> std::same_as<Vec<std::uint32_t, 2>>;
+  { B::template load_transposed<2>(row) } -> std::same_as<Vec<std::uint32_t, 2>>;
 };
 
 /// An LDS room of a chip that multiplies OCP MX's formats, with an e8m0 scale for 32 k of a row.

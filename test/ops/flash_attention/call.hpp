@@ -188,6 +188,13 @@ class FlashCall {
     if (!lse_.empty()) bench::check_hip(hipMemset(device_lse_, unwritten_byte, lse_.size()), "poisoning lse");
   }
 
+  /// Gives all queries in fp8 this scale.
+  void set_query_scale(float scale) {
+    std::ranges::fill(scale_[0], scale);
+    bench::check_hip(hipMemcpy(const_cast<float*>(p.q_scale), scale_[0].data(), scale_[0].size() * sizeof(float),
+                               hipMemcpyHostToDevice),
+                     "copying over");
+  }
   /// Runs the call by this entry. Returns an empty text, or the first thing that is wrong.
   std::string run(const FlashAttentionEntry& entry) {
     if (!out_.empty()) {

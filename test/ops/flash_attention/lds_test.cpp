@@ -21,6 +21,8 @@ void check_lds(FlashShape shape, const Wanted& wanted) {
 }
 bool any_spec(const FlashAttentionSpec&) { return true; }
 bool plain(const FlashAttentionSpec& s) { return s == FlashAttentionSpec{}; }
+/// bf16, and fp8 with native products.
+bool contiguous(const FlashAttentionSpec& s) { return plain(s) || (is_fp8(s.q) && s.head_size == 128 && !s.paged()); }
 
 TEST_CASE("every head size and type through LDS, with masked tiles and whole ones") {
   check_lds({.q = {37}, .kv = {300}, .causal = true}, any_spec);
@@ -28,21 +30,21 @@ TEST_CASE("every head size and type through LDS, with masked tiles and whole one
 
 TEST_CASE("lengths around each tile of keys, from one tile to more than the stages of LDS") {
   for (const std::int32_t keys : {1, 31, 33, 63, 64, 65, 128, 255, 257, 321, 577})
-    check_lds({.q = {3}, .kv = {keys}, .q_heads = 1}, plain);
+    check_lds({.q = {3}, .kv = {keys}, .q_heads = 1}, contiguous);
 }
 
 TEST_CASE("rows around a block's, whose waves see unlike keys") {
   for (const std::int32_t rows : {31, 33, 255, 257})
-    check_lds({.q = {rows}, .kv = {rows + 70}, .q_heads = 1, .causal = true}, plain);
+    check_lds({.q = {rows}, .kv = {rows + 70}, .q_heads = 1, .causal = true}, contiguous);
 }
 
 TEST_CASE("windows whose edges lie within tiles, on both sides of whole ones") {
-  check_lds({.q = {70}, .kv = {700}, .q_heads = 1, .causal = true, .left = 400}, plain);
-  check_lds({.q = {40}, .kv = {500}, .q_heads = 1, .left = 130, .right = 64, .sinks = true}, plain);
+  check_lds({.q = {70}, .kv = {700}, .q_heads = 1, .causal = true, .left = 400}, contiguous);
+  check_lds({.q = {40}, .kv = {500}, .q_heads = 1, .left = 130, .right = 64, .sinks = true}, contiguous);
 }
 
 TEST_CASE("scores lie far apart, so that rows are rescaled at any tile") {
-  check_lds({.q = {35}, .kv = {450}, .q_heads = 1, .spread = 6.0f}, plain);
+  check_lds({.q = {35}, .kv = {450}, .q_heads = 1, .spread = 6.0f}, contiguous);
 }
 
 TEST_CASE("packed sequences of any lengths, heads that share K and V") {
@@ -52,7 +54,7 @@ TEST_CASE("packed sequences of any lengths, heads that share K and V") {
              .kv_heads = 2,
              .layout = FlashLayout::ragged,
              .causal = true},
-            plain);
+            contiguous);
 }
 
 TEST_CASE("pages of multiples of 16 keys, through LDS, with windows that begin in any page") {
@@ -67,6 +69,18 @@ TEST_CASE("pages of multiples of 16 keys, through LDS, with windows that begin i
   }
   for (const std::int32_t keys : {1, 16, 17, 64, 65, 320, 575})
     check_lds({.q = {2}, .kv = {keys}, .q_heads = 1}, paged);
+}
+
+TEST_CASE("fp8 whose scales are 0, so that all scores are alike") {
+  for (const FlashAttentionEntry* entry : all_flash_attention_entries()) {
+    if (entry->policy.path != FlashAttentionPath::lds || !is_fp8(entry->spec.q)) continue;
+    FlashShape shape{.q = {3}, .kv = {67}, .q_heads = 1, .causal = true};
+    if (entry->spec.paged()) shape.layout = FlashLayout::nhd;
+    FlashCall call(entry->spec, shape);
+    call.set_query_scale(0.0f);
+    INFO(name_of(entry->arch) << " " << name_of(entry->spec));
+    CHECK(call.run(*entry) == "");
+  }
 }
 
 TEST_CASE("pages that cannot be fetched in groups of 16 keys are refused by name, and other entries take them") {
@@ -130,7 +144,7 @@ TEST_CASE("the entry straight to registers is better for a few queries, the one 
 
 TEST_CASE("policies through LDS that no kernel can be built for are refused by name") {
   constexpr FlashAttentionPolicy good{
-      .path = FlashAttentionPath::lds, .rows = 256, .keys = 64, .waves = 8, .stages = 2};
+      .path = FlashAttentionPath::lds, .rows = 256, .keys = 64, .waves = 8, .stages = 2, .turns = true};
   const auto reason = [](ArchId arch, const FlashAttentionSpec& spec, const FlashAttentionPolicy& policy) {
     return std::string(flash_attention_policy_status(arch, spec, policy).reason);
   };
@@ -146,12 +160,27 @@ TEST_CASE("policies through LDS that no kernel can be built for are refused by n
   CHECK(flash_attention_policy_status(ArchId::gfx950, {}, bad).ok());
   CHECK(reason(ArchId::gfx942, {}, bad) == "lds: stages is 2 where copies go through registers");
   bad = good, bad.stages = 8;
-  CHECK(reason(ArchId::gfx950, {}, bad) == "lds: stages exceed a block's part of LDS");
+  CHECK(reason(ArchId::gfx950, {}, bad) == "lds: stages, or outputs, exceed a block's part of LDS");
   CHECK(reason(ArchId::gfx942, {.storage = KvStorage::paged, .values = ValueLayout::dim_major}, good) ==
         "lds: values are token_major");
   CHECK(flash_attention_policy_status(ArchId::gfx942, {.storage = KvStorage::paged}, good).ok());
   CHECK(reason(ArchId::gfx950, {.head_size = 192, .value_size = 192}, good) ==
         "lds: value_size is a power of two, as swizzles of V are");
+  bad = good, bad.turns = false;
+  CHECK(reason(ArchId::gfx942, {}, bad) == "lds: waves that copy through registers take turns");
+  bad = good, bad.waves = 4, bad.rows = 128, bad.waves_per_simd = 1;
+  CHECK(reason(ArchId::gfx942, {}, bad) == "lds: waves that take turns are two for each SIMD");
+  const auto fp8 = [](ArchId arch, Scaling quant) {
+    return FlashAttentionSpec{.q = facts_of(arch).fp8, .kv = facts_of(arch).fp8, .quant = quant};
+  };
+  CHECK(flash_attention_policy_status(ArchId::gfx942, fp8(ArchId::gfx942, Scaling::per_head), good).ok());
+  CHECK(reason(ArchId::gfx942, fp8(ArchId::gfx942, Scaling::per_token), good) ==
+        "lds: fp8 has scales per tensor or head");
+  bad = good, bad.stages = 4, bad.keys = 32;
+  CHECK(reason(ArchId::gfx950, fp8(ArchId::gfx950, Scaling::per_tensor), bad) ==
+        "lds: keys is a multiple of what a product sums up");
+  CHECK(reason(ArchId::gfx942, {.kv = DType::fp8_e4m3fnuz, .quant = Scaling::per_tensor}, good) ==
+        "lds: q, K and V have one type");
   CHECK(reason(ArchId::gfx942, {.soft_cap = true}, good) == "lds: scores have no soft_cap, no alibi, no bit_mask");
 }
 

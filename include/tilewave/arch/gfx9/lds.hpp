@@ -20,6 +20,10 @@ struct Source {
     return __builtin_bit_cast(Chunk, __builtin_amdgcn_raw_buffer_load_b128(resource, lane_offset, offset, 0));
   }
 
+  TILEWAVE_DEVICE std::uint32_t load_word(std::uint32_t lane_offset, std::int32_t offset) const {
+    const auto resource = __builtin_amdgcn_make_buffer_rsrc(const_cast<void*>(base), 0, bytes, format);
+    return __builtin_amdgcn_raw_buffer_load_b32(resource, lane_offset, offset, 0);
+  }
   TILEWAVE_DEVICE Vec<Chunk, 2> load_sixes(std::uint32_t lane_offset, std::int32_t offset) const {
     const auto resource = __builtin_amdgcn_make_buffer_rsrc(const_cast<void*>(base), 0, bytes, format);
     const auto last = __builtin_amdgcn_raw_buffer_load_b64(resource, lane_offset + 16, offset, 0);
@@ -80,6 +84,15 @@ struct Lds {
     sums = __builtin_bit_cast(Vec<T, n>, held);
   }
   TILEWAVE_DEVICE static void keep(float& number) { asm volatile("" : "+v"(number)); }
+  TILEWAVE_DEVICE static void keep_uniform(std::int32_t& number) { asm volatile("" : "+s"(number)); }
+  TILEWAVE_DEVICE static void keep_uniform(const char*& base) { asm volatile("" : "+s"(base)); }
+  /// v_cvt_pk_fp8_f32 encodes the chip's own flavour, a pair at a time. Beyond the largest value it makes NaN.
+  TILEWAVE_DEVICE static std::uint32_t pack_fp8_within(float a, float b, float c, float d) {
+    int low;
+    asm("" : "=v"(low) : "v"(a));  // the high half is not yet written; a number there would take a move
+    low = __builtin_amdgcn_cvt_pk_fp8_f32(a, b, low, false);
+    return static_cast<std::uint32_t>(__builtin_amdgcn_cvt_pk_fp8_f32(c, d, low, true));
+  }
   template <int level>
   TILEWAVE_DEVICE static void priority() {
     __builtin_amdgcn_s_setprio(level);

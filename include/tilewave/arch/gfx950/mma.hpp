@@ -36,12 +36,21 @@ struct Product {
   template <DType type, int side>
   using Sums = Vec<ProductSum<type>, side * side / 64>;
 
-  /// This is ds_read_b64_tr_b16.
+  /// This is ds_read_b64_tr_b16, or ds_read_b64_tr_b8.
+  template <int element_bytes>
   TILEWAVE_DEVICE static Vec<std::uint32_t, 2> load_transposed(const void* row) {
-    using Elements = short __attribute__((ext_vector_type(4)));
-    using InLds = __attribute__((address_space(3))) Elements*;
-    return __builtin_bit_cast(Vec<std::uint32_t, 2>,
-                              __builtin_amdgcn_ds_read_tr16_b64_v4i16((InLds) const_cast<void*>(row)));
+    static_assert(element_bytes == 1 || element_bytes == 2, "elements have one byte or two");
+    if constexpr (element_bytes == 2) {
+      using Elements = short __attribute__((ext_vector_type(4)));
+      using InLds = __attribute__((address_space(3))) Elements*;
+      return __builtin_bit_cast(Vec<std::uint32_t, 2>,
+                                __builtin_amdgcn_ds_read_tr16_b64_v4i16((InLds) const_cast<void*>(row)));
+    } else {
+      using Elements = int __attribute__((ext_vector_type(2)));
+      using InLds = __attribute__((address_space(3))) Elements*;
+      return __builtin_bit_cast(Vec<std::uint32_t, 2>,
+                                __builtin_amdgcn_ds_read_tr8_b64_v2i32((InLds) const_cast<void*>(row)));
+    }
   }
 
   template <DType type, int side, int chunks>

@@ -7,6 +7,7 @@
 #if !TILEWAVE_ON_GPU_COMPILER
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "tilewave/arch/host/dense.hpp"
@@ -112,7 +113,8 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_micro(const Chunk* kv, const Chunk*
   for (int i = 0; i < Map::sums; ++i) sums[i] = of_row[Map::kv_row(self.index, i)];
 }
 
-TILEWAVE_HOST_UNTRACKED inline Vec<std::uint32_t, 2> read_transposed(const void* row, Where where) {
+template <int element_bytes>
+TILEWAVE_HOST_UNTRACKED Vec<std::uint32_t, 2> read_transposed(const void* row, Where where) {
   Lane& self = *current_lane;
   Wave& wave = *self.wave;
   if (reinterpret_cast<std::uintptr_t>(row) % 8 != 0) bad_access(self, row, 8, where);
@@ -121,16 +123,18 @@ TILEWAVE_HOST_UNTRACKED inline Vec<std::uint32_t, 2> read_transposed(const void*
   }
   wave.posted[wave.parity][self.index] =
       static_cast<std::uint32_t>(static_cast<const std::byte*>(row) - wave.block->shared);
-  if (meet(self, {CollectiveKind::load_transposed, 0, where})) {
+  if (meet(self, {CollectiveKind::load_transposed, element_bytes, where})) {
     order_acquire(&wave.ordered[wave.parity]);
     self.cluster->counters.lds_loads_bytes += 8 * wave.lanes;
     for (int lane = 0; lane < wave.lanes; ++lane) {  // the last lane reads for all, as the instruction does
-      std::uint16_t of_row[4];
-      for (int r = 0; r < 4; ++r) {
-        const int from = lane / 16 * 16 + 4 * r + lane % 16 / 4;
-        std::memcpy(&of_row[r], wave.block->shared + wave.posted[wave.parity][from] + 2 * (lane % 4), 2);
+      constexpr int rows = 8 / element_bytes, row_lanes = 16 / rows;  // a lane points at `rows` elements of a row
+      std::byte column[8];
+      for (int r = 0; r < rows; ++r) {
+        const int from = lane / 16 * 16 + row_lanes * r + lane % 16 / rows;
+        std::memcpy(column + element_bytes * r,
+                    wave.block->shared + wave.posted[wave.parity][from] + element_bytes * (lane % rows), element_bytes);
       }
-      std::memcpy(wave.dealt[lane], of_row, sizeof(of_row));
+      std::memcpy(wave.dealt[lane], column, sizeof(column));
     }
     order_release(&wave.ordered[wave.parity]);  // the reads are before anything that a lane does next
     complete(self);
@@ -222,9 +226,10 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
     }
   }
 
-  static Vec<std::uint32_t, 2> load_transposed(const void* row,
-                                               Where where = {}) requires(facts_of(Id).lds_transposed) {
-    return detail::read_transposed(row, where);
+  template <int element_bytes>
+  requires(facts_of(Id).lds_transposed && (element_bytes == 1 || element_bytes == 2))  //
+      static Vec<std::uint32_t, 2> load_transposed(const void* row, Where where = {}) {
+    return detail::read_transposed<element_bytes>(row, where);
   }
 
   /// A base or bytes that differ between the lanes of a wave fail the launch.
@@ -236,6 +241,10 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
     Chunk load(std::uint32_t lane_offset, std::int32_t offset, Where where = {}) const {
       const void* const from = at(lane_offset, offset, 16, where);
       return from == nullptr ? Chunk{} : Memory<Id>::load(static_cast<const Chunk*>(from), where);
+    }
+    std::uint32_t load_word(std::uint32_t lane_offset, std::int32_t offset, Where where = {}) const {
+      const void* const from = at(lane_offset, offset, 4, where);
+      return from == nullptr ? 0 : Memory<Id>::load(static_cast<const std::uint32_t*>(from), where);
     }
     Vec<Chunk, 2> load_sixes(std::uint32_t lane_offset, std::int32_t offset, Where where = {}) const {
       using Eight = Vec<std::uint32_t, 2>;
@@ -278,6 +287,20 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
   template <class T, int n>
   static void keep(Vec<T, n>&) {}
   static void keep(float&) {}
+  static void keep_uniform(std::int32_t&) {}
+  static void keep_uniform(const char*&) {}
+  /// A value beyond the largest, of which CDNA makes NaN, fails the launch.
+  static std::uint32_t pack_fp8_within(float a, float b, float c, float d, Where where = {}) {
+    std::uint32_t word = 0;
+    const float values[] = {a, b, c, d};
+    for (int i = 0; i < 4; ++i) {
+      if (std::abs(values[i]) > fp8_max(facts_of(Id).fp8)) {
+        fail(*current_lane, "pack_fp8_within has a value beyond the largest at %s:%d", where.base_name(), where.line);
+      }
+      word |= std::uint32_t{f32_to_fp8(facts_of(Id).fp8, values[i])} << 8 * i;
+    }
+    return word;
+  }
   template <int level>
   static void priority() {}
 };

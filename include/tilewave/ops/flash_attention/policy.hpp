@@ -29,8 +29,10 @@ struct FlashAttentionPolicy {
   int waves = 4;   // waves that share the rows; with path tensor, wave groups
   int stages = 1;  // stages of K, and of V, in shared memory; with path registers, in flight
   int waves_per_simd = 2;
-  bool turns = false;  // with path tensor: wave groups begin their products in turn
-  int cluster = 1;     // with path tensor: blocks that have neighbouring row tiles and fetch K and V for each other
+  // With path tensor wave groups begin their products in turn. With path lds the two waves of a SIMD take turns, one
+  // multiplies and the other makes probabilities.
+  bool turns = false;
+  int cluster = 1;  // with path tensor: blocks that have neighbouring row tiles and fetch K and V for each other
 
   friend constexpr bool operator==(const FlashAttentionPolicy&, const FlashAttentionPolicy&) = default;
 };

@@ -69,7 +69,10 @@ constexpr Status flash_lds_status(ArchId arch, const FlashAttentionSpec& s, cons
   constexpr StatusCode bad = StatusCode::bad_value;
   const ArchFacts& facts = facts_of(arch);
   if (facts.matrix != Matrix::mfma) return {bad, "lds: products of 32 x 32 are CDNA's"};
-  if (s.kv != s.q || size_of(s.kv) != 2) return {bad, "lds: q, K and V are bf16 or f16"};
+  if (s.kv != s.q) return {bad, "lds: q, K and V have one type"};
+  const int element = size_of(s.kv), product_k = element == 2 ? 16 : facts.mx ? 64 : 32;
+  if (element == 1 && s.quant != Scaling::per_tensor && s.quant != Scaling::per_head)
+    return {bad, "lds: fp8 has scales per tensor or head"};
   if (s.values != ValueLayout::token_major) return {bad, "lds: values are token_major"};
   if (s.soft_cap || s.alibi || s.bit_mask) return {bad, "lds: scores have no soft_cap, no alibi, no bit_mask"};
   if (s.head_size % 64 != 0 || s.value_size % 64 != 0) return {bad, "lds: head sizes are multiples of 64"};
@@ -77,6 +80,7 @@ constexpr Status flash_lds_status(ArchId arch, const FlashAttentionSpec& s, cons
   if (p.waves < 1 || p.waves > 16) return {bad, "lds: waves is 1 to 16"};
   if (p.rows != 32 * p.waves) return {bad, "lds: a wave has 32 rows: rows is 32 waves"};
   if (p.keys < 32 || p.keys % 32 != 0) return {bad, "lds: keys is a multiple of 32"};
+  if (p.keys % product_k != 0) return {bad, "lds: keys is a multiple of what a product sums up"};
   if (!facts.lds_transposed && p.keys % 64 != 0) {
     return {bad, "lds: keys is a multiple of 64 where V is transposed on its way into LDS"};
   }
@@ -85,14 +89,18 @@ constexpr Status flash_lds_status(ArchId arch, const FlashAttentionSpec& s, cons
     return {bad, "lds: stages is 4 or more where copies stay under way at barriers"};
   if (!facts.direct_copies && p.stages != 2) return {bad, "lds: stages is 2 where copies go through registers"};
   if (p.waves_per_simd * facts.simds_per_cu % p.waves != 0) return {bad, "lds: blocks of a CU are whole"};
-  const int copied = 8 * p.waves * facts.wave_lanes;  // elements
+  if (p.turns && p.waves != 2 * facts.simds_per_cu) return {bad, "lds: waves that take turns are two for each SIMD"};
+  if (!p.turns && !facts.direct_copies) return {bad, "lds: waves that copy through registers take turns"};
+  const int copied = 16 / element * p.waves * facts.wave_lanes;  // elements
   if (p.keys * s.head_size % copied != 0 || p.keys * s.value_size % copied != 0) {
     return {bad, "lds: a tile of K, and of V, is a whole number of copies of 16 bytes by all lanes"};
   }
   const int blocks = p.waves_per_simd * facts.simds_per_cu / p.waves;
   const int page_ids = s.paged() && facts.direct_copies ? flash_lds_page_ids : 0;
-  if (2 * p.stages * p.keys * (s.head_size + s.value_size) + 4 * page_ids > facts.lds_bytes / blocks) {
-    return {bad, "lds: stages exceed a block's part of LDS"};
+  const int tiles = element * p.stages * p.keys * (s.head_size + s.value_size),
+            outputs = size_of(s.out) * p.rows * s.value_size;
+  if (max_of(tiles + 4 * page_ids, outputs) > facts.lds_bytes / blocks) {
+    return {bad, "lds: stages, or outputs, exceed a block's part of LDS"};
   }
   return {};
 }

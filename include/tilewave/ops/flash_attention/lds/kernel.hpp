@@ -10,6 +10,7 @@
 
 #include "tilewave/attention/sink.hpp"
 #include "tilewave/ops/flash_attention/lds/main_loop.hpp"
+#include "tilewave/ops/flash_attention/lds/turns.hpp"
 
 namespace tilewave {
 
@@ -37,7 +38,7 @@ struct FlashAttentionLds {
     begin(a, item, s);
     if (item.tiles > 0) {
       if constexpr (L::page_ids > 0) keep_pages(a, item, shared);
-      FlashLdsMainLoop<L>(a, item, shared, s).run();
+      std::conditional_t<P.turns, FlashLdsTurns<L>, FlashLdsMainLoop<L>>(a, item, shared, s).run();
     }
     write(a, item, shared, s);
   }
@@ -92,15 +93,27 @@ struct FlashAttentionLds {
     return item.first_row + L::wave_rows * B::wave_id() + Map::row(B::lane_id());
   }
 
+  /// Returns the place of the item's scale of K, or of V.
+  TILEWAVE_DEVICE static std::int64_t scale_at(const FlashAttentionArgs& a, const WorkItem& item) {
+    return S.quant == Scaling::per_head ? item.kv_head * a.scale_head_stride : 0;
+  }
   TILEWAVE_DEVICE static void begin(const FlashAttentionArgs& a, const WorkItem& item, State& s) {
     const std::int32_t row = min_of(row_of(item), item.sequence.q_count - 1);
     s.visible = VisibleKeys::of(a, item.sequence, row);
     s.negative_reference = -L::lowest;
     s.sum = 0.0f;
-    const auto* const from = reinterpret_cast<const Chunk*>(static_cast<const char*>(a.q) +
-                                                            2 * item.sequence.query_at(a, a.q_strides, row, item.head));
+    s.scale = a.scale_log2;
+    if constexpr (L::fp8) {
+      // A scale of 0 would make 0 of -inf, which is NaN.
+      s.scale = max_of(s.scale * B::load(a.q_scale + (S.quant == Scaling::per_head ? item.head : 0)) *
+                           B::load(a.k_scale + scale_at(a, item)),
+                       0x1p-120f);
+    }
+    const auto* const from = reinterpret_cast<const Chunk*>(
+        static_cast<const char*>(a.q) + size_of(S.q) * item.sequence.query_at(a, a.q_strides, row, item.head));
     TILEWAVE_UNROLL
-    for (int c = 0; c < L::head_slices; ++c) s.q[c] = B::load(from + Map::units * c + Map::unit(B::lane_id()));
+    for (int c = 0; c < L::head_slices * L::chunks; ++c)
+      s.q[c] = B::load(from + Map::units * c + Map::unit(B::lane_id()));
     TILEWAVE_UNROLL
     for (int t = 0; t < L::value_tiles; ++t) s.out[t] = typename L::Sums{};
   }
@@ -116,6 +129,7 @@ struct FlashAttentionLds {
     if (a.lse != nullptr && Map::unit(B::lane_id()) == 0 && row < item.sequence.q_count)
       B::store(a.lse + item.head * a.lse_head_stride + item.sequence.q_first + row, joined.lse);
     float scale = sum == 0.0f ? 0.0f : joined.out_scale * (L::truncates ? 1.0f + L::truncation_loss : 1.0f) / sum;
+    if constexpr (L::fp8) scale *= B::load(a.v_scale + scale_at(a, item));
     if constexpr (is_fp8(S.out)) scale *= B::load(a.out_scale);
 
     constexpr int element = size_of(S.out), row_chunks = S.value_size * element / 16, lanes = B::facts.wave_lanes;

@@ -8,56 +8,63 @@
 
 namespace tilewave {
 
-/// Contiguous keys. Steady steps ask for one tile after the other, up to the last.
+/// Contiguous keys of a head, which span less than 4 GiB: a tile is an offset from the first.
 template <class L, bool paged = L::paged>
 struct FlashLdsPlaces {
   static constexpr int key_fetches = L::Keys::fetches, stages = L::stages, tile_keys = L::tile_keys;
+  static constexpr int element = L::element;
   const FlashLdsWorkItem& item;
-  const char *of_keys, *of_values;      // at the sequence's first token
-  const char *next_keys, *next_values;  // at the tiles that were fetched last
+  const char *of_keys, *of_values;  // at the sequence's first token
   std::int32_t key_stride, value_stride;
+  std::int32_t key_bytes, value_bytes;  // to the end of the last token, unsigned
+  std::int32_t next_key, next_value;    // offsets of the tiles that were fetched last
 
   TILEWAVE_DEVICE FlashLdsPlaces(const FlashAttentionArgs& a, const FlashLdsWorkItem& work_item, typename L::Shared&)
       : item(work_item),
-        of_keys(static_cast<const char*>(a.k) + 2 * item.sequence.key_at(a, a.k_strides, 0, item.kv_head)),
-        of_values(static_cast<const char*>(a.v) + 2 * item.sequence.key_at(a, a.v_strides, 0, item.kv_head)),
-        key_stride(static_cast<std::int32_t>(2 * a.k_strides.token)),
-        value_stride(static_cast<std::int32_t>(2 * a.v_strides.token)) {}
+        of_keys(static_cast<const char*>(a.k) + element * item.sequence.key_at(a, a.k_strides, 0, item.kv_head)),
+        of_values(static_cast<const char*>(a.v) + element * item.sequence.key_at(a, a.v_strides, 0, item.kv_head)),
+        key_stride(static_cast<std::int32_t>(element * a.k_strides.token)),
+        value_stride(static_cast<std::int32_t>(element * a.v_strides.token)),
+        key_bytes(to_end(key_stride, L::key_bytes)),
+        value_bytes(to_end(value_stride, L::value_bytes)) {}
 
   template <class Keys, class Values>
   TILEWAVE_DEVICE void begin(std::int32_t, const Keys&, const Values&) {}
   /// Returns the place of fetch i of K in tile 0.
   template <int i, class Keys>
   TILEWAVE_DEVICE FlashLdsPlace first(const Keys&) {
-    const std::int32_t token = item.tile(0) * tile_keys;
-    return {next_keys = of_keys + std::int64_t{token} * key_stride, 0, bytes<false>(token, key_stride, L::key_bytes)};
+    return place(of_keys, next_key = offset(0, key_stride), key_bytes);
   }
   /// Returns the place of fetch i of step n. Fetches of K, tile n + stages, come before those of V, tile n + stages -
   /// 1.
   template <int i, bool whole, class Keys, class Values>
   TILEWAVE_DEVICE FlashLdsPlace next(std::int32_t n, const Keys&, const Values&) {
-    if constexpr (i == 0) move<whole>(n + stages, key_stride, of_keys, next_keys);
-    if constexpr (i == key_fetches) move<whole>(n + stages - 1, value_stride, of_values, next_values);
+    if constexpr (i == 0) move<whole>(n + stages, key_stride, next_key);
+    if constexpr (i == key_fetches) move<whole>(n + stages - 1, value_stride, next_value);
     if constexpr (i < key_fetches) {
-      return {next_keys, 0, bytes<whole>(item.tile(n + stages) * tile_keys, key_stride, L::key_bytes)};
+      return place(of_keys, next_key, key_bytes);
     } else {
-      return {next_values, 0, bytes<whole>(item.tile(n + stages - 1) * tile_keys, value_stride, L::value_bytes)};
+      return place(of_values, next_value, value_bytes);
     }
   }
 
  private:
-  /// Returns the bytes from a tile's first token to the end of its last one, or of the sequence's.
-  template <bool whole>
-  TILEWAVE_DEVICE std::uint32_t bytes(std::int32_t token, std::int32_t stride, int row) const {
-    const std::int32_t most = tile_keys - 1;
-    return (whole ? most : min_of(most, item.sequence.kv_count - 1 - token)) * stride + row;
+  TILEWAVE_DEVICE static FlashLdsPlace place(const char* base, std::int32_t at, std::int32_t bytes) {
+    return {base, FlashLdsPlace{base, 0, bytes}.behind(at), bytes};
   }
+  TILEWAVE_DEVICE std::int32_t to_end(std::int32_t stride, int row) const {
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(item.sequence.kv_count - 1) * stride + row);
+  }
+  TILEWAVE_DEVICE std::int32_t offset(std::int32_t n, std::int32_t stride) const {
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(item.tile(n) * tile_keys) * stride);
+  }
+  /// Steady steps follow each other. What lies behind the last key is zeros, by the bound of the buffer.
   template <bool whole>
-  TILEWAVE_DEVICE void move(std::int32_t n, std::int32_t stride, const char* first, const char*& at) const {
+  TILEWAVE_DEVICE void move(std::int32_t n, std::int32_t stride, std::int32_t& at) const {
     if constexpr (whole) {
-      at += n < item.tiles ? std::int64_t{tile_keys} * stride : 0;
+      at += tile_keys * stride;
     } else {
-      at = first + std::int64_t{item.tile(n) * tile_keys} * stride;
+      at = offset(n, stride);
     }
   }
 };
@@ -67,6 +74,7 @@ struct FlashLdsPlaces<L, true> {
   using B = typename L::Room;
   static constexpr int key_fetches = L::Keys::fetches, fetches = key_fetches + L::Values::fetches;
   static constexpr int stages = L::stages, tile_keys = L::tile_keys, lookups = L::alike ? key_fetches : fetches;
+  static constexpr int element = L::element;
   struct Found {
     std::int32_t id, within, rows;  // the page, the first key in it, and its last key
   };
@@ -87,12 +95,12 @@ struct FlashLdsPlaces<L, true> {
   TILEWAVE_DEVICE FlashLdsPlaces(const FlashAttentionArgs& a, const FlashLdsWorkItem& work_item,
                                  [[maybe_unused]] typename L::Shared& shared)
       : item(work_item),
-        of_keys(static_cast<const char*>(a.k) + 2 * item.kv_head * a.k_page_strides.head),
-        of_values(static_cast<const char*>(a.v) + 2 * item.kv_head * a.v_page_strides.head),
-        key_page(static_cast<std::uint32_t>(2 * a.k_page_strides.page / 16)),
-        value_page(static_cast<std::uint32_t>(2 * a.v_page_strides.page / 16)),
-        key_stride(static_cast<std::int32_t>(2 * a.k_page_strides.token)),
-        value_stride(static_cast<std::int32_t>(2 * a.v_page_strides.token)),
+        of_keys(static_cast<const char*>(a.k) + element * item.kv_head * a.k_page_strides.head),
+        of_values(static_cast<const char*>(a.v) + element * item.kv_head * a.v_page_strides.head),
+        key_page(static_cast<std::uint32_t>(element * a.k_page_strides.page / 16)),
+        value_page(static_cast<std::uint32_t>(element * a.v_page_strides.page / 16)),
+        key_stride(static_cast<std::int32_t>(element * a.k_page_strides.token)),
+        value_stride(static_cast<std::int32_t>(element * a.v_page_strides.token)),
         block_size(a.block_size),
         ids(a.block_table + item.sequence.number * a.table_row_stride),
         first_column(block_size.quotient(item.first * tile_keys)),
@@ -175,11 +183,9 @@ struct FlashLdsPlaces<L, true> {
     }
     if constexpr (whole) of.rows = block_size.divisor - 1;
     if constexpr (of_key) {
-      return {of_keys + page(of.id, key_page), of.within * key_stride,
-              static_cast<std::uint32_t>(of.rows * key_stride + L::key_bytes)};
+      return {of_keys + page(of.id, key_page), of.within * key_stride, of.rows * key_stride + L::key_bytes};
     } else {
-      return {of_values + page(of.id, value_page), of.within * value_stride,
-              static_cast<std::uint32_t>(of.rows * value_stride + L::value_bytes)};
+      return {of_values + page(of.id, value_page), of.within * value_stride, of.rows * value_stride + L::value_bytes};
     }
   }
 };

@@ -2,7 +2,7 @@
 // Tiles of K and V lie in LDS for products of 32 x 32. A lane reads K as it lies, 16 bytes of a key at a time. It reads
 // V as keys of one dimension side by side: the keys whose scores it has (ProductMap::kv_row), so that scores need no
 // exchange to become an operand. If LDS can transpose as it is read, V lies as in memory. Else V is transposed in
-// registers on its way into LDS.
+// registers on its way into LDS (transposed.hpp).
 #pragma once
 
 #include "tilewave/ops/flash_attention/args.hpp"
@@ -20,26 +20,34 @@ struct FlashTileKernel {
   static constexpr int side = 32, waves = block_waves, step_k = elements;
 };
 
-/// Tiles of bf16 and of f16 have the same layout, so one type stands for both.
-inline constexpr DType flash_tile_type = DType::bf16;
-
-/// Returns the key of element e = 0 .. 7 in k slice `k_slice`, 16 keys, of probabilities, for a lane of half `half`.
-TILEWAVE_HOST_DEVICE constexpr int flash_key_of(int k_slice, int half, int e) {
-  return 16 * k_slice + 8 * (e / 4) + 4 * half + e % 4;
+/// Returns the key of element e in 16 bytes `chunk` of a lane's probabilities, which are `elements` elements. `half` is
+/// the lane's half of the wave.
+template <int elements>
+TILEWAVE_HOST_DEVICE constexpr int flash_key_of(int chunk, int half, int e) {
+  return 2 * elements * chunk + 8 * (e / 4) + 4 * half + e % 4;
 }
 
-/// What tiles of K and of V have in common: the waves that fetch and read them, their keys, and if keys are in pages.
+/// What tiles of K and of V have in common: the waves that fetch and read them, their keys, their type, and if keys
+/// are in pages. Tiles of bf16 and of f16 have one layout, so bf16 stands for both.
 struct FlashTile {
   int waves, keys;
+  DType type;
   bool paged;
+  constexpr int unit() const { return 16 / size_of(type); }  // elements
 };
 
 /// Where a fetch begins: an address, and an offset in bytes that is the same in all lanes. From `bytes` on nothing is
-/// read, and zeros take its place: keys behind the last one, whose probabilities are 0.
+/// read, and zeros take its place: keys behind the last one, whose probabilities are 0. The offset is at most `bytes`,
+/// since CDNA's guides compare lanes' offsets with the difference of both.
 struct FlashLdsPlace {
   const char* base;
-  std::int32_t offset;
-  std::uint32_t bytes;
+  std::int32_t offset, bytes;  // unsigned
+
+  /// Returns the offset of what lies so many bytes behind, or `bytes` if that is beyond.
+  TILEWAVE_DEVICE std::int32_t behind(std::int32_t distance) const {
+    return static_cast<std::int32_t>(
+        min_of(static_cast<std::uint32_t>(offset) + distance, static_cast<std::uint32_t>(bytes)));
+  }
 };
 
 /// Keys that lie together in every page. What a wave fetches at once is of one such group.
@@ -55,23 +63,18 @@ struct FlashRowFetch {
   static constexpr int lanes = B::facts.wave_lanes, copies = rows * units / (waves * lanes);
   static_assert(rows * units % (waves * lanes) == 0, "all lanes copy equally many 16 bytes");
   static constexpr bool held_in_registers = !B::facts.direct_copies;
-  /// The rows of copy i lie so many behind those of copy i - 1. If they have the same masks, one lane offset serves all
-  /// copies.
-  static constexpr int row_step = waves * lanes / units;
-  static constexpr bool alike = waves * lanes % units == 0 && row_step % 32 == 0;
   static_assert(!paged || flash_page_keys * units % lanes == 0, "a copy of a wave has tokens of one group");
 
   std::int32_t stride;  // bytes from a token to the next
   int first;            // this wave's first chunk in a slot
-  std::uint32_t offset[alike ? 1 : copies];
+  std::uint32_t offset[copies];
   Chunk held[held_in_registers ? copies : 1];
 
   template <class Mask>
   TILEWAVE_DEVICE FlashRowFetch(std::int32_t token_stride, int wave, const Mask& mask)
       : stride(token_stride), first(wave * lanes) {
     TILEWAVE_UNROLL
-    for (int i = 0; i < (alike ? 1 : copies); ++i)
-      offset[i] = (row_of(i) - first_row(i)) * stride + 16 * unit_of(i, mask);
+    for (int i = 0; i < copies; ++i) offset[i] = (row_of(i) - first_row(i)) * stride + 16 * unit_of(i, mask);
   }
   /// Returns the first token of copy i's group, or of the tile.
   TILEWAVE_DEVICE int first_row(int i) const {
@@ -82,11 +85,11 @@ struct FlashRowFetch {
   /// Copies part i of a tile.
   template <int i>
   TILEWAVE_DEVICE void copy(Chunk* slot, const FlashLdsPlace& at) const {
-    source(at).copy(slot + i * waves * lanes + first, offset[alike ? 0 : i], start<i>() + at.offset);
+    source(at).copy(slot + i * waves * lanes + first, offset[i], at.offset);
   }
   template <int i>
   TILEWAVE_DEVICE void load(const FlashLdsPlace& at) {
-    held[i] = source(at).load(offset[alike ? 0 : i], start<i>() + at.offset);
+    held[i] = source(at).load(offset[i], at.offset);
   }
   template <int i>
   TILEWAVE_DEVICE void put(Chunk* slot) const {
@@ -100,17 +103,15 @@ struct FlashRowFetch {
   TILEWAVE_DEVICE static int unit_of(int i, const Mask& mask) {
     return chunk_index(i) % units ^ mask(row_of(i));
   }
-  TILEWAVE_DEVICE typename B::Source source(const FlashLdsPlace& at) const { return {at.base, at.bytes}; }
-  template <int i>
-  TILEWAVE_DEVICE std::int32_t start() const {
-    return alike && !paged ? i * row_step * stride : 0;
+  TILEWAVE_DEVICE typename B::Source source(const FlashLdsPlace& at) const {
+    return {at.base, static_cast<std::uint32_t>(at.bytes)};
   }
 };
 
 /// A tile of K has a row of `head_size` elements for each key.
 template <class B, FlashTile T, int head_size>
-struct FlashKeyTile : SharedTile<FlashTileKernel<B, T.waves, head_size>, flash_tile_type, T.keys, false> {
-  using Tile = SharedTile<FlashTileKernel<B, T.waves, head_size>, flash_tile_type, T.keys, false>;
+struct FlashKeyTile : SharedTile<FlashTileKernel<B, T.waves, head_size>, T.type, T.keys, false> {
+  using Tile = SharedTile<FlashTileKernel<B, T.waves, head_size>, T.type, T.keys, false>;
   using Fetch = FlashRowFetch<B, T, Tile::row_units>;
   static constexpr int bytes = T.keys * Tile::row_bytes, fetches = Fetch::copies;
   struct Mask {
@@ -137,30 +138,37 @@ struct FlashKeyTile : SharedTile<FlashTileKernel<B, T.waves, head_size>, flash_t
     fetch.template put<i>(slot);
   }
   TILEWAVE_DEVICE int first_row(int i) const { return fetch.first_row(i); }
-  /// Returns the lane's eight elements of k slice `k_slice`, 16 dimensions, for its key of the 32 keys `tile`.
-  TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int k_slice) const {
-    return Tile::read(slot, tile, k_slice, 0);
+  /// Reads the lane's elements of k slice `k_slice`, the dimensions of one product, for its key of the 32 keys `tile`.
+  template <int chunks>
+  TILEWAVE_DEVICE void operand(const Chunk* slot, int tile, int k_slice, Chunk (&to)[chunks]) const {
+    TILEWAVE_UNROLL
+    for (int c = 0; c < chunks; ++c) to[c] = Tile::read(slot, tile, k_slice, c);
   }
 };
 
 /// A tile of V as it lies in memory has a line of `value_size` elements for each key.
-template <class B, FlashTile T, int value_size>
+/// Slots of V begin `first_byte` bytes behind the start of LDS. Lanes' offsets count from there, since an instruction
+/// adds less than 64 KiB to them.
+template <class B, FlashTile T, int value_size, int first_byte>
 struct FlashValueLines {
-  static constexpr int units = value_size / 8, tiles = value_size / 32, bytes = T.keys * value_size * 2;
+  static constexpr int element = size_of(T.type), unit = T.unit();
+  static constexpr int units = value_size / unit, tiles = value_size / 32, bytes = T.keys * value_size * element;
+  static constexpr int read_keys = 8 / element, row_lanes = 16 / read_keys;  // of one read of sixteen lanes
   using Fetch = FlashRowFetch<B, T, units>;
   static constexpr int fetches = Fetch::copies;
 
-  /// Returns the mask that spreads the lines of keys over banks. Sixteen lanes read four lines at once, 32 lanes 64
-  /// bytes of each.
+  /// Returns the mask that spreads the lines of keys over banks. 32 lanes read 64 bytes of four lines at once, or of
+  /// 1-byte elements 32 bytes of eight lines.
   TILEWAVE_HOST_DEVICE static constexpr int mask(int key, int shift) {
-    return 4 * ((key >> shift) % min_of(4, units / 4));
+    if constexpr (element == 2) return 4 * ((key >> shift) % min_of(4, units / 4));
+    constexpr int places = min_of(8, units / 2);
+    return 2 * ((key % 4 + key / 8 % 2 * 4) / (8 / places));
   }
-  /// Returns the offset in a slot, in units of 8 bytes, that a lane reads for dimensions from 32 `tile` on and keys 0
-  /// to 15.
+  /// Returns the offset in a slot, in units of 8 bytes, that a lane reads first for dimensions from 32 `tile` on.
   TILEWAVE_HOST_DEVICE static constexpr int read_offset(int lane, int tile, int shift) {
-    const int key = flash_key_of(0, lane / 32, 0) + lane % 16 / 4;
-    const int unit = 4 * tile + 2 * (lane / 16 % 2) + lane % 4 / 2;
-    return 2 * (key * units + (unit ^ mask(key, shift))) + lane % 2;
+    const int key = flash_key_of<unit>(0, lane / 32, lane % 16 / row_lanes);
+    const int byte = element * (32 * tile + lane / 16 % 2 * 16) + lane % row_lanes * 8;
+    return 2 * (key * units + (byte / 16 ^ mask(key, shift))) + byte / 8 % 2;
   }
   static constexpr int conflicts(int shift) {
     return lds_transposed_conflicts(B::facts.id, [shift](int lane) { return read_offset(lane, 0, shift); });
@@ -176,7 +184,8 @@ struct FlashValueLines {
 
   TILEWAVE_DEVICE FlashValueLines(std::int32_t stride, int wave) : fetch(stride, wave, Mask{}) {
     TILEWAVE_UNROLL
-    for (int t = 0; t < tiles; ++t) at[t] = B::opaque(std::int32_t{8 * read_offset(B::lane_id(), t, shift)});
+    for (int t = 0; t < tiles; ++t)
+      at[t] = B::opaque(std::int32_t{first_byte + 8 * read_offset(B::lane_id(), t, shift)});
   }
 
   template <int i>
@@ -184,96 +193,19 @@ struct FlashValueLines {
     fetch.template copy<i>(slot, at);
   }
   TILEWAVE_DEVICE int first_row(int i) const { return fetch.first_row(i); }
-  /// Returns the keys of k slice `k_slice` that the lane's half has, for dimension 32 `tile` + lane % 32.
-  TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int k_slice) const {
-    const char* const from =
-        reinterpret_cast<const char*>(slot) + at[tile] + flash_key_of(k_slice, 0, 0) * (16 * units);
-    const Vec<std::uint32_t, 2> low = B::load_transposed(from),
-                                high = B::load_transposed(from + flash_key_of(0, 0, 4) * (16 * units));
-    return {{low[0], low[1], high[0], high[1]}};
-  }
-};
-
-/// A transposed tile of V has a row of `keys` elements for each dimension, in the order of flash_key_of.
-template <class B, FlashTile T, int value_size>
-struct FlashTransposedValues : SharedTile<FlashTileKernel<B, T.waves, T.keys>, flash_tile_type, value_size, true> {
-  using Tile = SharedTile<FlashTileKernel<B, T.waves, T.keys>, flash_tile_type, value_size, true>;
-  static constexpr int waves = T.waves, keys = T.keys;
-  static constexpr bool paged = T.paged;
-  static constexpr int bytes = keys * value_size * 2, lanes = B::facts.wave_lanes;
-  /// A lane transposes a square at a time: two dimensions of a unit of eight keys.
-  static constexpr int pairs = value_size / 2, squares = keys / 8 * pairs, fetches = ceil_div(squares, waves*lanes);
-  static constexpr bool all_lanes = squares % (waves * lanes) == 0;
-  static_assert(squares % lanes == 0, "waves are busy as a whole");
-
-  std::int32_t token_stride;      // bytes from a token to the next
-  std::uint32_t offset[fetches];  // bytes to this lane's pair of dimensions of its unit's first key
-  int to[fetches][2];             // chunks in a slot for the two dimensions
-  std::uint32_t held[fetches][8];
-
-  TILEWAVE_DEVICE FlashTransposedValues(std::int32_t of_tokens, int) : Tile(keys, 0), token_stride(of_tokens) {
+  /// Reads the keys of k slice `k_slice` that the lane's half has, for dimension 32 `tile` + lane % 32.
+  template <int chunks>
+  TILEWAVE_DEVICE void operand(const Chunk* slot, int tile, int k_slice, Chunk (&to)[chunks]) const {
     TILEWAVE_UNROLL
-    for (int i = 0; i < Tile::unit_offsets; ++i) Tile::at[i] = B::opaque(std::int32_t{Tile::at[i]});
-    TILEWAVE_UNROLL
-    for (int i = 0; i < fetches; ++i) {
-      offset[i] = (first_key(i) - first_row(i)) * token_stride + 4 * pair_of(i);
-      TILEWAVE_UNROLL
-      for (int d = 0; d < 2; ++d) {
-        const int row = 2 * pair_of(i) + d;
-        to[i][d] = row * Tile::row_units + (unit_of(i) ^ Tile::permute(row));
-      }
+    for (int c = 0; c < chunks; ++c) {
+      const char* const from = reinterpret_cast<const char*>(slot) - first_byte + at[tile] +
+                               flash_key_of<unit>(k_slice * chunks + c, 0, 0) * (16 * units);
+      const Vec<std::uint32_t, 2> low = B::template load_transposed<element>(from),
+                                  high = B::template load_transposed<element>(
+                                      from + flash_key_of<unit>(0, 0, read_keys) * (16 * units));
+      to[c] = {{low[0], low[1], high[0], high[1]}};
     }
   }
-
-  /// Loads part i of a tile. Unless the tile is whole, tokens behind its token `last` are that one again.
-  template <int i, bool whole>
-  TILEWAVE_DEVICE void load(const FlashLdsPlace& place, std::int32_t last) {
-    const char* const tile = place.base + place.offset;
-    if (!all_lanes && i * waves + B::wave_id() >= squares / lanes) return;
-    TILEWAVE_UNROLL
-    for (int e = 0; e < 8; ++e) {
-      const int behind = flash_key_of(0, 0, e);  // the unit's first key
-      if constexpr (whole) {
-        held[i][e] =
-            B::load(reinterpret_cast<const std::uint32_t*>(tile + std::int64_t{behind} * token_stride + offset[i]));
-      } else {
-        const std::int32_t before = paged ? min_of(first_row(i), align_down(last, flash_page_keys)) : 0;
-        const std::uint32_t at = (min_of(first_key(i) + behind, last) - before) * token_stride + 4 * pair_of(i);
-        held[i][e] = B::load(reinterpret_cast<const std::uint32_t*>(tile + at));
-      }
-    }
-  }
-  template <int i>
-  TILEWAVE_DEVICE void put(Chunk* slot) const {
-    if (!all_lanes && i * waves + B::wave_id() >= squares / lanes) return;
-    Chunk of[2];
-    TILEWAVE_UNROLL
-    for (int w = 0; w < 4; ++w) {
-      of[0][w] = B::template pick_bytes<0, 1, 4, 5>(held[i][2 * w], held[i][2 * w + 1]);
-      of[1][w] = B::template pick_bytes<2, 3, 6, 7>(held[i][2 * w], held[i][2 * w + 1]);
-    }
-    slot[to[i][0]] = of[0];
-    slot[to[i][1]] = of[1];
-  }
-  /// Returns the first key of fetch i's group, which all lanes of a wave share, or of the tile.
-  TILEWAVE_DEVICE static int first_row(int i) {
-    constexpr int units_of_group = flash_page_keys / 8;
-    static_assert(units_of_group * pairs % lanes == 0, "a wave has keys of one group");
-    return paged ? (i * waves + B::wave_id()) * lanes / (units_of_group * pairs) * flash_page_keys : 0;
-  }
-  TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int k_slice) const {
-    return Tile::read(slot, tile, k_slice, 0);
-  }
-
- private:
-  TILEWAVE_DEVICE static int square(int i) { return i * waves * lanes + B::block_lane_id(); }
-  TILEWAVE_DEVICE static int pair_of(int i) { return square(i) % pairs; }
-  /// Returns the unit of eight keys of square i. It is the same in all lanes of a wave if a wave has pairs of one unit.
-  TILEWAVE_DEVICE static int unit_of(int i) {
-    if constexpr (pairs % lanes == 0) return (i * waves + B::wave_id()) / (pairs / lanes);
-    return square(i) / pairs;
-  }
-  TILEWAVE_DEVICE static int first_key(int i) { return flash_key_of(unit_of(i) / 2, unit_of(i) % 2, 0); }
 };
 
 }  // namespace tilewave

@@ -152,7 +152,8 @@ struct GemmTransposedLines {
   TILEWAVE_DEVICE Chunk read(const Chunk* slot, int tile, int slice, int) const {
     const char* const from =
         reinterpret_cast<const char*>(slot) + read_offset[tile] + slice * (Map::units * 8 * line_bytes);
-    const Vec<std::uint32_t, 2> low = B::load_transposed(from), high = B::load_transposed(from + 4 * line_bytes);
+    const Vec<std::uint32_t, 2> low = B::template load_transposed<2>(from),
+                                high = B::template load_transposed<2>(from + 4 * line_bytes);
     return {{low[0], low[1], high[0], high[1]}};
   }
 
