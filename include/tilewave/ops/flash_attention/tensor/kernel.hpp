@@ -2,10 +2,10 @@
 // Flash attention of rooms with a tensor copy engine and products of wave groups.
 //
 // Grid: P.waves_per_simd blocks per multiprocessor, or one per item if there are fewer. Blocks stay and take item after
-// item (work.hpp): one wave finds them and tells the others (items.hpp). One wave, or two, fetch q, K and V into rings (fetch.hpp). One to three wave groups have 64 rows each and walk the keys from the
-// last tile to the first. Probabilities never leave registers. Outputs leave as boxes (output.hpp). Shared memory: the
-// rings of q, K and V, a place of the output, barriers (layout.hpp). Bound: matrix rate, and beside it the rate of
-// exponentials.
+// item (work.hpp): one wave finds them and tells the others (items.hpp). One wave, or two, fetch q, K and V into rings
+// (fetch.hpp). One to three wave groups have 64 rows each and walk the keys from the last tile to the first.
+// Probabilities never leave registers. Outputs leave as boxes (output.hpp). Shared memory: the rings of q, K and V, a
+// place of the output, barriers (layout.hpp). Bound: matrix rate, and beside it the rate of exponentials.
 //
 // V in fp8 is transposed on its way from its ring to another, of which the groups take it, by the other three waves of
 // the fetching group (transpose.hpp).
