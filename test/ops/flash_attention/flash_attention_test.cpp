@@ -55,5 +55,53 @@ TEST_CASE("a sequence beyond the call's capacity becomes NaN") {
   }
 }
 
+TEST_CASE("calls that are refused, by the field that is wrong") {
+  FlashCall call({}, {.q = {3, 3}, .kv = {20, 20}, .q_heads = 4, .kv_heads = 2, .by_counter = true});
+  const ArchFacts& facts = facts_of(ArchId::sm90);
+  REQUIRE(flash_attention_check(call.p, facts).ok());
+  const auto code = [&](const auto& spoil) {
+    FlashAttentionProblem p = call.p;
+    spoil(p);
+    return flash_attention_check(p, facts).code;
+  };
+  CHECK(code([](auto& p) { p.q = nullptr; }) == StatusCode::null_pointer);
+  CHECK(code([](auto& p) { p.out = nullptr; }) == StatusCode::null_pointer);
+  CHECK(code([](auto& p) { p.v = static_cast<const std::byte*>(p.v) + 8; }) == StatusCode::misaligned);
+  CHECK(code([](auto& p) { p.q_heads = 3; }) == StatusCode::unsupported_head_ratio);
+  CHECK(code([](auto& p) { p.kv_length = -1; }) == StatusCode::bad_extent);
+  CHECK(code([](auto& p) { p.softmax_scale = 0.0f; }) == StatusCode::bad_value);
+  CHECK(code([](auto& p) { p.causal = true, p.window_right = 2; }) == StatusCode::bad_value);
+  CHECK(code([](auto& p) { p.window_left = -2; }) == StatusCode::bad_value);
+  CHECK(code([](auto& p) { p.k_strides.token = 4; }) == StatusCode::bad_stride);
+  CHECK(code([](auto& p) { p.block_size = 16; }) == StatusCode::bad_value);
+  CHECK(code([](auto& p) { p.out = const_cast<void*>(p.q); }) == StatusCode::bad_value);
+  CHECK(code([](auto& p) { p.item_counter = static_cast<std::uint32_t*>(p.out) + 1; }) == StatusCode::bad_value);
+  CHECK(code([](auto& p) {
+          p.item_counter = reinterpret_cast<std::uint32_t*>(reinterpret_cast<std::byte*>(p.item_counter) + 2);
+        }) == StatusCode::misaligned);
+}
+
+TEST_CASE("a policy with a cluster is of path tensor and contiguous keys of 16 bits") {
+  const FlashAttentionPolicy pair{.path = FlashAttentionPath::tensor,
+                                  .rows = 128,
+                                  .keys = 128,
+                                  .waves = 2,
+                                  .stages = 2,
+                                  .waves_per_simd = 1,
+                                  .cluster = 2};
+  const auto ok = [](const FlashAttentionSpec& s, const FlashAttentionPolicy& p) {
+    return flash_attention_policy_status(ArchId::sm90, s, p).ok();
+  };
+  CHECK(ok({}, pair));
+  CHECK(!ok({.storage = KvStorage::paged}, pair));
+  CHECK(!ok({.q = DType::fp8_e4m3fn, .kv = DType::fp8_e4m3fn, .out = DType::bf16, .quant = Scaling::per_tensor}, pair));
+  FlashAttentionPolicy none = pair;
+  none.cluster = 0;
+  CHECK(!ok({}, none));
+  none.cluster = 32;
+  CHECK(!ok({}, none));
+  CHECK(name_of(pair) == "t128x128.w2.s2.tensor.c2");
+}
+
 }  // namespace
 }  // namespace tilewave::test

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Flash attention of rooms with a tensor copy engine and products of wave groups.
 //
-// Grid: P.waves_per_simd blocks per multiprocessor, or one per item if there are fewer. Blocks stay and take item
-// after item (work.hpp). One wave, or four, fetch q, K and V into rings (fetch.hpp). One to three wave groups have 64
-// rows each and walk the keys from the last tile to the first. Probabilities never leave registers. Shared memory: the
-// rings of q, K and V and their barriers (layout.hpp). Bound: matrix rate, and beside it the rate of exponentials.
+// Grid: P.waves_per_simd blocks per multiprocessor, or one per item if there are fewer. Blocks stay and take item after
+// item (work.hpp): one wave finds them and tells the others (items.hpp). One wave, or two, fetch q, K and V into rings
+// (fetch.hpp). One to three wave groups have 64 rows each and walk the keys from the last tile to the first.
+// Probabilities never leave registers. Outputs leave as boxes (output.hpp). Shared memory: the rings of q, K and V, a
+// place of the output, barriers (layout.hpp). Bound: matrix rate, and beside it the rate of exponentials.
 //
 // V in fp8 is transposed on its way from its ring to another, of which the groups take it, by the other three waves of
 // the fetching group (transpose.hpp).
@@ -80,15 +81,15 @@ struct FlashAttentionTensor {
   using Softmax = FlashAttentionSoftmax<B, S, L, P>;
   using Items = FlashAttentionItems<B, Shared>;
 
-  /// Fetches the block table into the cache, beside the look-up of the first item's lengths. Each lane of the fetching
-  /// groups has a line.
+  /// Fetches lengths and the block table into the cache, beside the look-up of the first item. Lanes of the fetching
+  /// groups have a line of the table each.
   TILEWAVE_DEVICE static void prefetch_table(const Args& args) {
-    constexpr int line = 32;  // page ids
+    constexpr std::int32_t line = 32;  // words
     const FlashAttentionArgs& a = args.attention;
-    const std::int64_t first =
-        line * (std::int64_t{B::block_id()} * L::group_lanes + B::block_lane_id() % L::group_lanes);
+    const std::int32_t lane = B::block_lane_id() % L::group_lanes;
+    if (line * lane < a.batch) B::prefetch(a.kv_lengths + line * lane);
     const std::int32_t columns = max_of(a.block_size.quotient(a.kv_capacity), 1);
-    const std::int64_t row = first / columns;
+    const std::int64_t first = line * (std::int64_t{B::block_id()} * L::group_lanes + lane), row = first / columns;
     if (row < a.batch) B::prefetch(a.block_table + row * a.table_row_stride + (first - row * columns));
   }
 
@@ -148,7 +149,9 @@ struct FlashAttentionTensor {
       FlashAttentionItem item;
       if (!items.take(item)) return;
       typename L::Scores scores;
+      int unseen = unseen_tiles(item);
       await_item(q);
+      skip_keys(unseen);
       begin_scores(q, scores);
       finish_scores<0>(scores);
       while (true) {
@@ -156,7 +159,7 @@ struct FlashAttentionTensor {
         typename L::Output out{};
         typename Softmax::Operands probabilities;
         if (64 * group < item.rows) {
-          walk(item, softmax, scores, probabilities, out);
+          walk(item, unseen, softmax, scores, probabilities, out);
         } else {
           pass_by(item, probabilities);
         }
@@ -172,6 +175,8 @@ struct FlashAttentionTensor {
         FlashAttentionItem next;
         const bool more = items.take(next);
         if (more) await_item(ahead);
+        unseen = more ? unseen_tiles(next) : 0;
+        skip_keys(unseen);
         // The stale q may be rows of the output, which all waves of the group have to have written.
         if (L::q_stages == 1 && L::out_in_q && !more) B::group_barrier();
         begin_scores(ahead, scores);
@@ -187,15 +192,50 @@ struct FlashAttentionTensor {
     }
 
    private:
-    /// Walks from an item's last tile of keys to its first. Scores of the last tile are there at the start. Products of
-    /// values of the first tile are left to the caller.
-    TILEWAVE_DEVICE void walk(const FlashAttentionItem& item, Softmax& softmax, typename L::Scores& scores,
+    // The group's rows may see so many tiles less at an item's end than the last group's.
+    static constexpr int most_unseen = (P.rows - 64) / P.keys + (P.rows > 64 && P.keys > 64 ? 1 : 0);
+
+    /// Returns the tiles at an item's end, of those that any of its rows sees, that none of the group's rows does.
+    TILEWAVE_DEVICE int unseen_tiles(const FlashAttentionItem& item) const {
+      if (P.cluster > 1 || 64 * group >= item.rows) return 0;
+      const std::int32_t query = item.first_query + args.sections.query_of(64 * group + 63);
+      const std::int32_t end = VisibleKeys::of(args.attention, item.sequence, query).end;
+      const std::int32_t seen = max_of(ceil_div(end, P.keys), item.first_tile + 1);
+      return min_of(max_of(item.end_tile - seen, 0), most_unseen);
+    }
+    /// Passes by the first tiles of keys. (There is no loop, since products may be under way.)
+    TILEWAVE_DEVICE void skip_keys(int tiles) {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < most_unseen; ++i) {
+        if (i >= tiles) continue;
+        shared.k_ring.release(k.slot);
+        k.advance();
+        shared.k_ring.wait_full(k);
+      }
+    }
+    /// Passes by the values of those tiles, and the group's turns.
+    TILEWAVE_DEVICE void skip_values(int tiles) {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < most_unseen; ++i) {
+        if (i >= tiles) continue;
+        await_turn();
+        pass_turn();
+        L::values_ring(shared).wait_full(v);
+        L::values_ring(shared).release(v.slot);
+        v.advance();
+      }
+    }
+
+    /// Walks from the last tile of keys that the group sees to an item's first; it does not see `unseen` tiles behind.
+    /// Scores of the last tile are there at the start. Products of values of the first tile are left to the caller.
+    TILEWAVE_DEVICE void walk(const FlashAttentionItem& item, int unseen, Softmax& softmax, typename L::Scores& scores,
                               typename Softmax::Operands& probabilities, typename L::Output& out) {
       Vec<float, Softmax::rows> factor;
-      std::int32_t tile = item.end_tile - 1;
+      std::int32_t tile = item.end_tile - 1 - unseen;
       softmax.run(tile, scores, factor);
       Softmax::pack(scores, probabilities);
       if constexpr (L::out_in_q) finish_output();
+      skip_values(unseen);
       if (!L::transposes && (tile + 1) * P.keys > item.sequence.kv_count)
         clear_values(item.sequence.kv_count - tile * P.keys);
       while (--tile >= item.first_tile) {
