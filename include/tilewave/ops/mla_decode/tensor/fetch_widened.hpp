@@ -110,6 +110,7 @@ class MlaDecodeFetchWidened : MlaDecodeCopies<B, S, L> {
     B::mbarrier_wait(&shared_.aside.codes[stage_][codes], parity_);
     const Chunk* const from = shared_.kv[stage_] + place(codes) * L::box_size;
     Chunk* const to = shared_.kv[stage_] + 2 * codes * L::box_size;
+    const bool exact = exact_in_bf16(scales);
     const int unit = B::lane_id() % units, swapped = unit >= units / 2 ? 1 : 0;
     TILEWAVE_ROLL
     for (int first = 0; first < L::tokens; first += unrolled * at_once) {
@@ -129,7 +130,7 @@ class MlaDecodeFetchWidened : MlaDecodeCopies<B, S, L> {
                                           which == 0 ? loaded[i][1] : loaded[i][3]};
           const auto low = B::widen_fp8(words[0]), high = B::widen_fp8(words[1]);
           Chunk wide{{low[0], low[1], high[0], high[1]}};
-          if constexpr (row.group() > 0) wide = scale_unit<B>(wide, scale);
+          if constexpr (row.group() > 0) wide = scaled(wide, scale, exact);
           to[u / L::box_chunks * L::box_size + L::chunk_of(r, u % L::box_chunks)] = wide;
         }
       }
@@ -137,6 +138,22 @@ class MlaDecodeFetchWidened : MlaDecodeCopies<B, S, L> {
     B::shared_written();
     B::mbarrier_arrive(&shared_.full[stage_][2 * codes]);
     if constexpr (row_codes == box_codes) B::mbarrier_arrive(&shared_.full[stage_][2 * codes + 1]);
+  }
+  /// Returns true if all scales of the wave are numbers of bf16, as powers of two are.
+  TILEWAVE_DEVICE static bool exact_in_bf16(const std::uint32_t (&scales)[slots]) {
+    if constexpr (row.group() == 0 || row.scales_apart()) return true;
+    std::uint32_t bits = 0;
+    TILEWAVE_UNROLL
+    for (int slot = 0; slot < slots; ++slot) bits |= scales[slot] & 0xffff;
+    return !B::any(bits != 0);
+  }
+  TILEWAVE_DEVICE static Chunk scaled(const Chunk& wide, float scale, bool exact) {
+    if (!exact) return scale_unit<B>(wide, scale);
+    const std::uint32_t high = __builtin_bit_cast(std::uint32_t, scale) & 0xffff0000u, pair = high | high >> 16;
+    Chunk product;
+    TILEWAVE_UNROLL
+    for (int w = 0; w < 4; ++w) product[w] = B::multiply_bf16(wide[w], pair);
+    return product;
   }
   /// Returns the scale of a unit of sixteen codes of a row, which another lane has.
   TILEWAVE_DEVICE static float scale_of(const std::uint32_t (&scales)[slots], int r, int unit) {
