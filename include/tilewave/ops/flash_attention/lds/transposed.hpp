@@ -73,7 +73,7 @@ struct FlashTransposedValues : SharedTile<FlashTileKernel<B, T.waves, T.keys>, T
   }
 
  private:
-  /// Returns the number of the wave's fetch i among all. If there are fewer than that, some waves load what others store,
+  /// Returns the number of the wave's fetch i among all. If there are fewer, some waves load what others store,
   /// since waves whose loads are not as many would wait for all of theirs.
   TILEWAVE_DEVICE static int turn(int i) {
     const int number = i * waves + B::wave_id();

@@ -27,8 +27,8 @@ struct FlashLdsWave {
   static constexpr bool direct = B::facts.direct_copies;
   static constexpr int copies = Keys::fetches + Values::fetches;  // in one step
   /// Returns the parts of a fetch of V that stand by themselves between products. A copy straight into LDS is one.
-  /// Through registers a step has these parts: the first fetch of V, stores and loads; stores of K; the other fetches of
-  /// V; loads of K. So some loads are under way whenever others are waited for.
+  /// Through registers a step has these parts: the first fetch of V, stores and loads; stores of K; the other fetches
+  /// of V; loads of K. So some loads are under way whenever others are waited for.
   static constexpr int value_parts() {
     if constexpr (direct) {
       return 1;
