@@ -42,7 +42,6 @@ struct FlashTransposedValues : SharedTile<FlashTileKernel<B, T.waves, T.keys>, T
   /// Loads key e of fetch i's square.
   template <int i, int e>
   TILEWAVE_DEVICE void load(const FlashLdsPlace& place) {
-    if (!all_lanes && i * waves + B::wave_id() >= squares / lanes) return;
     const std::int32_t at = place.behind(flash_key_of<8>(0, 0, e) * token_stride);
     held[i][e] = typename B::Source{place.base, static_cast<std::uint32_t>(place.bytes)}.load_word(offset[i], at);
   }
@@ -67,18 +66,24 @@ struct FlashTransposedValues : SharedTile<FlashTileKernel<B, T.waves, T.keys>, T
   TILEWAVE_DEVICE static int first_row(int i) {
     constexpr int units_of_group = flash_page_keys / 8;
     static_assert(units_of_group * pairs % lanes == 0, "a wave has keys of one group");
-    return paged ? (i * waves + B::wave_id()) * lanes / (units_of_group * pairs) * flash_page_keys : 0;
+    return paged ? turn(i) * lanes / (units_of_group * pairs) * flash_page_keys : 0;
   }
   TILEWAVE_DEVICE void operand(const Chunk* slot, int tile, int k_slice, Chunk (&to)[1]) const {
     to[0] = Tile::read(slot, tile, k_slice, 0);
   }
 
  private:
-  TILEWAVE_DEVICE static int square(int i) { return i * waves * lanes + B::block_lane_id(); }
+  /// Returns the number of the wave's fetch i among all. If there are fewer, some waves load what others store,
+  /// since waves whose loads are not as many would wait for all of theirs.
+  TILEWAVE_DEVICE static int turn(int i) {
+    const int number = i * waves + B::wave_id();
+    return all_lanes ? number : number % (squares / lanes);
+  }
+  TILEWAVE_DEVICE static int square(int i) { return turn(i) * lanes + B::lane_id(); }
   TILEWAVE_DEVICE static int pair_of(int i) { return square(i) % pairs; }
   /// Returns the unit of eight keys of square i. It is the same in all lanes of a wave if a wave has pairs of one unit.
   TILEWAVE_DEVICE static int unit_of(int i) {
-    if constexpr (pairs % lanes == 0) return (i * waves + B::wave_id()) / (pairs / lanes);
+    if constexpr (pairs % lanes == 0) return turn(i) / (pairs / lanes);
     return square(i) / pairs;
   }
   TILEWAVE_DEVICE static int first_key(int i) { return flash_key_of<8>(unit_of(i) / 2, unit_of(i) % 2, 0); }
@@ -124,7 +129,6 @@ struct FlashTransposedBytes : SharedTile<FlashTileKernel<B, T.waves, T.keys>, T.
   /// Loads key e of fetch i's square.
   template <int i, int e>
   TILEWAVE_DEVICE void load(const FlashLdsPlace& place) {
-    if (!all_waves && i * waves + B::wave_id() >= keys / flash_page_keys * blocks) return;
     const std::int32_t at = place.behind(e * token_stride);
     held[i][e] = typename B::Source{place.base, static_cast<std::uint32_t>(place.bytes)}.load_word(offset[i], at);
   }
@@ -162,11 +166,14 @@ struct FlashTransposedBytes : SharedTile<FlashTileKernel<B, T.waves, T.keys>, T.
   /// Returns the row in a slot of a dimension. Lanes store to every fourth dimension at once, and some of their rows
   /// must have the other half of the banks.
   TILEWAVE_HOST_DEVICE static constexpr int row_of(int dimension) { return dimension ^ dimension / 8 % 2; }
-  /// Returns the group of sixteen keys of fetch i, which a wave's lanes share.
-  TILEWAVE_DEVICE static int group(int i) { return (i * waves + B::wave_id()) / blocks; }
-  TILEWAVE_DEVICE static int dimension(int i) {
-    return (i * waves + B::wave_id()) % blocks * 64 + B::lane_id() % 16 * 4;
+  /// Returns the number of the wave's fetch i among all, as above.
+  TILEWAVE_DEVICE static int turn(int i) {
+    const int number = i * waves + B::wave_id();
+    return all_waves ? number : number % (keys / flash_page_keys * blocks);
   }
+  /// Returns the group of sixteen keys of fetch i, which a wave's lanes share.
+  TILEWAVE_DEVICE static int group(int i) { return turn(i) / blocks; }
+  TILEWAVE_DEVICE static int dimension(int i) { return turn(i) % blocks * 64 + B::lane_id() % 16 * 4; }
   TILEWAVE_DEVICE static int first_key() { return B::lane_id() / 16 * 4; }  // of the lane's square, in its group
 };
 

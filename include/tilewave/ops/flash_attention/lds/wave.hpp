@@ -27,8 +27,8 @@ struct FlashLdsWave {
   static constexpr bool direct = B::facts.direct_copies;
   static constexpr int copies = Keys::fetches + Values::fetches;  // in one step
   /// Returns the parts of a fetch of V that stand by themselves between products. A copy straight into LDS is one.
-  /// Through registers a step has stores of K, stores and loads of V, and loads of K, which are under way when V is
-  /// waited for.
+  /// Through registers a step has these parts: the first fetch of V, stores and loads; stores of K; the other fetches
+  /// of V; loads of K. So some loads are under way whenever others are waited for.
   static constexpr int value_parts() {
     if constexpr (direct) {
       return 1;
@@ -36,7 +36,13 @@ struct FlashLdsWave {
       return Values::puts + Values::loads;
     }
   }
+  static constexpr int key_puts = value_parts();                                     // the first part that stores K
   static constexpr int key_loads = Keys::fetches + Values::fetches * value_parts();  // the first part that loads K
+  /// Returns the number of part i, through registers, among those of V; or -1 if it is one of K.
+  static constexpr int value_part(int i) {
+    if (i < key_puts) return i;
+    return i < key_puts + Keys::fetches || i >= key_loads ? -1 : i - Keys::fetches;
+  }
   static constexpr int parts = direct ? copies : key_loads + Keys::fetches;
   /// Places in pages take many scalar instructions. Waves that take turns find them in the softmax.
   static constexpr bool planned = L::paged && L::turns;
@@ -127,8 +133,8 @@ struct FlashLdsWave {
   TILEWAVE_DEVICE void fetch(std::int32_t n, int slot) {
     Chunk* const of_k = shared.k[slot % stages];
     Chunk* const of_v = shared.v[(slot + stages - 1) % stages];
-    constexpr int of = i - Keys::fetches;
     if constexpr (direct) {
+      constexpr int of = i - Keys::fetches;
       const FlashLdsPlace from = place<i, whole, from_plan>(n);
       if constexpr (of < 0) {
         keys.template copy<i>(of_k, from);
@@ -136,9 +142,10 @@ struct FlashLdsWave {
         values.template copy<of>(of_v, from);
       }
     } else {
-      if constexpr (of < 0) {
-        keys.template put<i>(of_k);
-      } else if constexpr (i < key_loads && of % value_parts() < Values::puts) {
+      constexpr int of = value_part(i);
+      if constexpr (i >= key_puts && i < key_puts + Keys::fetches) {
+        keys.template put<i - key_puts>(of_k);
+      } else if constexpr (of >= 0 && of % value_parts() < Values::puts) {
         values.template put<of / value_parts(), of % value_parts()>(of_v);
       }
       load<i, whole, from_plan>(n + 1);
@@ -149,8 +156,8 @@ struct FlashLdsWave {
   TILEWAVE_DEVICE void load(std::int32_t n) {
     if constexpr (i >= key_loads) {
       keys.template load<i - key_loads>(place<i - key_loads, whole, from_plan>(n));
-    } else if constexpr (i >= Keys::fetches) {
-      constexpr int of = (i - Keys::fetches) / value_parts(), e = (i - Keys::fetches) % value_parts() - Values::puts;
+    } else if constexpr (value_part(i) >= 0) {
+      constexpr int of = value_part(i) / value_parts(), e = value_part(i) % value_parts() - Values::puts;
       if constexpr (e == 0) of_value = place<Keys::fetches + of, whole, from_plan>(n);
       if constexpr (e >= 0) values.template load<of, e>(of_value);
     }
