@@ -58,7 +58,8 @@ TEST_CASE("a batch-invariant product is never streamed") {
 
 TEST_CASE("few rows take narrow tiles, and two blocks an SM where there is little to do") {
   for (const GemmSpec& spec : {GemmSpec{}, fast_rows, promoted_rows}) {
-    for (const std::int32_t m : {1, 8, 16}) CHECK(chosen(spec, m, 7168, 8192).rows <= 32);
+    // In bf16 64 x 64 takes 34.6 us for one row and 16 x 64 34.9 (an H200, 2026-11-28).
+    for (const std::int32_t m : {1, 8, 16}) CHECK(chosen(spec, m, 7168, 8192).rows <= (is_fp8(spec.a) ? 32 : 64));
     CHECK(chosen(spec, 64, 7168, 8192).rows >= 32);
     CHECK(chosen(spec, 1, 5120, 1024).splits <= 8);
   }

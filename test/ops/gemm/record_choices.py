@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """record_choices.py ROWS.csv[.gz] > recorded_choices.txt: which plans of some shapes were measured to be good.
 
-ROWS: columns spec, m, n, k, plan and us of one device, as docs/notebook/tuned/gemm_dense_sm90.csv.gz has them. How many blocks may share K
+ROWS: columns spec, m, n, k, plan and us of one device, as docs/notebook/tuned/gemm_dense_sm90_2026-11-28.csv.gz has them. How many blocks may share K
 (.k8) is left out of plans, for it is no part of what was timed. recorded_choice_test.cpp holds the library's choice to it.
 """
 import collections

@@ -2,33 +2,35 @@
 // How long a dense product is expected to take on an H200: what chooses among entries. Not a promise, only an order.
 #pragma once
 
+#include "tilewave/ops/gemm/choice/corrections_sm90.hpp"
 #include "tilewave/ops/gemm/choice/cost_sm90.hpp"
 
 namespace tilewave {
 
-/// The constants of gemm_cost_dense_sm90, in microseconds, cycles and bytes a cycle. They were fitted to half of the
-/// shapes of docs/notebook/tuned/gemm_dense_sm90.csv.gz (docs/notebook/2026-11-27-gemm-choice.md).
+/// The constants of gemm_model_dense_sm90, in microseconds, cycles and bytes a cycle. They were fitted to the shapes of
+/// docs/notebook/tuned/gemm_dense_sm90_2026-11-28.csv.gz, and then the corrections of policies
+/// (docs/notebook/2026-11-28-gemm-copies-and-choice.md).
 struct GemmDenseCost {
-  double cycles_per_us = 1573, launch = 4.500, two_blocks = 0.977;  // earlier, with two blocks an SM
+  double cycles_per_us = 1604.5, launch = 5.231, two_blocks = 1.147;  // earlier, with two blocks an SM
   // Factors of the matrix unit's cycles: products under 176 and under 240 columns, tiles of three wave groups, of one
   // group that is not swapped, swapped tiles, and promoted sums.
-  double narrow = 1.093, middle = 1.007, three_groups = 0.952, one_group = 0.242, swapped = 0.952, promoted = 1.064;
+  double narrow = 1.047, middle = 0.993, three_groups = 0.969, one_group = 0.000, swapped = 1.181, promoted = 1.160;
   // The same where block scales are added: for one group, three, large tiles and others.
-  double block_one = 3.989, block_three = 1.453, block_large = 1.404, block = 1.558;
+  double block_one = 3.909, block_three = 1.193, block_large = 1.152, block = 1.269;
   // Few rows with block scales: factor of the products, and the chain of a stage, with its part a column.
-  double chain_factor = 0.876, chain = 174, chain_column = 3.881, chain_groups = 1.844;
+  double chain_factor = 1.227, chain = 131.18, chain_column = 4.847, chain_groups = 1.789;
   // What copies bring a block: swapped or few rows, others, one of few blocks, and all blocks together.
-  double rate_swapped = 66.6, rate = 38.5, rate_alone = 70.3, rate_of_all = 8081, few_columns = 0.928;
+  double rate_swapped = 61.97, rate = 38.88, rate_alone = 74.84, rate_of_all = 9468.6, few_columns = 0.874;
   // A stage takes no less, and so much of a wave group's products more.
-  double stage = 264, stage_of_products = 0.206;
+  double stage = 272.45, stage_of_products = 0.248;
   // Rows of the last band of tiles that are not there, of all blocks, that a cycle skips.
-  double absent_rows = 24.060;
-  double epilogue = 0.304, epilogue_of_tile = 2.787, epilogue_block = 0.827;
-  double merge = 1.271, merge_of_split = 0.000, merge_of_tile = 7.372, merge_beside_rows = 0.000;
-  double pingpong_epilogue = 1.249, pingpong_epilogue_of_tile = 6.750, pingpong_first = 1.028;
-  double passes = 0.000, split_round = 2.143, memory_round = 0.690;
-  double bytes_per_us = 4.589e6, reread = 0.205, used = 0.499, used_few_rows = 0.521, used_least = 0.749;
-  double stream = 1.110, stream_without_round = 1.179, combine = 0.701, combine_of_parts = 0.111;
+  double absent_rows = 15.055;
+  double epilogue = 0.460, epilogue_of_tile = 2.094, epilogue_block = 0.898;
+  double merge = 0.031, merge_swapped = 0.500, merge_of_split = 0.000, merge_of_tile = 7.245, merge_beside_rows = 0.000;
+  double pingpong_epilogue = 1.893, pingpong_epilogue_of_tile = 5.113, pingpong_first = 1.044;
+  double passes = 0.000, split_round = 1.461, memory_round = 0.000;
+  double bytes_per_us = 5.186e6, reread = 0.278, used = 0.432, used_few_rows = 0.398, used_least = 0.495;
+  double stream = 1.075, stream_without_round = 1.202, combine = 0.000, combine_of_parts = 0.294;
 };
 
 /// True for the specs whose choice gemm_cost_dense_sm90 makes. Other ones have few policies, and gemm_cost_sm90.
@@ -38,14 +40,14 @@ constexpr bool gemm_is_dense_sm90(const GemmSpec& s) {
 }
 
 /// Microseconds on an H200: the longer of what the stages and what the bytes take, and what is there once.
-inline double gemm_cost_dense_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits) {
+inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits) {
   constexpr GemmDenseCost c;
   const GemmSpec& spec = problem.spec;
   const int element = size_of(spec.a);
   const double sms = sm90_facts.compute_units, n = problem.n, k = problem.k, layers = problem.batch;
   const double tiles = gemm_tile_count(problem, m, p).tiles;
   // Blocks share K only where tiles leave some of them nothing to do.
-  if (splits > 1 && tiles * splits > 1.2 * sms) return 1e6;
+  if (splits > 1 && tiles * splits > 1.22 * sms) return 1e6;
   const double slots = double(clusters_at_a_time(p.cluster * splits) * p.waves_per_simd);
   const double steps = double(ceil_div(ceil_div(problem.k * element, p.depth_bytes), splits));
   const double rounds_started = double(std::int64_t((tiles + slots - 1) / slots));
@@ -90,8 +92,8 @@ inline double gemm_cost_dense_sm90(const GemmProblem& problem, std::int32_t m, c
   const double own_epilogue =
       scaled_large ? c.epilogue_block - (area == 0.5 ? 0.1 : 0.0) : c.epilogue + c.epilogue_of_tile * area;
   const double merge = splits == 1 ? 0.0
-                                   : c.merge + c.merge_of_split * splits + c.merge_of_tile * area +
-                                         (area >= 0.5 && m > 128 ? c.merge_beside_rows : 0.0);
+                                   : c.merge + (p.swapped ? c.merge_swapped : 0.0) + c.merge_of_split * splits +
+                                         c.merge_of_tile * area + (area >= 0.5 && m > 128 ? c.merge_beside_rows : 0.0);
   const double epilogue = own_epilogue + merge,
                long_epilogue = c.pingpong_epilogue + c.pingpong_epilogue_of_tile * area;
   double rounds = rounds_started, combine = 0;
@@ -123,6 +125,11 @@ inline double gemm_cost_dense_sm90(const GemmProblem& problem, std::int32_t m, c
                         (splits > 1 ? c.split_round * (rounds - 1) : c.memory_round * (rounds_started - 1));
   const double us = c.launch - (p.waves_per_simd > 1 ? c.two_blocks : 0.0) + passes + max_of(products, memory);
   return p.stream ? (rounds >= 1 ? c.stream : c.stream_without_round) * (us + combine) : us;
+}
+
+/// The same with what the model does not know of the policy.
+inline double gemm_cost_dense_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits) {
+  return gemm_corrected_us(problem.spec, p, splits, gemm_model_dense_sm90(problem, m, p, splits));
 }
 
 }  // namespace tilewave

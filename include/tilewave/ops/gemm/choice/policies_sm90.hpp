@@ -157,7 +157,7 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
   const bool block = s.scale == Scaling::per_block;
   const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
   const bool in_unit = !block && !promoted;  // sums stay in the matrix unit, so pingpong can alternate
-  const bool more = in_unit && (s.a == DType::bf16 || s.scale == Scaling::per_row);
+  const bool more = in_unit && (s.a == DType::bf16 || s.scale == Scaling::per_row || s.scale == Scaling::per_tensor);
   list.add({.rows = 128, .columns = 256});
   if (promoted) list.add({.rows = 128, .columns = 256, .cluster = 2});
   if (!in_unit || (more && s.a != DType::bf16)) list.add({.rows = 192, .columns = 128, .waves_rows = 3});

@@ -92,7 +92,9 @@ struct GemmTensorLayout {
   /// The lanes that send boxes: the first of a wave group with one box, else the first of each wave. Waves that share
   /// boxes take turns.
   static constexpr int senders = shared_boxes && !P.swapped ? wave_group_waves : 1;
-  TILEWAVE_DEVICE static bool may_send() { return (!P.swapped || wave_in_wave_group() == 0) && B::elected(); }
+  TILEWAVE_DEVICE static bool may_send() {
+    return B::block_lane_id() % (P.swapped ? wave_group_lanes : B::facts.wave_lanes) == 0;
+  }
   TILEWAVE_DEVICE static int first_sent() { return senders > 1 ? wave_in_wave_group() : 0; }
 
   struct Args {

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+// By how much the policies of dense products on sm90 differ from the model of cost_dense_sm90.hpp: each has code of its
+// own, with an order of instructions that the model does not know.
+#pragma once
+
+#include <cmath>
+#include <span>
+
+#include "tilewave/ops/gemm/policy.hpp"
+
+namespace tilewave {
+
+namespace detail {
+
+/// What distinguishes policies of one tile. two_blocks: an SM. clustered: blocks share B's boxes.
+enum class GemmForm : int { plain, swapped, streamed, pingpong, clustered, two_blocks };
+
+/// A policy's time is e^exponent times the model's, and so many microseconds more, for each further split, too.
+struct GemmCorrection {
+  int rows, columns, waves_rows;
+  GemmForm form;
+  double exponent, us, us_of_split;
+};
+
+// They were fitted to docs/notebook/tuned/gemm_dense_sm90_2026-11-28.csv.gz behind the constants of the model
+// (docs/notebook/2026-11-28-gemm-copies-and-choice.md).
+// clang-format off
+inline constexpr GemmCorrection gemm_corrections_sixteen_bits[] = {
+    {16, 64, 1, GemmForm::swapped, -0.042, -0.45, -0.048},
+    {16, 64, 1, GemmForm::two_blocks, 0.013, -0.25, -0.000},
+    {32, 64, 1, GemmForm::swapped, 0.015, -0.47, 0.013},
+    {32, 128, 2, GemmForm::swapped, 0.010, -0.47, 0.018},
+    {64, 64, 1, GemmForm::swapped, -0.042, -0.64, -0.090},
+    {64, 64, 1, GemmForm::two_blocks, 0.040, -0.71, -0.000},
+    {64, 96, 1, GemmForm::plain, -0.051, -0.10, 0.000},
+    {64, 128, 2, GemmForm::swapped, 0.023, -0.47, 0.012},
+    {64, 160, 1, GemmForm::plain, -0.015, 0.01, -0.017},
+    {64, 192, 1, GemmForm::pingpong, -0.030, -0.01, -0.000},
+    {64, 224, 1, GemmForm::plain, -0.008, 0.07, 0.001},
+    {96, 128, 2, GemmForm::swapped, -0.043, -0.58, -0.023},
+    {128, 64, 1, GemmForm::swapped, 0.005, -0.46, 0.006},
+    {128, 112, 2, GemmForm::plain, -0.003, -0.06, -0.001},
+    {128, 128, 1, GemmForm::pingpong, 0.045, -0.01, -0.002},
+    {128, 128, 2, GemmForm::plain, 0.007, -0.02, -0.002},
+    {128, 128, 2, GemmForm::streamed, 0.005, -0.00, -0.000},
+    {128, 128, 2, GemmForm::swapped, -0.036, -0.54, -0.010},
+    {128, 144, 2, GemmForm::plain, -0.013, 0.02, 0.000},
+    {128, 160, 1, GemmForm::pingpong, 0.018, -0.00, 0.000},
+    {128, 176, 2, GemmForm::plain, -0.000, -0.03, 0.000},
+    {128, 192, 1, GemmForm::pingpong, -0.010, -0.01, -0.000},
+    {128, 256, 2, GemmForm::plain, -0.021, 0.06, -0.000},
+};
+inline constexpr GemmCorrection gemm_corrections_fast[] = {
+    {16, 64, 1, GemmForm::swapped, -0.007, -0.46, 0.039},
+    {16, 64, 1, GemmForm::two_blocks, -0.061, -0.56, 0.000},
+    {32, 64, 1, GemmForm::swapped, 0.031, -0.52, -0.107},
+    {32, 128, 2, GemmForm::swapped, 0.046, -0.43, 0.021},
+    {64, 64, 1, GemmForm::swapped, -0.005, -0.53, 0.005},
+    {64, 64, 1, GemmForm::two_blocks, -0.022, -0.55, -0.000},
+    {64, 96, 1, GemmForm::plain, -0.022, 0.04, 0.000},
+    {64, 128, 2, GemmForm::swapped, -0.025, -0.46, -0.007},
+    {64, 160, 1, GemmForm::plain, 0.057, 0.17, -0.005},
+    {64, 192, 1, GemmForm::pingpong, -0.047, -0.04, -0.000},
+    {64, 224, 1, GemmForm::plain, 0.029, 0.02, -0.000},
+    {96, 128, 2, GemmForm::swapped, -0.055, -0.52, 0.055},
+    {128, 64, 1, GemmForm::swapped, 0.009, -0.51, -0.048},
+    {128, 112, 2, GemmForm::plain, 0.012, 0.02, -0.003},
+    {128, 128, 1, GemmForm::pingpong, 0.039, -0.06, 0.000},
+    {128, 128, 2, GemmForm::plain, 0.008, -0.06, -0.006},
+    {128, 128, 2, GemmForm::streamed, 0.003, 0.00, 0.000},
+    {128, 128, 2, GemmForm::swapped, -0.011, -0.50, -0.015},
+    {128, 144, 2, GemmForm::plain, 0.014, 0.01, 0.000},
+    {128, 160, 1, GemmForm::pingpong, 0.013, 0.02, 0.000},
+    {128, 176, 2, GemmForm::plain, 0.038, 0.01, 0.000},
+    {128, 192, 1, GemmForm::pingpong, -0.030, -0.00, 0.000},
+    {128, 256, 2, GemmForm::plain, 0.017, 0.03, -0.000},
+    {192, 128, 3, GemmForm::plain, 0.082, 0.01, 0.000},
+};
+inline constexpr GemmCorrection gemm_corrections_promoted[] = {
+    {16, 64, 1, GemmForm::swapped, 0.032, -0.43, -0.029},
+    {16, 64, 1, GemmForm::two_blocks, 0.012, -0.48, -0.000},
+    {32, 64, 1, GemmForm::swapped, -0.008, -0.48, 0.006},
+    {64, 64, 1, GemmForm::swapped, 0.027, -0.51, -0.038},
+    {64, 128, 2, GemmForm::swapped, 0.034, -0.50, -0.019},
+    {128, 128, 2, GemmForm::plain, -0.019, -0.00, -0.001},
+    {128, 128, 2, GemmForm::streamed, -0.016, 0.00, -0.000},
+    {128, 128, 2, GemmForm::swapped, 0.038, -0.46, -0.001},
+    {128, 256, 2, GemmForm::plain, -0.043, 0.01, 0.000},
+    {128, 256, 2, GemmForm::clustered, 0.018, 0.01, -0.000},
+    {192, 128, 3, GemmForm::plain, -0.024, -0.04, -0.000},
+};
+inline constexpr GemmCorrection gemm_corrections_blocks[] = {
+    {16, 64, 1, GemmForm::swapped, -0.014, -0.46, 0.053},
+    {32, 64, 1, GemmForm::swapped, 0.031, -0.52, -0.065},
+    {64, 64, 1, GemmForm::swapped, 0.003, -0.46, -0.000},
+    {64, 128, 2, GemmForm::swapped, -0.001, -0.50, 0.004},
+    {128, 128, 2, GemmForm::plain, 0.004, -0.03, -0.017},
+    {128, 256, 2, GemmForm::plain, 0.005, 0.02, 0.000},
+    {192, 128, 3, GemmForm::plain, -0.004, -0.00, 0.000},
+};
+// clang-format on
+
+constexpr GemmForm gemm_form(const GemmPolicy& p) {
+  if (p.waves_per_simd > 1) return GemmForm::two_blocks;
+  if (p.cluster > 1) return GemmForm::clustered;
+  if (p.stream) return GemmForm::streamed;
+  if (p.pingpong) return GemmForm::pingpong;
+  return p.swapped ? GemmForm::swapped : GemmForm::plain;
+}
+
+}  // namespace detail
+
+/// The corrections of a spec's policies.
+constexpr std::span<const detail::GemmCorrection> gemm_corrections(const GemmSpec& s) {
+  if (size_of(s.a) > 1) return detail::gemm_corrections_sixteen_bits;
+  if (s.scale == Scaling::per_block) return detail::gemm_corrections_blocks;
+  if (s.has_sums_to_choose() && s.sums == GemmSums::promoted) return detail::gemm_corrections_promoted;
+  return detail::gemm_corrections_fast;
+}
+
+/// Returns the modelled time `us` of a dense product with the correction of its policy, where it has one.
+inline double gemm_corrected_us(const GemmSpec& s, const GemmPolicy& p, int splits, double us) {
+  for (const detail::GemmCorrection& c : gemm_corrections(s)) {
+    if (c.rows != p.rows || c.columns != p.columns || c.waves_rows != p.waves_rows || c.form != detail::gemm_form(p))
+      continue;
+    return us * std::exp(c.exponent) + c.us + c.us_of_split * (splits - 1);
+  }
+  return us;
+}
+
+}  // namespace tilewave
