@@ -38,7 +38,7 @@ target_link_libraries(test_isa_sim PRIVATE test_main Catch2::Catch2 tilewave_sim
 tilewave_use_room(test_isa_sim)
 target_compile_options(test_isa_sim PRIVATE -ffp-contract=off -O0)
 # Most of a file's time is headers of Catch2, of JSON and of the simulator.
-set_target_properties(test_isa_sim PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 7)
+tilewave_joined(test_isa_sim 7)
 target_compile_definitions(test_isa_sim PRIVATE ISA_SIM_KERNELS="${kernels}" ISA_SIM_OBJDUMP="${TILEWAVE_LLVM_OBJDUMP}")
 add_dependencies(test_isa_sim isa_sim_kernels)
 add_dependencies(tilewave_tests test_isa_sim tilewave-sim)
