@@ -192,12 +192,14 @@ struct FlashAttentionTensor {
     }
 
    private:
-    // The group's rows may see so many tiles less at an item's end than the last group's.
-    static constexpr int most_unseen = (P.rows - 64) / P.keys + (P.rows > 64 && P.keys > 64 ? 1 : 0);
+    // The group's rows may see so many tiles less at an item's end than the last group's. Where the first group need
+    // not have one to pass by, as in tiles of 128 keys, to ask takes longer than what it spares.
+    static constexpr int most_unseen =
+        P.rows - 64 > P.keys&& P.cluster == 1 && !L::transposes ? (P.rows - 64) / P.keys + 1 : 0;
 
     /// Returns the tiles at an item's end, of those that any of its rows sees, that none of the group's rows does.
     TILEWAVE_DEVICE int unseen_tiles(const FlashAttentionItem& item) const {
-      if (P.cluster > 1 || 64 * group >= item.rows) return 0;
+      if (most_unseen == 0 || 64 * group >= item.rows) return 0;
       const std::int32_t query = item.first_query + args.sections.query_of(64 * group + 63);
       const std::int32_t end = VisibleKeys::of(args.attention, item.sequence, query).end;
       const std::int32_t seen = max_of(ceil_div(end, P.keys), item.first_tile + 1);
