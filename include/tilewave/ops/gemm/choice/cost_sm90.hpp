@@ -69,7 +69,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const bool block = problem.spec.scale == Scaling::per_block, scaled_large = block && !p.swapped;
   if (scaled_large) {
     const bool large = p.waves() > 1 && p.waves() != 3 && (tall >= 256 || wide >= 256);
-    cycles *= p.waves() == 1 ? 2.0 : p.waves() == 3 ? 1.52 : large ? 1.36 : 1.53;
+    cycles *= p.waves() == 1 ? 2.0 : p.waves() == 3 ? 1.52 : p.waves_columns == 2 ? 1.6 : large ? 1.36 : 1.53;
   } else {
     cycles *= (p.pingpong ? 1.0 : wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? 1.03 : 1.08);
     // With block scales, a stage of few rows is a chain: products, their sums' scales, additions.
