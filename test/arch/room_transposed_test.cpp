@@ -27,7 +27,7 @@ struct TurnKernel {
     const int lane = B::lane_id();
     for (int i = lane; i < elements; i += block_threads) shared.rows[i] = B::load(args.in + i);
     B::barrier();
-    B::store(args.out + lane, B::load_transposed(shared.rows + (lane / 4) * pitch + 4 * (lane % 4)));
+    B::store(args.out + lane, B::template load_transposed<2>(shared.rows + (lane / 4) * pitch + 4 * (lane % 4)));
   }
 };
 
