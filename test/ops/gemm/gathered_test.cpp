@@ -8,7 +8,7 @@
 #include "tilewave/ops/gemm/registry.hpp"
 #include "tilewave/reference/gemm.hpp"
 
-namespace tilewave::test {
+namespace tilewave::test::gathered {
 namespace {
 
 struct IdsShape {
@@ -253,4 +253,4 @@ TEST_CASE("problems whose rows have ids are refused by name") {
 }
 
 }  // namespace
-}  // namespace tilewave::test
+}  // namespace tilewave::test::gathered

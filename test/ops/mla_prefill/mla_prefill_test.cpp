@@ -45,7 +45,7 @@ TEST_CASE("earlier tokens in several chunks give what they give in one, within r
     };
     const MlaPrefillCall one = run(133, 0);
     // Chunks of many sizes, with empty ones behind the last token, and with the most chunks that there may be.
-    for (const auto [chunk_tokens, spare] : {std::pair{64, 0}, {32, 200}, {1 << 20, 0}, {2, 121}}) {
+    for (const auto& [chunk_tokens, spare] : {std::pair{64, 0}, {32, 200}, {1 << 20, 0}, {2, 121}}) {
       if (chunk_tokens == 2 && e->policy.tokens == 1 && !all_entries()) continue;  // 127 chunks take a while
       const MlaPrefillCall many = run(chunk_tokens, spare);
       double worst = 0;
