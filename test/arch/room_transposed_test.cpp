@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Reads of LDS that turn what they read, in the rooms that have them.
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "test/arch/tensor_room.hpp"
@@ -9,46 +10,56 @@
 namespace tilewave::test {
 namespace {
 
-/// Sixteen rows of sixteen elements, apart, of which sixteen lanes read four.
-template <class B>
+/// Rows of sixteen elements, apart, from which every lane reads a column.
+template <class B, class Element>
 struct TurnKernel {
   using Room = B;
-  static constexpr int block_threads = 64, waves_per_simd = 1, pitch = 24, elements = 16 * pitch;
+  static constexpr int block_threads = 64, waves_per_simd = 1, pitch = 24;
+  /// Sixteen lanes have a matrix of `rows` rows of sixteen elements, and `row_lanes` of them point at a row.
+  static constexpr int rows = 8 / sizeof(Element), row_lanes = 16 / rows, elements = block_threads / row_lanes * pitch;
   using Words = Vec<std::uint32_t, 2>;
   struct Args {
-    const std::uint16_t* in;  // [elements]
-    Words* out;               // [lanes]
+    const Element* in;  // [elements]
+    Words* out;         // [lanes]
   };
   struct Shared {
-    alignas(16) std::uint16_t rows[elements];
+    alignas(16) Element at[elements];
   };
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
     const int lane = B::lane_id();
-    for (int i = lane; i < elements; i += block_threads) shared.rows[i] = B::load(args.in + i);
+    for (int i = lane; i < elements; i += block_threads) shared.at[i] = B::load(args.in + i);
     B::barrier();
-    B::store(args.out + lane, B::template load_transposed<2>(shared.rows + (lane / 4) * pitch + 4 * (lane % 4)));
+    const Element* const row = shared.at + lane / row_lanes * pitch + rows * (lane % row_lanes);
+    B::store(args.out + lane, B::template load_transposed<sizeof(Element)>(row));
   }
 };
+
+template <class B, class Element>
+void check_transposed() {
+  using K = TurnKernel<B, Element>;
+  std::vector<Element> in(K::elements);
+  for (int i = 0; i < K::elements; ++i) in[i] = static_cast<Element>(i);
+  const Device<Element> rows(in);
+  const Device<typename K::Words> out(std::vector<typename K::Words>(64));
+  launch_kernel<K>(1, 1, typename K::Args{rows.data(), out.data()});
+  const auto found = out.values();
+  for (int lane = 0; lane < 64; ++lane) {
+    Element column[K::rows];
+    std::memcpy(column, &found[lane], sizeof(column));
+    for (int e = 0; e < K::rows; ++e) {
+      CAPTURE(sizeof(Element), lane, e);
+      CHECK(column[e] == in[(lane / 16 * K::rows + e) * K::pitch + lane % 16]);
+    }
+  }
+}
 
 struct CheckTransposed {
   template <class B>
   void operator()() const {
     if constexpr (TransposedLdsBackend<B>) {
-      using K = TurnKernel<B>;
-      std::vector<std::uint16_t> in(K::elements);
-      for (int i = 0; i < K::elements; ++i) in[i] = static_cast<std::uint16_t>(i);
-      const Device<std::uint16_t> rows(in);
-      const Device<typename K::Words> out(std::vector<typename K::Words>(64));
-      launch_kernel<K>(1, 1, typename K::Args{rows.data(), out.data()});
-      const auto found = out.values();
-      for (int lane = 0; lane < 64; ++lane) {
-        for (int e = 0; e < 4; ++e) {
-          const int row = lane / 16 * 4 + e, column = lane % 16;
-          CAPTURE(lane, e);
-          CHECK((found[lane][e / 2] >> 16 * (e % 2) & 0xffff) == static_cast<std::uint32_t>(row * K::pitch + column));
-        }
-      }
+      check_transposed<B, std::uint16_t>();
+      check_transposed<B, std::uint8_t>();
     }
   }
 };

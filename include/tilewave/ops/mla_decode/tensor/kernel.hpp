@@ -8,9 +8,9 @@
 // in the last box of a stage, after its use, the tile's probabilities (layout.hpp). Bound: matrix rate, or reads of the
 // cache if there are few rows.
 //
-//   group 0   S(0)  softmax of S(0)   O += P(0) V(0)    O += P(1) V(1)                    S(2)
-//   group 1         S(1)              softmax of S(1)   O += P(0) V(0)   O += P(1) V(1)       S(3)
-//   unit      [S(0)][S(1)           ][P(0) V(0), half ][three halves of P V              ][S(2)][S(3)
+//   group 0   S(0)  softmax of S(0)     O += P(0) V(0)                     O += P(1) V(1)   S(2)
+//   group 1          S(1)               O += P(0) V(0)   softmax of S(1)   O += P(1) V(1)         S(3)
+//   unit      [S(0)][S(1)             ][P(0) V(0) of both              ][P(1) V(1) of both ][S(2)][S(3)
 #pragma once
 
 #include "tilewave/core/static_for.hpp"
@@ -111,8 +111,7 @@ struct MlaDecodeTensor {
     const MlaDecodeArgs& args;
     Shared& shared;
     int group;
-    int q_parity = 0, stage_parity[2] = {}, probabilities_parity[2] = {}, summed_parity = 0, turn_parity = 0,
-        referenced_parity = 0;
+    int q_parity = 0, stage_parity[2] = {}, probabilities_parity[2] = {}, summed_parity = 0, turn_parity = 0;
     typename L::Operands own{};  // this group's probabilities
     // This is of q's last box: products with it leave shared memory to those of the other group.
     Chunk q_last[max_of(L::last_slices, 1)] = {};
@@ -161,8 +160,7 @@ struct MlaDecodeTensor {
       B::mbarrier_arrive(&shared.turn);
       finish_scores(0, scores);
       for (std::int32_t tile = 0;; tile += 2) {
-        scale(out, softmax.run(item.begin + tile * L::tokens, scores, shared.reference[0],
-                               [&]() TILEWAVE_INLINE_LAMBDA { B::mbarrier_arrive(&shared.referenced); }));
+        scale(out, softmax.run(item.begin + tile * L::tokens, scores, shared.reference[0]));
         publish(0, softmax, scores);
         begin_values<true>(item, tile, out);
         finish_values(0, out);
@@ -185,8 +183,7 @@ struct MlaDecodeTensor {
       }
     }
 
-    /// Group 1 makes those of the second tile, as soon as group 0 has left its references of the first. Products of
-    /// both tiles follow each other unless this group raised a reference: then the sums are scaled between them.
+    /// Group 1 makes those of the second tile. Meanwhile its products of the first run.
     TILEWAVE_DEVICE void follow(const Item& item, Softmax& softmax, Sums& out) {
       Scores scores;
       out.fence();
@@ -195,34 +192,24 @@ struct MlaDecodeTensor {
         await_turn();
         begin_scores<0, L::score_boxes>(1, scores);
         finish_scores(1, scores);
-        const Vec<float, 2> of_first = await_references(softmax);
-        const Vec<float, 2> of_second = softmax.run(item.begin + (tile + 1) * L::tokens, scores, shared.reference[1],
-                                                    []() TILEWAVE_INLINE_LAMBDA {});
+        begin_other_values(item, tile, softmax, out);
+        const Vec<float, 2> factor = softmax.run(item.begin + (tile + 1) * L::tokens, scores, shared.reference[1]);
         publish(1, softmax, scores);
-        begin_other_values(item, tile, of_first, out);
-        rescale(out, of_second);
+        finish_values(0, out);
+        scale(out, factor);
         begin_values<true>(item, tile + 1, out);
-        finish_part<3>(0, 0);
-        finish_part<2>(0, 1);
         finish_values(1, out);
       }
       if (tile >= item.tiles) return;
       turn_parity ^= 1;  // nobody took that turn
-      begin_other_values(item, tile, await_references(softmax), out);
+      begin_other_values(item, tile, softmax, out);
       finish_values(0, out);
     }
-    /// Returns what sums so far must be multiplied by for group 0's tile.
-    TILEWAVE_DEVICE Vec<float, 2> await_references(Softmax& softmax) {
-      B::mbarrier_wait(&shared.referenced, referenced_parity);
-      referenced_parity ^= 1;
-      return softmax.follow(shared.reference[0]);
-    }
     /// Begins the products of the first tile of a pair, whose probabilities are the other group's.
-    TILEWAVE_DEVICE void begin_other_values(const Item& item, std::int32_t tile, const Vec<float, 2>& factor,
-                                            Sums& out) {
+    TILEWAVE_DEVICE void begin_other_values(const Item& item, std::int32_t tile, Softmax& softmax, Sums& out) {
       await_values(0);
       await_probabilities(0);
-      scale(out, factor);
+      scale(out, softmax.follow(shared.reference[0]));
       begin_values<false>(item, tile, out);
     }
 
@@ -242,7 +229,7 @@ struct MlaDecodeTensor {
     TILEWAVE_DEVICE void begin_scores(int stage, Scores& scores) {
       const Shared& in = near(shared);
       static_for<end - first>([&](auto n) TILEWAVE_INLINE_LAMBDA {
-        constexpr int box = first + n;
+        constexpr int box = L::score_box(first + n);
         B::mbarrier_wait(&shared.full[stage][box], stage_parity[stage]);
         B::group_mma_begin();  // again behind each loop that waits, or ptxas does so
         TILEWAVE_UNROLL
@@ -346,13 +333,6 @@ struct MlaDecodeTensor {
     TILEWAVE_DEVICE static const Shared& near(const Shared& shared) {
       if constexpr (!L::transposes) return shared;
       return *reinterpret_cast<const Shared*>(reinterpret_cast<const char*>(&shared) + B::opaque(std::uint32_t{0}));
-    }
-    /// Scales sums while products of values are under way, which go on unless a factor is not 1.
-    TILEWAVE_DEVICE static void rescale(Sums& out, const Vec<float, 2>& factor) {
-      if (!B::group_any(factor[0] != 1.0f || factor[1] != 1.0f)) return;
-      B::template group_mma_wait<0>();
-      out.fence();
-      out.scale(factor);
     }
     TILEWAVE_DEVICE static void scale(Sums& out, const Vec<float, 2>& factor) {
       if (B::any(factor[0] != 1.0f || factor[1] != 1.0f)) out.scale(factor);

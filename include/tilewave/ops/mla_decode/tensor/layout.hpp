@@ -85,8 +85,7 @@ struct MlaDecodeTensorLayout {
     // multiplied.
     Mbarrier free[stages][groups][parts];
     Mbarrier probabilities[stages], summed[groups];
-    Mbarrier referenced;  // group 0 has left its references of a tile
-    Mbarrier turn;        // group 1 begins its scores behind those of group 0
+    Mbarrier turn;  // group 1 begins its scores behind those of group 0
   };
 
   /// Wave 0 initialises the barriers, in front of a barrier of the block.
@@ -94,7 +93,6 @@ struct MlaDecodeTensorLayout {
     if (B::lane_id() == 0) {
       B::mbarrier_init(&shared.q_full, 1);
       B::mbarrier_init(&shared.q_free, groups * group_waves);
-      B::mbarrier_init(&shared.referenced, group_waves);
       B::mbarrier_init(&shared.turn, group_waves);
       for (int stage = 0; stage < stages; ++stage) {
         for (int box = 0; box < boxes; ++box) B::mbarrier_init(&shared.full[stage][box], 1);
@@ -142,6 +140,11 @@ struct MlaDecodeTensorLayout {
       return TransposedOperand{shared.kv[stage] + (group * half_boxes + part * part_boxes) * box_size, tokens, 0,
                                k_slice};
     }
+  }
+  /// The n-th box that scores take: those come first whose places are free first.
+  static constexpr int score_box(int n) {
+    if (transposes || n >= last_box) return n;
+    return n / part_boxes % groups * half_boxes + n / (groups * part_boxes) * part_boxes + n % part_boxes;
   }
   TILEWAVE_DEVICE static SwizzledOperand probability_operand(const Shared& shared, int stage, int k_slice) {
     return {probabilities(shared, stage), 0, first_probability(stage) / 2 + k_slice};

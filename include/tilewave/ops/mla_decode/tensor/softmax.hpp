@@ -36,10 +36,8 @@ class MlaDecodeSoftmax {
   TILEWAVE_DEVICE int block_row(int h) const { return row_ + 8 * h; }
 
   /// Turns the scores of the tile from `token` on into probabilities, as f32, and leaves the reference for the other
-  /// group, which announce() tells. Returns what sums and outputs so far must be multiplied by.
-  template <class Announce>
-  TILEWAVE_DEVICE Vec<float, 2> run(std::int32_t token, Scores& scores, float (&references)[L::rows],
-                                    const Announce& announce) {
+  /// group. Returns what sums and outputs so far must be multiplied by.
+  TILEWAVE_DEVICE Vec<float, 2> run(std::int32_t token, Scores& scores, float (&references)[L::rows]) {
     Vec<float, 2> factor;
     float scale = scale_;
     if constexpr (L::one_scale) {  // which may be negative
@@ -54,11 +52,7 @@ class MlaDecodeSoftmax {
       const float raised = largest > reference_[h] + max_slack ? largest : reference_[h];
       if (B::lane_id() % 4 == 0) references[block_row(h)] = raised;
       factor[h] = follow(h, raised);
-    }
-    announce();
-    TILEWAVE_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      const float reference = reference_[h] == minus_infinity ? 0.0f : reference_[h];  // no token was seen yet
+      const float reference = raised == minus_infinity ? 0.0f : raised;  // no token was seen yet
       sum_[h] += Lane::exponentiate(scores, h, scale, shift - reference);
     }
     return factor;
