@@ -117,11 +117,13 @@ TEST_CASE("the XCD with the most work is timed") {
 
 TEST_CASE("where blocks take other work than each alone the clock asks for more to be timed") {
   const json args = json::array({{{"bytes", 256}}, 100'000});
-  CHECK_THROWS_WITH(time_of("shared_counter", "gfx942", args, 304, 64, {.instructions = 200'000}),
-                    Catch::Contains("time more"));
-  CHECK_THROWS_WITH(time_of("shared_counter", "gfx942", json::array({{{"bytes", 256}}, 40'000}), 304, 64,
-                            {.instructions = 2'000'000}),
-                    Catch::Contains("hangs on those before it: time more"));
+  CHECK(thrown_by([&] {
+          time_of("shared_counter", "gfx942", args, 304, 64, {.instructions = 200'000});
+        }).find("time more") != std::string::npos);
+  CHECK(thrown_by([&] {
+          time_of("shared_counter", "gfx942", json::array({{{"bytes", 256}}, 40'000}), 304, 64,
+                  {.instructions = 2'000'000});
+        }).find("hangs on those before it: time more") != std::string::npos);
   const ClockReport all = time_of("shared_counter", "gfx942", json::array({{{"bytes", 256}}, 20'000}), 304, 64);
   CHECK(all.complete);
 }
@@ -178,9 +180,10 @@ TEST_CASE("times are the same in every run and follow the clock rate") {
   CHECK(slow.us > a.us);
   CHECK(slow.mhz == 1000);
   CHECK(std::fabs(a.tflops * a.us - 10000 * 2 * 16 * 16 * 16 * 1e-6) < 0.1);
-  CHECK_THROWS_WITH(time_of("matrix_alone", "gfx950", args, 1, 64, {.chip = "MI300X"}),
-                    Catch::Contains("not for MI300X"));
-  CHECK_THROWS_WITH(time_of("matrix_alone", "gfx950", args, 1, 64, {.chip = "MI1"}), Catch::Contains("no chip MI1"));
+  CHECK(thrown_by([&] { time_of("matrix_alone", "gfx950", args, 1, 64, {.chip = "MI300X"}); }).find("not for MI300X") !=
+        std::string::npos);
+  CHECK(thrown_by([&] { time_of("matrix_alone", "gfx950", args, 1, 64, {.chip = "MI1"}); }).find("no chip MI1") !=
+        std::string::npos);
 }
 
 TEST_CASE("blocks that wait for one another are timed with those they wait for") {
@@ -200,8 +203,9 @@ TEST_CASE("blocks that wait for one another are timed with those they wait for")
   CHECK(time_launch(run.object, run.launch, run.memory, {.instructions = 1'000'000}).us == report.us);
   CHECK_FALSE(time_of("matrix_alone", "gfx942", json::array({{{"bytes", 512}}, {{"bytes", 256}}}), 1, 64).whole_chip);
   *run.buffers[0].second->data() = 200;  // nobody's turn
-  CHECK_THROWS_WITH(time_launch(run.object, run.launch, run.memory, {.instructions = 50'000}),
-                    Catch::Contains("blocks wait for each other"));
+  CHECK(thrown_by([&] {
+          time_launch(run.object, run.launch, run.memory, {.instructions = 50'000});
+        }).find("blocks wait for each other") != std::string::npos);
 }
 
 TEST_CASE("an extrapolation that no chip could do is refused") {
@@ -211,13 +215,16 @@ TEST_CASE("an extrapolation that no chip could do is refused") {
   report.complete = false, report.timed_share = 0.5, report.cycles = 2000;  // half of it in 1000 clk, at the peak
   CHECK_NOTHROW(check_peaks(pass, report));
   report.cycles = 1800;
-  CHECK_THROWS_WITH(check_peaks(pass, report), Catch::Contains("matrix units can do: time more instructions"));
+  CHECK(thrown_by([&] { check_peaks(pass, report); }).find("matrix units can do: time more instructions") !=
+        std::string::npos);
   pass.matrix_duty = 0;
-  CHECK_THROWS_WITH(check_peaks(pass, report), Catch::Contains("SIMDs can issue: time more instructions"));
+  CHECK(thrown_by([&] { check_peaks(pass, report); }).find("SIMDs can issue: time more instructions") !=
+        std::string::npos);
   pass.valu_duty = 0;
   CHECK_NOTHROW(check_peaks(pass, report));
   report.timed_share = 1.1;
-  CHECK_THROWS_WITH(check_peaks(pass, report), Catch::Contains("more was timed than the launch was said to have"));
+  CHECK(thrown_by([&] { check_peaks(pass, report); }).find("more was timed than the launch was said to have") !=
+        std::string::npos);
 }
 
 }  // namespace clock_tests

@@ -78,6 +78,8 @@ BREAKS = [  # (rule, path that must be named, how to break it)
     ("width", "include/tilewave/core/math.hpp",
      append("include/tilewave/core/math.hpp", "inline int " + "x" * 106 + "(0);\n")),
     ("macro", "include/tilewave/core/math.hpp", append("include/tilewave/core/math.hpp", "#define DISPATCH(x) x\n")),
+    *(("catch2", "test/ops/x_test.cpp", write("test/ops/x_test.cpp", "// SPDX-License-Identifier: MIT\n" + f"auto f() {{ {use}; }}\n"))
+      for use in ('CHECK_THROWS_WITH(f(), "x")', 'Catch::Contains("x")')),
     ("macros", "include/tilewave/core/more.hpp",
      write("include/tilewave/core/more.hpp", TOP + "".join(f"#define TILEWAVE_X{i} {i}\n" for i in range(9)))),
     ("room", "include/tilewave/arch/gfx950/mma.hpp", remove("include/tilewave/arch/gfx950/mma.hpp")),
