@@ -15,6 +15,7 @@ namespace bundle_tests {
 namespace {
 
 using namespace tilewave::sim;
+using tilewave::test::thrown_by;
 using nlohmann::json;
 namespace fs = std::filesystem;
 

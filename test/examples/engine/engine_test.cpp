@@ -13,6 +13,7 @@
 #include "test/catch_compat.hpp"
 
 using namespace engine;
+using tilewave::test::thrown_by;
 
 namespace {
 
