@@ -15,8 +15,8 @@ namespace bundle_tests {
 namespace {
 
 using namespace tilewave::sim;
-using tilewave::test::thrown_by;
 using nlohmann::json;
+using tilewave::test::thrown_by;
 namespace fs = std::filesystem;
 
 template <class T>

@@ -10,8 +10,8 @@ namespace clock_tests {
 namespace {
 
 using namespace tilewave::sim;
-using tilewave::test::thrown_by;
 using nlohmann::json;
+using tilewave::test::thrown_by;
 
 ClockReport time_of(const std::string& kernel, const char* arch, json args, json grid, std::uint32_t block,
                     const ClockOptions& options = {}) {
