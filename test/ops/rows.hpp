@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
 #include <limits>
 #include <span>
 #include <string>
@@ -206,6 +207,32 @@ void check_refused(const Entry& e, const Problem& good, std::span<const Wrong<Pr
     const Entry* chosen = &e;
     CHECK_FALSE(select(p, entries, facts, chosen).ok());
     CHECK(chosen == nullptr);
+  }
+}
+
+/// The same for an op whose plan has several launches and chooses among the entries of `parts`: each wrong problem is
+/// refused by the check, by the choice, which leaves no plan, and by the launch of the plan made for the good one.
+template <class Plan, class Problem, class Parts>
+void check_plan_refused(Problem good, std::initializer_list<Wrong<Problem>> wrongs,
+                        Status (*check)(const Problem&, const ArchFacts&),
+                        Status (*select)(const Problem&, const Parts&, const ArchFacts&, Plan&), const Parts& parts,
+                        const ArchFacts& facts) {
+  REQUIRE(name_of(check(good, facts).code) == "ok");
+  Plan plan;
+  REQUIRE(select(good, parts, facts, plan).ok());
+  const bench::DeviceBuffer workspace(plan.workspace_bytes(good));
+  good.workspace = workspace.data(), good.workspace_bytes = workspace.bytes();
+  for (const Wrong<Problem>& wrong : wrongs) {
+    INFO(wrong.what);
+    Problem p = good;
+    wrong.make(p);
+    const Status status = check(p, facts);
+    CHECK(name_of(status.code) == name_of(wrong.code));
+    CHECK(std::string(status.reason).find(wrong.reason) != std::string::npos);
+    Plan none;
+    CHECK(select(p, parts, facts, none).code == wrong.code);
+    CHECK(none.entry == nullptr);
+    CHECK(!plan.launch(p, {}).ok());
   }
 }
 

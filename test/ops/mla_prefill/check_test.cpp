@@ -17,27 +17,9 @@ const MlaPrefillEntry& entry_of(bool scaled) {
 /// The good problem is planned. Each wrong one is refused by the check, by the choice and by the launch of the plan that
 /// was made before, and nothing is written.
 void refused(const MlaPrefillEntry& e, std::initializer_list<Wrong<P>> wrongs) {
-  const ArchFacts& facts = facts_of(e.arch);
   MlaPrefillCall call(e.spec, {.queries = {5}, .context = {9}, .lse = true});
-  P good = call.p;
-  REQUIRE(name_of(mla_prefill_check(good, facts).code) == "ok");
-  MlaPrefillPlan plan;
-  REQUIRE(mla_prefill_select(good, all_mla_prefill_parts(), facts, plan).ok());
-  const bench::DeviceBuffer workspace(plan.workspace_bytes(good));
-  good.workspace = workspace.data(), good.workspace_bytes = workspace.bytes();
   const std::vector<std::byte> before = call.answer();
-  for (const Wrong<P>& wrong : wrongs) {
-    INFO(wrong.what);
-    P p = good;
-    wrong.make(p);
-    const Status status = mla_prefill_check(p, facts);
-    CHECK(name_of(status.code) == name_of(wrong.code));
-    CHECK(std::string(status.reason).find(wrong.reason) != std::string::npos);
-    MlaPrefillPlan none;
-    CHECK(mla_prefill_select(p, all_mla_prefill_parts(), facts, none).code == wrong.code);
-    CHECK(none.entry == nullptr);
-    CHECK(!plan.launch(p, {}).ok());
-  }
+  check_plan_refused(call.p, wrongs, mla_prefill_check, mla_prefill_select, all_mla_prefill_parts(), facts_of(e.arch));
   CHECK(call.answer() == before);
 }
 

@@ -15,29 +15,11 @@ const MoeEntry& layer_of(MoeRouting routing, bool quantised = false) {
   throw std::logic_error("no such layer");
 }
 
-/// The good problem is planned and launched. Each wrong one is refused by the check, by the choice and by the launch of
+/// The good problem is planned. Each wrong one is refused by the check, by the choice and by the launch of
 /// the plan that was made before, and nothing is written.
 void refused(const MoeEntry& e, std::initializer_list<Wrong<P>> wrongs) {
-  const ArchFacts& facts = facts_of(e.arch);
   MoeCall call(e.spec, {.tokens = 5});
-  MoeProblem good = call.on_device();
-  REQUIRE(name_of(moe_check(good, facts).code) == "ok");
-  MoePlan plan;
-  REQUIRE(moe_select(good, all_moe_parts(), facts, plan).ok());
-  const bench::DeviceBuffer workspace(plan.workspace_bytes(good));
-  good.workspace = workspace.data(), good.workspace_bytes = workspace.bytes();
-  for (const Wrong<P>& wrong : wrongs) {
-    INFO(wrong.what);
-    MoeProblem p = good;
-    wrong.make(p);
-    const Status status = moe_check(p, facts);
-    CHECK(name_of(status.code) == name_of(wrong.code));
-    CHECK(std::string(status.reason).find(wrong.reason) != std::string::npos);
-    MoePlan none;
-    CHECK(moe_select(p, all_moe_parts(), facts, none).code == wrong.code);
-    CHECK(none.entry == nullptr);
-    CHECK(!plan.launch(p, {}).ok());
-  }
+  check_plan_refused(call.on_device(), wrongs, moe_check, moe_select, all_moe_parts(), facts_of(e.arch));
   call.at("out").download();
   CHECK(call.at("out").untouched(0, 0));
 }
