@@ -24,6 +24,23 @@
 
 namespace tilewave::bench {
 
+/// Returns pointers to `entries` as entries of type Timed, which is made of one and launches more than it does. They are
+/// made once.
+template <class Timed, class Entry>
+std::span<const Timed* const> timed_entries(std::span<const Entry* const> entries) {
+  static const std::vector<Timed> all = [&] {
+    std::vector<Timed> timed;
+    for (const Entry* e : entries) timed.push_back({*e});
+    return timed;
+  }();
+  static const std::vector<const Timed*> pointers = [] {
+    std::vector<const Timed*> some;
+    for (const Timed& e : all) some.push_back(&e);
+    return some;
+  }();
+  return pointers;
+}
+
 /// Declares the columns of a policy. Without a policy all are 0.
 template <class Visit>
 void each_column(const RowPolicy* policy, Visit& visit) {

@@ -75,19 +75,7 @@ struct MlaPrefillOp {
   using Entry = MlaTimedEntry;
   using Tensors = MlaPrefillTensors;
 
-  static std::span<const Entry* const> entries() {
-    static const std::vector<Entry> all = [] {
-      std::vector<Entry> timed;
-      for (const MlaPrefillEntry* e : all_mla_prefill_entries()) timed.push_back({*e});
-      return timed;
-    }();
-    static const std::vector<const Entry*> pointers = [] {
-      std::vector<const Entry*> some;
-      for (const Entry& e : all) some.push_back(&e);
-      return some;
-    }();
-    return pointers;
-  }
+  static std::span<const Entry* const> entries() { return timed_entries<Entry>(all_mla_prefill_entries()); }
   static Status select(const Problem& timed, std::span<const Entry* const> candidates, const ArchFacts& facts,
                        const Entry*& entry) {
     entry = nullptr;

@@ -219,19 +219,7 @@ struct MoeOp {
   using Entry = MoeTimedEntry;
   using Tensors = MoeTensors;
 
-  static std::span<const Entry* const> entries() {
-    static const std::vector<Entry> all = [] {
-      std::vector<Entry> timed;
-      for (const MoeEntry* e : all_moe_entries()) timed.push_back({*e});
-      return timed;
-    }();
-    static const std::vector<const Entry*> pointers = [] {
-      std::vector<const Entry*> some;
-      for (const Entry& e : all) some.push_back(&e);
-      return some;
-    }();
-    return pointers;
-  }
+  static std::span<const Entry* const> entries() { return timed_entries<Entry>(all_moe_entries()); }
   static Status select(const Problem& p, std::span<const Entry* const> candidates, const ArchFacts& facts,
                        const Entry*& entry) {
     entry = nullptr;
