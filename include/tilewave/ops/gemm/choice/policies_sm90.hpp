@@ -57,10 +57,19 @@ constexpr GemmPolicies gemm_sm90_int4(const GemmSpec& s) {
     p.stages = min_of(16, gemm_stages(s, p) / p.waves_per_simd);
     list.all.add(p);
   };
+  const auto few_rows = [&](int rows, int strips, int waves) {
+    if (s.scale_k != 128 || s.zero_points || s.groups != GemmGroups::one) return;
+    GemmPolicy p{.rows = rows, .columns = 16 * strips, .depth_bytes = 128 * size_of(s.a), .stages = 2, .waves_rows = 1};
+    p.path = GemmPath::weights_in_registers;
+    p.waves_k = waves;
+    list.all.add(p);
+  };
   const int splits = list.splits(8);
   if (s.gated) {
     codes(16, 256, 2, splits);
     codes(64, 256, 2, splits);
+    few_rows(8, 4, 16);
+    few_rows(16, 4, 12);
     return list.all;
   }
   codes(16, 64, 1, splits);
@@ -73,13 +82,6 @@ constexpr GemmPolicies gemm_sm90_int4(const GemmSpec& s) {
   if (s.mxfp4() && s.a == DType::bf16) {  // sums in the matrix unit leave registers for those of 256 rows
     list.add({.rows = 256, .columns = 128, .swapped = true});
   }
-  if (s.scale_k != 128 || s.zero_points) return list.all;
-  const auto few_rows = [&](int rows, int strips, int waves) {
-    GemmPolicy p{.rows = rows, .columns = 16 * strips, .depth_bytes = 128 * size_of(s.a), .stages = 2, .waves_rows = 1};
-    p.path = GemmPath::weights_in_registers;
-    p.waves_k = waves;
-    list.all.add(p);
-  };
   few_rows(8, 2, 16);
   few_rows(8, 4, 16);
   few_rows(16, 4, 12);
