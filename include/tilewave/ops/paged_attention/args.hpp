@@ -193,6 +193,7 @@ struct PagedAttentionCopies {
 constexpr PagedAttentionCopies paged_attention_copies(const PagedAttentionProblem& p,
                                                       const PagedAttentionPolicy& policy) {
   const std::int32_t unit = p.spec.unit(), segment = std::gcd(p.block_size, policy.prefetch.stage_tokens);
+  if (p.spec.values == ValueLayout::token_major) return {segment, 1, 1, 0};  // boxes side by side
   const bool whole_page = segment == p.block_size && p.k_strides.unit == std::int64_t{p.block_size} * unit;
   const bool packed_values = p.v_strides.unit == std::int64_t{p.spec.head_size} * unit;
   return {.segment = segment,
