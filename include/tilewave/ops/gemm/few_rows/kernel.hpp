@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // GEMM with int4 weights and few rows of A on sm90, or any room with products of one wave and copies of one lane. Grid:
 // so many blocks for each tile of P.rows rows, each with a share of the strips of sixteen columns of C that is equal
-// give or take one. A block takes its strips in passes of P.columns / 16 strips of B; gated, half of them are gates, and
-// the others their ups. All of its waves share K: wave w has stages w, w + waves and so on, of 128 k each, so that what
-// the chip reads at a time lies close together.
+// give or take one. A block takes its strips in passes of P.columns / 16 strips of B; gated, half of them are gates,
+// and the others their ups. All of its waves share K: wave w has stages w, w + waves and so on, of 128 k each, so that
+// what the chip reads at a time lies close together.
 //
 // A wave copies what it will read itself. So no wave waits for another, and no tensor map has to be read before the
-// first bytes are, and where the problem says that B is ready, copies begin before the kernel in front is over. Copies
-// run on past the end of a pass. There the waves merge their sums through shared memory. LDS
-// plan: a ring of P.stages stages for each wave, and the sums of one pass or two. Bound: memory bandwidth of B.
+// first bytes are. Where the problem says that B is ready, copies begin before the kernel in front is over. They run on
+// past the end of a pass. There the waves merge their sums through shared memory. LDS plan: a ring of P.stages stages
+// for each wave, and the sums of one pass or two. Bound: memory bandwidth of B.
 #pragma once
 
 #include "tilewave/ops/gemm/epilogue.hpp"
@@ -140,7 +140,7 @@ struct GemmFewRowsKernel {
   /// time, four lines of two units, meet each bank once.
   TILEWAVE_DEVICE static int slot_unit(int line, int unit) { return 8 * line + (unit ^ 2 * line); }
 
-  /// The strips of C of a block. In each pass they follow those of the block before, so that all blocks read close together.
+  /// The strips of C of a block. In each pass they follow those of the block before, so all blocks read close together.
   struct Passes {
     std::int32_t block, last_strips;  // last_strips: of the pass behind the full ones
 
@@ -284,7 +284,7 @@ struct GemmFewRowsKernel {
     return type == DType::bf16 ? B::mma(kv, rows, sum) : B::mma_f16(kv, rows, sum);
   }
 
-  /// Adds the products of `count` strips of C of a stage. Those of a full pass have no branches between them, so that ptxas
+  /// Adds the products of `count` strips of C of a stage. Those of a full pass have no branches between them, so ptxas
   /// mixes them: a strip by itself is a chain of eight products. `read_unit`: the unit of a strip that has this lane's
   /// codes.
   template <bool full>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The list of specs with weights of four bits: dense products of int4 with 16-bit and fp8 rows of A, with zero points
-// too, and of MXFP4, and the first half of feed-forward layers, dense and of experts. These are silu(gate) * up of int4,
-// and swigluoai of MXFP4, as gpt-oss has it. The wide list has what combines these.
+// too, and of MXFP4, and the first half of feed-forward layers, dense and of experts. These are silu(gate) * up of
+// int4, and swigluoai of MXFP4, as gpt-oss has it. The wide list has what combines these.
 #pragma once
 
 #include "tilewave/ops/gemm/registry.hpp"
