@@ -251,6 +251,7 @@ class RoomKernels final : public Kernels {
       p.spec = decode_spec(c.head_size, c.attention_cap > 0, cache_type());
       fill(p);
       p.context_lengths = step.kv_lengths, p.sliding_window = left;
+      p.tables_ready = true;  // they were there before the step's first kernel
       p.num_q_heads = c.q_heads, p.num_kv_heads = c.kv_heads;
       p = tilewave::PagedAttentionProblem::nhd(p);
       p.q_row_stride = c.qkv_columns();

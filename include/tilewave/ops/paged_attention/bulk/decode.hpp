@@ -57,8 +57,8 @@ struct PagedAttentionBulkDecode {
       B::prefetch_map(maps.k);
       B::prefetch_map(maps.v);
     }
-    B::wait_for_previous();
-    if constexpr (P.balanced()) B::launch_next();
+    if (!a.tables_ready) B::wait_for_previous();
+    B::promised_reads(a.tables_ready);
     run_parts(a, maps, shared);
   }
 
@@ -72,6 +72,14 @@ struct PagedAttentionBulkDecode {
       fetch(a, maps, queue, fetch_wave, shared);
     } else {
       compute(a, queue, shared);
+    }
+  }
+  /// What comes behind it reads what the kernel in front has written.
+  TILEWAVE_DEVICE static void wait_at_last(const Args& a) {
+    if constexpr (L::boxed) {
+      B::promised_reads(false);
+      if (a.tables_ready) B::wait_for_previous();
+      if constexpr (P.balanced()) B::launch_next();
     }
   }
   TILEWAVE_DEVICE static int lane() { return B::lane_id(); }
@@ -95,10 +103,17 @@ struct PagedAttentionBulkDecode {
     queue.start();
     Ring ring = ring_of(a, queue);
     typename Stages::Pace pace(B::block_id() < a.last_round ? a.stage_ns : a.last_stage_ns);
+    bool waits = true;
+    const auto before_copies = [&]() TILEWAVE_INLINE_LAMBDA {
+      if (waits) wait_at_last(a);
+      waits = false;
+    };
     for (; queue.more(); queue.next()) {
       if constexpr (P.balanced()) first_copy = Stages::copy_of(a, queue.kv_head(), Stages::first_copy(wave));
-      shared.ring.fetch(a, maps, queue, wave, first_copy, ring, pace);
+      shared.ring.fetch(a, maps, queue, wave, first_copy, ring, pace, before_copies);
     }
+    before_copies();
+    if constexpr (L::boxed && !P.balanced()) B::launch_next();  // all that this wave reads of K and V is on its way
     Epilogue::join_merge(a, shared);
   }
 
@@ -106,8 +121,10 @@ struct PagedAttentionBulkDecode {
     B::barrier();  // the ring is ready; loads of Q come behind it, because the barrier would wait for them
     GroupShared& group = shared.group[L::wave_group()];
     Inputs inputs;
-    if constexpr (!P.balanced()) inputs.load(a, queue.rows(0));
+    if constexpr (!P.balanced() && !L::boxed) inputs.load(a, queue.rows(0));
     queue.start();
+    wait_at_last(a);
+    if constexpr (!P.balanced() && L::boxed) inputs.load(a, queue.rows(0));
     Ring ring = ring_of(a, queue);
     ring.advance(L::wave_group());
     for (; queue.more(); queue.next()) {
