@@ -39,10 +39,11 @@ struct Sm90Policies {
     if (p.pingpong && p.rows == 128) p.stages = p.columns > 128 ? 4 : 5;  // the rest is for boxes of output
     all.add(p);
   }
-  /// Two blocks an SM: one streams while the other begins or ends a tile.
-  constexpr void add_two_blocks(int rows, int stages) {
-    GemmPolicy p{.rows = rows, .columns = 64, .stages = stages, .waves_rows = 1, .swapped = true};
-    p.waves_per_simd = 2;
+  /// Two blocks an SM: one streams while the other begins or ends a tile, and the first blocks of the next kernel find
+  /// room beside the last ones of this (docs/notebook/2026-11-28-engine-steps.md).
+  constexpr void add_two_blocks(int rows, int stages, int columns = 64, int most_splits = 1) {
+    GemmPolicy p{.rows = rows, .columns = columns, .stages = stages, .waves_rows = 1, .swapped = true};
+    p.splits = most_splits, p.waves_per_simd = 2;
     all.add(p);
   }
 };
@@ -57,18 +58,18 @@ constexpr GemmPolicies gemm_sm90_int4(const GemmSpec& s) {
     p.stages = min_of(16, gemm_stages(s, p) / p.waves_per_simd);
     list.all.add(p);
   };
-  const auto few_rows = [&](int rows, int strips, int waves) {
+  const auto few_rows = [&](int rows, int strips, int waves, int blocks = 1) {  // blocks: an SM
     if (s.scale_k != 128 || s.zero_points || s.groups != GemmGroups::one) return;
     GemmPolicy p{.rows = rows, .columns = 16 * strips, .depth_bytes = 128 * size_of(s.a), .stages = 2, .waves_rows = 1};
     p.path = GemmPath::weights_in_registers;
-    p.waves_k = waves;
+    p.waves_k = waves, p.waves_per_simd = blocks;
     list.all.add(p);
   };
   const int splits = list.splits(8);
   if (s.gated) {
     codes(16, 256, 2, splits);
     codes(64, 256, 2, splits);
-    few_rows(8, 4, 16);
+    few_rows(8, 4, 8, 2);
     few_rows(16, 4, 12);
     return list.all;
   }
@@ -122,8 +123,12 @@ constexpr GemmPolicies gemm_sm90_gated(const GemmSpec& s) {
     list.add({.rows = 128, .columns = 256});
     list.add({.rows = 128, .columns = 128, .splits = list.splits(4)});
   }
-  for (const int rows : {16, 64})
-    list.add({.rows = rows, .columns = 128, .waves_rows = 1, .swapped = true, .splits = list.splits(8)});
+  if (s.groups == GemmGroups::one && s.weights == GemmWeights::row_major) {
+    list.add_two_blocks(16, 5, 128, 8);
+  } else {
+    list.add({.rows = 16, .columns = 128, .waves_rows = 1, .swapped = true, .splits = list.splits(8)});
+  }
+  list.add({.rows = 64, .columns = 128, .waves_rows = 1, .swapped = true, .splits = list.splits(8)});
   return list.all;
 }
 
@@ -176,7 +181,7 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
   }
   if (s.a == DType::bf16 || s.scale == Scaling::per_row) {
     list.add({.rows = 128, .columns = 128, .stream = true});
-    list.add_two_blocks(16, 8);
+    list.add_two_blocks(16, 8, 64, 8);
   }
   if (!more) return list.all;
   list.add({.rows = 64, .columns = 192, .waves_rows = 1, .pingpong = true});
