@@ -217,7 +217,7 @@ class RoomKernels final : public Kernels {
     auto* const q = static_cast<std::uint16_t*>(qkv);
     tilewave::KvCacheWriteProblem p{
         .k = q + q_columns, .v = q + q_columns + kv_columns, .k_cache = k_cache, .v_cache = v_cache};
-    p.slots = step.slots, p.positions = step.positions;
+    p.slots = step.slots, p.positions = step.positions, p.tables_ready = true;
     p.q = p.q_out = q;
     if (c.qk_norm) p.q_norm = q_norm, p.k_norm = k_norm, p.eps = c.norm_eps;
     p.cos = cos, p.sin = sin, p.table_rows = c.max_positions, p.table_stride = c.head_size / 2;
