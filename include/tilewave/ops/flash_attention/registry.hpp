@@ -29,6 +29,7 @@ struct FlashAttentionRegistry {
   using Spec = FlashAttentionSpec;
   using Problem = FlashAttentionProblem;
   using Policy = FlashAttentionPolicy;
+  static constexpr auto check_spec = flash_attention_check_spec;
   static constexpr auto check = flash_attention_check;
   static constexpr auto policies = flash_attention_policies;
 
