@@ -86,14 +86,10 @@ struct KvCacheWrite {
     } else {
       h.at = Plain::slot(lane, a.head_size);
     }
-    float given;
-    const auto load_head = [&]() TILEWAVE_INLINE_LAMBDA {
-      load(a, pick(a.q, a.k), token * strides.token + head * strides.head, h.at, low, high);
-      const void* weight = pick(a.q_norm, a.k_norm);
-      if constexpr (S.norm) load(a, weight, 0, h.at, low_weight, high_weight);
-      given = given_scale(a, a.k_scale, is_k ? head : 0);
-    };
-    if (!early(a)) load_head();
+    if (!early(a)) load(a, pick(a.q, a.k), token * strides.token + head * strides.head, h.at, low, high);
+    const void* weight = pick(a.q_norm, a.k_norm);
+    if constexpr (S.norm) load(a, weight, 0, h.at, low_weight, high_weight);
+    const float given = given_scale(a, a.k_scale, is_k ? head : 0);
     B::sched_fence();  // all loads are on their way before one of them is waited for
     [[maybe_unused]] bool known = true;
     [[maybe_unused]] Angles rotation;
@@ -106,7 +102,7 @@ struct KvCacheWrite {
     }
     if (early(a)) {
       wait(a);
-      load_head();
+      load(a, pick(a.q, a.k), token * strides.token + head * strides.head, h.at, low, high);
     }
     widen_held(a, low, high, h);
     if constexpr (S.norm) {
