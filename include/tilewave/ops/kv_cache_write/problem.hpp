@@ -45,8 +45,8 @@ struct KvCacheWriteProblem {
   IndexType position_type = IndexType::i32;
   float eps = 1e-6f;
   /// A promise: the kernel right before this call on its stream writes only k, v and q of what is read here, as it does
-  /// where a step's tables come before its kernels. Then slots, positions, angles, weights and scales are read while that
-  /// kernel ends (sm90).
+  /// where a step's tables come before its kernels. Then slots, positions, angles, weights and scales are read while
+  /// that kernel ends (sm90).
   bool tables_ready = false;
 
   std::int32_t tokens = 0, q_heads = 0, kv_heads = 0;
