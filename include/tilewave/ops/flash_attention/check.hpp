@@ -9,6 +9,7 @@
 #include "tilewave/core/region.hpp"
 #include "tilewave/ops/flash_attention/args.hpp"
 #include "tilewave/tile/row_check.hpp"
+#include "tilewave/tile/workspace.hpp"
 
 namespace tilewave {
 
@@ -143,6 +144,9 @@ inline Status check_flash_pointers(const FlashAttentionProblem& p) {
       return {StatusCode::misaligned, "q, k, v and out need 16-byte alignment"};
     }
   }
+  if (p.workspace == nullptr && p.workspace_bytes != 0)
+    return {null, "workspace is null, but workspace_bytes is not 0"};
+  if (Status s = check_workspace_alignment(p.workspace); !s.ok()) return s;
   for (const void* words :
        {static_cast<const void*>(p.lse), static_cast<const void*>(p.q_scale), static_cast<const void*>(p.k_scale),
         static_cast<const void*>(p.v_scale), static_cast<const void*>(p.out_scale), static_cast<const void*>(p.sinks),
@@ -229,6 +233,11 @@ inline Status check_flash_regions(const FlashAttentionProblem& p) {
   if (overlap(r.out, r.lse)) return {StatusCode::bad_value, "out and lse overlap"};
   if (!clear_of(list(p.item_counter, 1), {r.q, r.k, r.v, r.out, r.lse, r.table, r.mask, r.k_scale, r.v_scale}))
     return {StatusCode::bad_value, "item_counter overlaps a tensor"};
+  if (Status s = check_workspace_bytes(p.workspace_bytes); !s.ok()) return s;
+  if (!clear_of(Region(p.workspace, 1, static_cast<std::int64_t>(p.workspace_bytes), {}),
+                {r.q, r.k, r.v, r.out, r.lse, r.table, r.mask, r.k_scale, r.v_scale, list(p.q_starts, p.batch + 1),
+                 list(p.kv_lengths, p.batch), list(p.item_counter, 1)}))
+    return {StatusCode::bad_value, "workspace overlaps a tensor"};
   return {};
 }
 
