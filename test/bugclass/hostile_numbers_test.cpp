@@ -89,8 +89,9 @@ TEST_CASE("flash attention answers whatever numbers it gets") {
   using P = FlashAttentionProblem;
   Fields<P> fields;
   add(fields, &P::q, &P::k, &P::v, &P::out, &P::lse, &P::q_starts, &P::kv_starts, &P::kv_lengths, &P::block_table,
-      &P::item_counter, &P::softmax_scale, &P::soft_cap, &P::window_left, &P::window_right, &P::batch, &P::q_length,
-      &P::kv_length, &P::total_q, &P::total_kv, &P::q_heads, &P::kv_heads, &P::block_size, &P::table_columns);
+      &P::item_counter, &P::workspace, &P::workspace_bytes, &P::softmax_scale, &P::soft_cap, &P::window_left,
+      &P::window_right, &P::batch, &P::q_length, &P::kv_length, &P::total_q, &P::total_kv, &P::q_heads, &P::kv_heads,
+      &P::block_size, &P::table_columns);
   add(fields, &P::num_pages, &P::table_row_stride, &P::lse_head_stride, &P::scale_page_stride);
   for (TokenStrides P::*const strides : {&P::q_strides, &P::k_strides, &P::v_strides, &P::out_strides})
     add_strides(fields, strides, &TokenStrides::sequence, &TokenStrides::token, &TokenStrides::head);
