@@ -21,7 +21,8 @@ constexpr int gemm_stages(const GemmSpec& s, const GemmPolicy& p) {
   const int depth_k = p.depth_bytes / size_of(s.a), scale_bytes = s.zero_points ? 8 : 4;
   const int b_bytes =
       s.four_bit() ? depth_k / 2 + scale_bytes * (depth_k / s.scale_k) : p.depth_bytes;  // of a row of B
-  const int stage = p.rows * p.depth_bytes + p.columns * b_bytes + (block ? 4 * p.rows + p.columns / 16 : 0) + 24;
+  const int stage = p.rows * p.depth_bytes + p.columns * b_bytes + (block ? 4 * p.rows + p.columns / 16 : 0) +
+                    (s.weights == GemmWeights::fragments ? 40 : 24);
   const int most = p.swapped && p.waves() == 1 && !s.four_bit() ? 10 : 16;
   return min_of(most, (sm90_facts.lds_bytes - out - (s.scale == Scaling::per_row || s.four_bit() ? 2048 : 0)) / stage);
 }

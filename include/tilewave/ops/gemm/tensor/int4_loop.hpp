@@ -22,7 +22,9 @@ struct GemmInt4Loop {
 
   TILEWAVE_DEVICE static void run(typename L::Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
                                   Sums (&sums)[L::tiles]) {
-    if constexpr (Codes::scales_in_exponents) {
+    if constexpr (L::fragments) {
+      run_fragments(steps, wave_group, shared, ring, sums);
+    } else if constexpr (Codes::scales_in_exponents) {
       run_in_unit(steps, wave_group, shared, ring, sums);
     } else {
       run_scaled(steps, wave_group, shared, ring, sums);
@@ -73,6 +75,40 @@ struct GemmInt4Loop {
     for (int t = 0; t < L::tiles; ++t) B::group_mma_fence(sums[t]);
   }
 
+  /// Sums stay in the matrix unit. While it multiplies one tile of a stage, the next is widened.
+  TILEWAVE_DEVICE static void run_fragments(typename L::Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
+                                            Sums (&sums)[L::tiles]) {
+    L::clear(sums);
+    for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
+      L::wait_full(shared, ring);
+      const std::uint32_t* const factors = shared.row_pairs[ring.slot];
+      const bool beyond = factors[Codes::scales * P.columns] != 0;
+      Chunk codes[L::tiles][Codes::slices];
+      static_for<L::tiles>([&](auto t) TILEWAVE_INLINE_LAMBDA {
+        const int first = L::tall_row(wave_group) + 64 * t;
+        Codes::widen(shared.tall[ring.slot] + first / 16 * Codes::strip_chunks, factors, first, L::wave_in_wave_group(),
+                     beyond, codes[t]);
+        B::group_mma_fence(sums[t]);
+        B::group_mma_begin();
+        static_for<Codes::slices>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+          B::template group_multiply<S.a, L::wave_group_wide>(codes[t][i], wide_rows(wave_group, shared, ring.slot, i),
+                                                              sums[t]);
+        });
+        B::group_mma_end();
+      });
+      B::template group_mma_wait<0>();
+      shared.ring.release(ring.slot);
+    }
+    TILEWAVE_UNROLL
+    for (int t = 0; t < L::tiles; ++t) B::group_mma_fence(sums[t]);
+  }
+
+  /// Returns the rows of A of a stage, from k slice `k_slice` on.
+  TILEWAVE_DEVICE static SwizzledOperand wide_rows(int wave_group, const Shared& shared, int slot, int k_slice) {
+    constexpr int slices_per_box = 128 / 32;
+    const Chunk* const box = shared.wide[slot] + k_slice / slices_per_box * (L::wide_rows * L::row_chunks);
+    return {box, L::wide_row(wave_group), k_slice % slices_per_box};
+  }
   /// Widens the codes under scale number `scale` of a stage.
   TILEWAVE_DEVICE static void widen(int wave_group, const Shared& shared, int slot, int scale, Widened& codes) {
     TILEWAVE_UNROLL
@@ -89,10 +125,7 @@ struct GemmInt4Loop {
                                              Sums (&part)[L::tiles]) {
     B::group_mma_begin();
     static_for<Codes::k_slices>([&](auto i) TILEWAVE_INLINE_LAMBDA {
-      constexpr int slices_per_box = 128 / 32;
-      const int k_slice = scale * Codes::k_slices + i;
-      const Chunk* const box = shared.wide[slot] + k_slice / slices_per_box * (L::wide_rows * L::row_chunks);
-      const SwizzledOperand wide{box, L::wide_row(wave_group), k_slice % slices_per_box};
+      const SwizzledOperand wide = wide_rows(wave_group, shared, slot, scale * Codes::k_slices + i);
       TILEWAVE_UNROLL
       for (int t = 0; t < L::tiles; ++t)
         B::template group_multiply<S.a, L::wave_group_wide, (add || i > 0)>(codes[t][i], wide, part[t]);
