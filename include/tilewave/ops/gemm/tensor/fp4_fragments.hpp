@@ -29,34 +29,46 @@ struct GemmFp4Fragments : GemmInt4Rows<B, S, P, TileRows> {
   /// of banks.
   TILEWAVE_DEVICE static int place(int row) { return row ^ (row / 8 & 3); }
 
-  /// Widens the codes of 64 rows of a stage into operands a of group_multiply. `rows` are those of the wave group's
-  /// strips, `factors` those of the tile, of which the 64 rows begin at `first`, and `beyond` is the flag of the stage.
-  TILEWAVE_DEVICE static void widen(const Chunk* rows, const std::uint32_t* factors, int first, int wave, bool beyond,
-                                    Chunk (&codes)[slices]) {
-    using Words = Vec<std::uint32_t, 2>;  // of a lane, for 32 k of a strip
-    const auto* const words = reinterpret_cast<const Words*>(rows + wave * Rows::strip_chunks) + B::lane_id();
+  /// Reads the factors of the lane's two rows of 64. `factors` are those of the tile, of which the 64 rows begin at
+  /// `first`, and `beyond` is the flag of the stage.
+  TILEWAVE_DEVICE static void read_factors(const std::uint32_t* factors, int first, int wave, bool beyond,
+                                           Factors (&own)[2], Factors (&second)[2]) {
     const auto* const all = reinterpret_cast<const Factors*>(factors);
     const int row = first + 16 * wave + B::lane_id() / 4;
-    Factors own[2], second[2];
     TILEWAVE_UNROLL
     for (int h = 0; h < 2; ++h) own[h] = all[place(row + 8 * h)];
     if (beyond) split(own, second);
+  }
+  /// Widens the codes under a scale into operands of two products. `rows` are those of the wave group's strips.
+  TILEWAVE_DEVICE static void widen_scale(const Chunk* rows, int wave, int scale, bool beyond, const Factors (&own)[2],
+                                          const Factors (&second)[2], Chunk (&codes)[2]) {
+    using Words = Vec<std::uint32_t, 2>;  // of a lane, for 32 k of a strip
+    const auto* const words = reinterpret_cast<const Words*>(rows + wave * Rows::strip_chunks) + B::lane_id();
+    const Words both = words[scale * B::facts.wave_lanes];
     TILEWAVE_UNROLL
-    for (int scale = 0; scale < scales; ++scale) {
-      const Words both = words[scale * B::facts.wave_lanes];
+    for (int slice = 0; slice < 2; ++slice) {
+      codes[slice] = placed(both[slice]);
       TILEWAVE_UNROLL
-      for (int slice = 0; slice < 2; ++slice) {
-        Chunk& four = codes[2 * scale + slice];
-        four = placed(both[slice]);
-        TILEWAVE_UNROLL
-        for (int i = 0; i < 4; ++i) four[i] = B::multiply_bf16(four[i], own[i % 2][scale]);
-      }
+      for (int i = 0; i < 4; ++i) codes[slice][i] = B::multiply_bf16(codes[slice][i], own[i % 2][scale]);
     }
     if (!beyond) return;
     TILEWAVE_UNROLL
-    for (int slice = 0; slice < slices; ++slice) {
+    for (int slice = 0; slice < 2; ++slice) {
       TILEWAVE_UNROLL
-      for (int i = 0; i < 4; ++i) codes[slice][i] = B::multiply_bf16(codes[slice][i], second[i % 2][slice / 2]);
+      for (int i = 0; i < 4; ++i) codes[slice][i] = B::multiply_bf16(codes[slice][i], second[i % 2][scale]);
+    }
+  }
+  /// Widens the codes of 64 rows of a stage into operands a of group_multiply.
+  TILEWAVE_DEVICE static void widen(const Chunk* rows, const std::uint32_t* factors, int first, int wave, bool beyond,
+                                    Chunk (&codes)[slices]) {
+    Factors own[2], second[2];
+    read_factors(factors, first, wave, beyond, own, second);
+    TILEWAVE_UNROLL
+    for (int scale = 0; scale < scales; ++scale) {
+      Chunk two[2];
+      widen_scale(rows, wave, scale, beyond, own, second, two);
+      TILEWAVE_UNROLL
+      for (int slice = 0; slice < 2; ++slice) codes[2 * scale + slice] = two[slice];
     }
   }
 
