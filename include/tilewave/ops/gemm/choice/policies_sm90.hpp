@@ -48,6 +48,27 @@ struct Sm90Policies {
   }
 };
 
+/// MXFP4 that lies as fragments. Two blocks an SM hide each other's waits where rows are few, and waves multiply for
+/// themselves (docs/notebook/2026-11-28-moe-fragments.md).
+constexpr GemmPolicies gemm_sm90_fragments(const GemmSpec& s) {
+  Sm90Policies list{s};
+  const auto codes = [&](int rows, int columns, int blocks) {
+    GemmPolicy p{.rows = rows, .columns = columns, .depth_bytes = 256};
+    p.swapped = true, p.splits = list.splits(8), p.waves_per_simd = blocks;
+    p.stages = min_of(16, gemm_stages(s, p) / blocks);
+    list.all.add(p);
+  };
+  const int columns = s.gated ? 256 : 128;
+  codes(8, columns, 2);
+  codes(16, columns, 2);
+  codes(64, columns, 1);
+  if (s.gated || s.groups != GemmGroups::one) return list.all;
+  codes(32, columns, 1);
+  codes(128, columns, 1);
+  list.add({.rows = 256, .columns = 128, .swapped = true});
+  return list.all;
+}
+
 /// Int4 weights are the 64-row side, in steps of 128 k.
 constexpr GemmPolicies gemm_sm90_int4(const GemmSpec& s) {
   Sm90Policies list{s};
@@ -192,6 +213,7 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
 }  // namespace detail
 
 constexpr GemmPolicies gemm_sm90_policies(const GemmSpec& s) {
+  if (s.weights == GemmWeights::fragments) return detail::gemm_sm90_fragments(s);
   if (s.four_bit()) return detail::gemm_sm90_int4(s);
   if (s.layout != GemmLayout::nt) return detail::gemm_sm90_transposed(s);
   if (s.out_scale == Scaling::per_group) return detail::gemm_sm90_group_scaled_out(s);
