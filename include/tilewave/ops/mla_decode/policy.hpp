@@ -14,16 +14,18 @@ namespace tilewave {
 
 /// The path of the cache to the products. `registers` loads it straight to registers, whatever its layout (all rooms).
 /// `tensor` brings it through shared memory for products of wave groups (sm90): by the tensor copy engine, where lanes
-/// widen codes if q is bf16, or, if `gathered`, by lanes that copy and widen token by token.
-enum class MlaDecodePath : int { registers, tensor };
+/// widen codes if q is bf16, or, if `gathered`, by lanes that copy and widen token by token. `lds` brings it through LDS
+/// once for scores and values (CDNA).
+enum class MlaDecodePath : int { registers, tensor, lds };
 
 constexpr const char* name_of(MlaDecodePath p) {
-  constexpr const char* names[] = {"registers", "tensor"};
+  constexpr const char* names[] = {"registers", "tensor", "lds"};
   return names[static_cast<int>(p)];
 }
 
 /// A block has `rows` query rows, which are query tokens times heads, and walks their tokens in tiles of `tokens`. Its
-/// waves share the tokens of a tile for scores, and the 512 output columns for values.
+/// waves share the tokens of a tile for scores, and the 512 output columns for values. With path lds a wave has 32 rows
+/// of a block, or all 16, and waves with the same rows share the tokens of a tile.
 struct MlaDecodePolicy {
   MlaDecodePath path = MlaDecodePath::registers;
   int rows = 16;
@@ -43,7 +45,8 @@ struct MlaDecodePolicy {
   /// All waves of a block. On path tensor a wave group fetches.
   TILEWAVE_HOST_DEVICE constexpr int block_waves() const { return path == MlaDecodePath::tensor ? waves + 4 : waves; }
   TILEWAVE_HOST_DEVICE constexpr int blocks_per_cu(const ArchFacts& facts) const {
-    return max_of(1, facts.simds_per_cu * waves_per_simd / block_waves());
+    // A block of path lds takes all of LDS.
+    return path == MlaDecodePath::lds ? 1 : max_of(1, facts.simds_per_cu * waves_per_simd / block_waves());
   }
 };
 
@@ -61,7 +64,39 @@ constexpr bool mla_fp8_scores(const ArchFacts& facts, const MlaDecodePolicy& p) 
   return p.path == MlaDecodePath::registers && facts.family == Family::cdna;
 }
 
+/// Tokens that lie together in every page that path lds takes.
+inline constexpr int mla_lds_page_tokens = 16;
+
+/// Path lds: rows of a wave; rows and tokens of a product; bytes from a token's latent dimensions to the next one's in
+/// LDS, with a gap that spreads tokens over banks; stages of tiles, with rotated dimensions of 128 bytes a token.
+constexpr int mla_lds_wave_rows(const MlaDecodePolicy& p) { return min_of(p.rows, 32); }
+constexpr int mla_lds_side(const ArchFacts& facts, const MlaDecodePolicy& p) {
+  return facts.direct_copies ? mla_lds_wave_rows(p) : 16;
+}
+inline constexpr int mla_lds_pitch = 1024 + 128;
+constexpr int mla_lds_stages(const ArchFacts& facts, const MlaDecodePolicy& p) {
+  return min_of(4, facts.lds_bytes / (p.tokens * (mla_lds_pitch + 128)));
+}
+
 namespace detail {
+
+constexpr Status mla_lds_status(ArchId arch, const MlaDecodeSpec& s, const MlaDecodePolicy& p) {
+  constexpr StatusCode bad = StatusCode::bad_value;
+  const ArchFacts& facts = facts_of(arch);
+  if (!facts.direct_copies || !facts.lds_transposed)
+    return {bad, "lds: copies into LDS and transposed reads are gfx950's"};
+  if (s != MlaDecodeSpec{}) return {bad, "lds: rows are 576 dimensions of bf16"};
+  if (p.rows != 16 && (p.rows < 32 || p.rows % 32 != 0)) return {bad, "lds: waves have 32 rows each, or all 16"};
+  const int row_waves = p.rows / mla_lds_wave_rows(p);
+  if (p.waves > 4 || p.waves < row_waves || p.waves % row_waves != 0)
+    return {bad, "lds: at most four waves, as many for each of the rows"};
+  if (p.tokens != p.waves / row_waves * atom_of(arch).k) return {bad, "lds: a wave has the tokens of one product"};
+  if (p.tokens / p.waves % 4 != 0) return {bad, "lds: waves copy whole pieces of a tile"};
+  if (p.waves_per_simd != 1) return {bad, "lds: q and sums fill the registers of a SIMD"};
+  if (p.gathered) return {bad, "lds: gathered is of path tensor"};
+  if (mla_lds_stages(facts, p) < 3) return {bad, "lds: three stages of tiles exceed LDS"};
+  return {};
+}
 
 constexpr Status mla_registers_status(ArchId arch, const MlaDecodeSpec& s, const MlaDecodePolicy& p) {
   constexpr StatusCode bad = StatusCode::bad_value;
@@ -95,8 +130,9 @@ constexpr Status mla_tensor_status(ArchId arch, const MlaDecodeSpec& s, const Ml
 /// Returns ok if kernels of an architecture can be built for a policy of a spec, else the law that the policy breaks.
 constexpr Status mla_decode_policy_status(ArchId arch, const MlaDecodeSpec& s, const MlaDecodePolicy& p) {
   if (p.waves_per_simd < 1) return {StatusCode::bad_value, "waves_per_simd must be positive"};
-  return p.path == MlaDecodePath::tensor ? detail::mla_tensor_status(arch, s, p)
-                                         : detail::mla_registers_status(arch, s, p);
+  if (p.path == MlaDecodePath::tensor) return detail::mla_tensor_status(arch, s, p);
+  if (p.path == MlaDecodePath::lds) return detail::mla_lds_status(arch, s, p);
+  return detail::mla_registers_status(arch, s, p);
 }
 
 }  // namespace tilewave
