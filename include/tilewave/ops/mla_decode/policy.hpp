@@ -24,8 +24,8 @@ constexpr const char* name_of(MlaDecodePath p) {
 }
 
 /// A block has `rows` query rows, which are query tokens times heads, and walks their tokens in tiles of `tokens`. Its
-/// waves share the tokens of a tile for scores, and the 512 output columns for values. With path lds a wave has 32 rows
-/// of a block, or all 16, and waves with the same rows share the tokens of a tile.
+/// waves share the tokens of a tile for scores, and the 512 output columns for values. With path lds waves have
+/// 32 rows each, and those that are left fetch.
 struct MlaDecodePolicy {
   MlaDecodePath path = MlaDecodePath::registers;
   int rows = 16;
@@ -69,10 +69,8 @@ inline constexpr int mla_lds_page_tokens = 16;
 
 /// Path lds: rows of a wave; rows and tokens of a product; bytes from a token's latent dimensions to the next one's in
 /// LDS, with a gap that spreads tokens over banks; stages of tiles, with rotated dimensions of 128 bytes a token.
-constexpr int mla_lds_wave_rows(const MlaDecodePolicy& p) { return min_of(p.rows, 32); }
-constexpr int mla_lds_side(const ArchFacts& facts, const MlaDecodePolicy& p) {
-  return facts.direct_copies ? mla_lds_wave_rows(p) : 16;
-}
+inline constexpr int mla_lds_wave_rows = 32;
+constexpr int mla_lds_side(const ArchFacts& facts) { return facts.direct_copies ? 32 : 16; }
 inline constexpr int mla_lds_pitch = 1024 + 128;
 constexpr int mla_lds_stages(const ArchFacts& facts, const MlaDecodePolicy& p) {
   return min_of(4, facts.lds_bytes / (p.tokens * (mla_lds_pitch + 128)));
@@ -86,12 +84,9 @@ constexpr Status mla_lds_status(ArchId arch, const MlaDecodeSpec& s, const MlaDe
   if (!facts.direct_copies || !facts.lds_transposed)
     return {bad, "lds: copies into LDS and transposed reads are gfx950's"};
   if (s != MlaDecodeSpec{}) return {bad, "lds: rows are 576 dimensions of bf16"};
-  if (p.rows != 16 && (p.rows < 32 || p.rows % 32 != 0)) return {bad, "lds: waves have 32 rows each, or all 16"};
-  const int row_waves = p.rows / mla_lds_wave_rows(p);
-  if (p.waves > 4 || p.waves < row_waves || p.waves % row_waves != 0)
-    return {bad, "lds: at most four waves, as many for each of the rows"};
-  if (p.tokens != p.waves / row_waves * atom_of(arch).k) return {bad, "lds: a wave has the tokens of one product"};
-  if (p.tokens / p.waves % 4 != 0) return {bad, "lds: waves copy whole pieces of a tile"};
+  if (p.rows < mla_lds_wave_rows || p.rows % mla_lds_wave_rows != 0) return {bad, "lds: waves have 32 rows each"};
+  if (p.waves != 4 || p.rows > p.waves * mla_lds_wave_rows) return {bad, "lds: four waves fetch, and have all rows"};
+  if (p.tokens != mla_lds_side(facts)) return {bad, "lds: a tile has the tokens of one product"};
   if (p.waves_per_simd != 1) return {bad, "lds: q and sums fill the registers of a SIMD"};
   if (p.gathered) return {bad, "lds: gathered is of path tensor"};
   if (mla_lds_stages(facts, p) < 3) return {bad, "lds: three stages of tiles exceed LDS"};

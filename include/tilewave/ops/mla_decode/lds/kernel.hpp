@@ -2,10 +2,10 @@
 // Decode of latent attention on CDNA with the rows of the cache in LDS, which are keys and values in one.
 //
 // Grid: by the schedule of the policy (work.hpp). A block has P.rows query rows, query tokens times heads, in waves of
-// 32 rows or 16, and walks their tokens in tiles of P.tokens. A wave has q and all 512 output columns of its rows in
-// registers, so it multiplies a tile by itself: nothing but the tile is shared. LDS: a ring of tiles (tile.hpp). Where
-// waves have the same rows, each has its part of every tile, and they add up what they have at the end.
-// Bound: with 128 rows the matrix rate, with fewer reads of the cache.
+// 32 rows, and walks their tokens in tiles of P.tokens. A wave has q and all 512 output columns of its rows in
+// registers, so it multiplies a tile by itself: nothing but the tile is shared. LDS: a ring of tiles (tile.hpp), of which
+// all waves fetch a part. Where there are fewer rows, the other waves do nothing else.
+// Bound: reads of the cache; with 128 rows the matrix rate is near.
 #pragma once
 
 #include <limits>
@@ -26,8 +26,8 @@ struct MlaDecodeLds {
   using Shared = typename L::Shared;
   static constexpr MlaDecodeSpec spec = S;
   static constexpr MlaDecodePolicy policy = P;
-  static constexpr int lanes = L::lanes, waves = P.waves;
-  static constexpr int block_threads = waves * lanes, waves_per_simd = P.waves_per_simd;
+  static constexpr int lanes = L::lanes;
+  static constexpr int block_threads = P.waves * lanes, waves_per_simd = P.waves_per_simd;
   // What the queue of work items asks for.
   static constexpr int token_waves = 1, wave_tokens = P.tokens, block_tokens = P.tokens, block_rows = P.rows;
   static constexpr int row_tiles = P.rows / 16, atom_rows = 16;
@@ -41,10 +41,15 @@ struct MlaDecodeLds {
     Work work(args.attention);
     while (work.more()) {
       const Item item = uniform(work.item());
-      State s;
-      begin(s);
-      if (item.tiles > 0) MlaLdsMainLoop<L>(args.attention, item, shared, s).run();
-      finish(args.attention, item, s, shared);
+      if (B::wave_id() < L::row_waves) {
+        State s;
+        begin(s);
+        if (item.tiles > 0) MlaLdsMainLoop<L>(args.attention, item, shared, s).run();
+        finish(args.attention, item, s);
+      } else if (item.tiles > 0) {
+        MlaLdsFetching<L>::run(args.attention, item, shared);
+      }
+      B::lds_barrier();  // nobody reads tiles any more
       work.next();
     }
   }
@@ -67,7 +72,6 @@ struct MlaDecodeLds {
   }
 
   TILEWAVE_DEVICE static void begin(State& s) {
-    s.row_wave = B::wave_id() % L::row_waves, s.token_wave = B::wave_id() / L::row_waves;
     TILEWAVE_UNROLL
     for (int t = 0; t < L::row_tiles; ++t) {
       s.row[t] = {.reference = State::lowest, .sum = 0.0f};
@@ -78,54 +82,13 @@ struct MlaDecodeLds {
     }
   }
 
-  /// Adds what the other waves with the same rows have to those of the first.
-  TILEWAVE_DEVICE static void add_up(State& s, Shared& shared) {
-    struct Rest {
-      Sums out[L::row_waves][L::row_tiles][L::value_tiles][L::lanes];
-      float reference[L::row_waves][L::row_tiles][L::lanes], sum[L::row_waves][L::row_tiles][L::lanes];
-    };
-    static_assert(sizeof(Rest) <= sizeof(Shared), "what a wave has of its rows fits into the place of tiles");
-    auto& rest = reinterpret_cast<Rest&>(shared);
-    const int lane = B::lane_id(), w = s.row_wave;
-    for (int other = 1; other < L::token_waves; ++other) {
-      B::lds_barrier();  // nobody reads tiles, or what the wave before left, any more
-      if (s.token_wave == other) {
-        TILEWAVE_UNROLL
-        for (int t = 0; t < L::row_tiles; ++t) {
-          rest.reference[w][t][lane] = s.row[t].reference, rest.sum[w][t][lane] = s.row[t].sum;
-          TILEWAVE_UNROLL
-          for (int d = 0; d < L::value_tiles; ++d) rest.out[w][t][d][lane] = s.out[t][d];
-        }
-      }
-      B::lds_barrier();
-      if (s.token_wave != 0) continue;
-      TILEWAVE_UNROLL
-      for (int t = 0; t < L::row_tiles; ++t) {
-        auto& row = s.row[t];
-        const float theirs = rest.reference[w][t][lane], reference = Max{}(row.reference, theirs);
-        const float factor = B::exp2(row.reference - reference), their_factor = B::exp2(theirs - reference);
-        row.reference = reference;
-        row.sum = row.sum * factor + rest.sum[w][t][lane] * their_factor;
-        TILEWAVE_UNROLL
-        for (int d = 0; d < L::value_tiles; ++d) {
-          const Sums of = rest.out[w][t][d][lane];
-          TILEWAVE_UNROLL
-          for (int c = 0; c < Map::sums; ++c) s.out[t][d][c] = s.out[t][d][c] * factor + of[c] * their_factor;
-        }
-      }
-    }
-  }
-
-  TILEWAVE_DEVICE static void finish(const PagedAttentionArgs& a, const Item& item, State& s, Shared& shared) {
+  TILEWAVE_DEVICE static void finish(const PagedAttentionArgs& a, const Item& item, State& s) {
     TILEWAVE_UNROLL
     for (int t = 0; t < L::row_tiles; ++t) s.row[t].sum = State::over_units(s.row[t].sum, Sum{});
-    if constexpr (L::token_waves > 1) add_up(s, shared);
-    B::lds_barrier();  // nobody reads LDS any more
-    if (s.token_wave != 0) return;
     const int lane = L::lane(), unit = Map::unit(lane);
     TILEWAVE_UNROLL
     for (int t = 0; t < L::row_tiles; ++t) {
-      const std::int32_t in_block = s.row_wave * L::row_tiles * L::side + L::side * t + Map::row(lane);
+      const std::int32_t in_block = B::wave_id() * L::wave_rows + L::side * t + Map::row(lane);
       const MlaDecodeRow of{in_block, min_of(item.first_row + in_block, a.rows - 1), s.row[t].sum, s.row[t].reference};
       const auto each_run = [&](const auto& f) TILEWAVE_INLINE_LAMBDA {
         if constexpr (L::transposed) {

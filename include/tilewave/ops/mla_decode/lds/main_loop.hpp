@@ -32,13 +32,43 @@ struct MlaLdsState {
   };
   typename L::Sums out[L::row_tiles][L::value_tiles];
   Row row[L::row_tiles];
-  int row_wave, token_wave;
 
   /// Combines a value over the lanes that share a row.
   template <class Op>
   TILEWAVE_DEVICE static float over_units(float x, Op op) {
     if constexpr (Map::units > 2) x = op(x, B::shuffle_xor(x, 16));
     return op(x, B::shuffle_xor(x, 32));
+  }
+};
+
+/// A wave without rows fetches its part of tiles, and meets the barriers of the others.
+template <class L>
+struct MlaLdsFetching {
+  using B = typename L::B;
+  using Fetch = MlaLdsFetch<L>;
+  static constexpr int stages = L::stages, copies = Fetch::copies;
+
+  TILEWAVE_DEVICE static void run(const PagedAttentionArgs& a, const PagedAttentionWorkItem& item,
+                                  typename L::Shared& shared) {
+    Fetch fetch(a, item);
+    static_for<stages - 1>([&](auto n) TILEWAVE_INLINE_LAMBDA { fetch.template copy_tile<n>(shared); });
+    fetch.look_up(stages - 1);
+    B::template copies_wait<(stages - 2) * copies>();
+    B::lds_barrier();  // tile 0
+    fetch.find();
+    B::template copies_wait<(stages - 3) * copies>();
+    B::lds_barrier();  // tile 1
+    std::int32_t free = (stages - 1) * L::tile_bytes;
+    for (std::int32_t n = 0; n < item.tiles; ++n) {
+      static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { fetch.template copy<i>(shared, free); });
+      fetch.look_up(n + stages);
+      B::template copies_wait<(stages - 3) * copies>();
+      B::lds_barrier();  // tile n + 2
+      fetch.find();
+      free = L::template slot_behind<1>(free);
+      B::keep_uniform(free);
+    }
+    B::template copies_wait<0>();
   }
 };
 
@@ -55,7 +85,7 @@ struct MlaLdsMainLoop {
   static constexpr int stages = L::stages, copies = Fetch::copies, tile_tokens = L::policy.tokens;
   static constexpr int ahead = 4;  // operands are read so many products before their use
   static constexpr int of_tile = key_tiles * Map::sums, elements = row_tiles * of_tile;  // scores of a lane
-  static constexpr int key_slices = max_of(L::wave_tokens / 16, 1);                      // products of a tile of values
+  static constexpr int key_slices = L::policy.tokens / 16;                               // products of a tile of values
   static constexpr int score_products = key_tiles * key_units, products = score_products + value_tiles * key_slices;
   static constexpr int last_read = products - ahead;
   static constexpr float slack = 8.0f;  // log2 units, probabilities are at most 2^slack
@@ -83,9 +113,8 @@ struct MlaLdsMainLoop {
         begin(item.begin),
         full_end(item.full_end),
         last(item.end - 1),
-        fetch(args, item.sequence, min_of(last, begin + tiles * tile_tokens - 1), B::wave_id()),
-        reads(state.token_wave),
-        first_row(item.first_row + s.row_wave * row_tiles * side + Map::row(L::lane())),
+        fetch(args, item),
+        first_row(item.first_row + B::wave_id() * L::wave_rows + Map::row(L::lane())),
         scale(args.scale_log2) {
     load_queries(item);
   }
@@ -98,8 +127,10 @@ struct MlaLdsMainLoop {
       B::sched_fence();
     });
     make_probabilities(0);
+    B::template copies_wait<(stages - 3) * copies>();
+    B::lds_barrier();       // tile 1
     std::int32_t slot = 0;  // of tile n
-    static_for<ahead>([&](auto i) TILEWAVE_INLINE_LAMBDA { read<i>(0, slot_behind<1>(slot)); });
+    static_for<ahead>([&](auto i) TILEWAVE_INLINE_LAMBDA { read<i>(0, L::template slot_behind<1>(slot)); });
     for (std::int32_t n = 0; n < tiles; ++n) {
       TILEWAVE_UNROLL
       for (int t = 0; t < row_tiles; ++t) {
@@ -113,19 +144,13 @@ struct MlaLdsMainLoop {
       const bool again = needs_mask(n + 1) || B::any(largest > slack);
       if (again) [[unlikely]]
         make_probabilities(n + 1);
-      slot = slot_behind<1>(slot);
+      slot = L::template slot_behind<1>(slot);
       B::keep_uniform(slot);
     }
     B::template copies_wait<0>();
   }
 
  private:
-  /// Returns the slot that lies `distance` behind one, in bytes from the first.
-  template <int distance>
-  TILEWAVE_DEVICE static std::int32_t slot_behind(std::int32_t slot) {
-    slot += distance * L::tile_bytes;
-    return slot < stages * L::tile_bytes ? slot : slot - stages * L::tile_bytes;
-  }
   TILEWAVE_DEVICE std::int32_t tile_of(std::int32_t n) const { return begin + n * tile_tokens; }
   TILEWAVE_DEVICE bool needs_mask(std::int32_t n) const { return tile_of(n + 1) > full_end; }
 
@@ -133,9 +158,7 @@ struct MlaLdsMainLoop {
   /// q, so q is there before those of later tiles.
   TILEWAVE_DEVICE void load_queries(const PagedAttentionWorkItem& item) {
     const int unit = Map::unit(L::lane());
-    fetch.look_up(begin);
-    fetch.find();
-    static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { fetch.template copy<i>(shared, 0); });
+    fetch.template copy_tile<0>(shared);
     TILEWAVE_UNROLL
     for (int t = 0; t < row_tiles; ++t) {
       const QueryRow query = query_row(a, item, min_of(B::opaque(first_row) + side * t, a.rows - 1));
@@ -145,19 +168,16 @@ struct MlaLdsMainLoop {
       for (int c = 0; c < key_units; ++c) q[t][c] = B::load(from + Map::units * c + unit);
     }
     B::loads_wait();
-    static_for<stages - 2>([&](auto n) TILEWAVE_INLINE_LAMBDA {
-      fetch.look_up(tile_of(n + 1));
-      fetch.find();
-      static_for<copies>([&](auto i)
-                             TILEWAVE_INLINE_LAMBDA { fetch.template copy<i>(shared, (n + 1) * L::tile_bytes); });
-    });
-    fetch.look_up(tile_of(stages - 1));
+    static_for<stages - 2>([&](auto n) TILEWAVE_INLINE_LAMBDA { fetch.template copy_tile<n + 1>(shared); });
+    fetch.look_up(stages - 1);
+    B::lds_barrier();  // tile 0
     fetch.find();
-    B::lds_barrier();
   }
+
   /// Runs the products of step n, whose values are in `slot`. Keys of tile n + 1 are in the next slot.
   TILEWAVE_DEVICE void step(std::int32_t n, std::int32_t slot) {
-    std::int32_t keys = slot_behind<1>(slot), later = slot_behind<2>(slot), free = slot_behind<stages - 1>(slot);
+    std::int32_t keys = L::template slot_behind<1>(slot), later = L::template slot_behind<2>(slot),
+                 free = L::template slot_behind<stages - 1>(slot);
     B::keep_uniform(keys), B::keep_uniform(later), B::keep_uniform(free);
     static_for<products>([&](auto i) TILEWAVE_INLINE_LAMBDA {
       multiply<i>();
@@ -173,10 +193,10 @@ struct MlaLdsMainLoop {
       } else {
         exponentials_behind<i - score_products>();
       }
-      if constexpr (i == score_products) fetch.look_up(tile_of(n + stages));
+      if constexpr (i == score_products) fetch.look_up(n + stages);
       if constexpr (i == last_read - 1) {
         B::template copies_wait<(stages - 3) * copies>();
-        B::lds_barrier();
+        B::lds_barrier();  // tile n + 2
       }
       if constexpr (i == products - 2) fetch.find();
       B::sched_fence();
@@ -252,7 +272,7 @@ struct MlaLdsMainLoop {
   /// its row, the largest score so far becomes the reference. Other rows keep theirs, so that a row's bits do not
   /// depend on them.
   TILEWAVE_DEVICE void make_probabilities(std::int32_t n) {
-    const std::int32_t first = tile_of(n) + s.token_wave * L::wave_tokens + Map::kv_row(L::lane(), 0);
+    const std::int32_t first = tile_of(n) + Map::kv_row(L::lane(), 0);
     static_for<row_tiles>([&](auto t) TILEWAVE_INLINE_LAMBDA {
       const std::int32_t row = min_of(B::opaque(first_row) + side * t, a.rows - 1);
       const std::int32_t end = last + 1 - a.query_tokens + a.gqa_ratio.quotient(row) + 1;  // of what the row sees

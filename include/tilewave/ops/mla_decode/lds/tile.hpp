@@ -11,6 +11,7 @@
 #include "tilewave/attention/latent_cache.hpp"
 #include "tilewave/core/static_for.hpp"
 #include "tilewave/ops/mla_decode/args.hpp"
+#include "tilewave/ops/paged_attention/work_item.hpp"
 
 namespace tilewave {
 
@@ -23,12 +24,11 @@ struct MlaLdsLayout {
   static constexpr int lanes = B::facts.wave_lanes, waves = P.waves;
   static constexpr bool direct = B::facts.direct_copies, transposed = B::facts.lds_transposed;
   /// Rows and tokens of a product. LDS of gfx942 has no room for tiles of 32 tokens.
-  static constexpr int side = mla_lds_side(B::facts, P);
+  static constexpr int side = mla_lds_side(B::facts);
   using Map = ProductMap<side>;
-  static constexpr int row_tiles = mla_lds_wave_rows(P) / side, row_waves = P.rows / mla_lds_wave_rows(P);
-  static constexpr int token_waves = waves / row_waves;       // that share the tokens of a tile
-  static constexpr int wave_tokens = P.tokens / token_waves;  // of one wave
-  static constexpr int key_tiles = wave_tokens / side;        // of a wave's tokens
+  static constexpr int wave_rows = mla_lds_wave_rows, row_tiles = wave_rows / side;
+  static constexpr int row_waves = P.rows / wave_rows;  // that multiply
+  static constexpr int key_tiles = P.tokens / side;
   static constexpr int row_bytes = S.row().token_bytes(), stages = mla_lds_stages(B::facts, P);
   static constexpr int latent_bytes = latent_value_size * size_of(S.kv), rope_bytes = row_bytes - latent_bytes;
   static constexpr int pitch = mla_lds_pitch, latent_tile_bytes = P.tokens * pitch;
@@ -77,6 +77,13 @@ struct MlaLdsLayout {
   /// LLVM would otherwise keep what follows from the lane's number across items, for which there are no registers.
   TILEWAVE_DEVICE static int lane() { return B::opaque(std::int32_t{B::lane_id()}); }
 
+  /// Returns the slot that lies `distance` behind one, in bytes from the first.
+  template <int distance>
+  TILEWAVE_DEVICE static std::int32_t slot_behind(std::int32_t slot) {
+    slot += distance * tile_bytes;
+    return slot < stages * tile_bytes ? slot : slot - stages * tile_bytes;
+  }
+
   struct Shared {
     alignas(16) Chunk tiles[stages][tile_bytes / sizeof(Chunk)];
   };
@@ -111,26 +118,28 @@ struct MlaLdsFetch {
   std::int32_t token_stride;  // bytes
   FastDiv block_size;
   const std::int32_t* table;
-  std::int32_t first, last;         // the wave's first token in a tile, the last token of the sequence
+  std::int32_t begin, first, last;  // tokens: the item's first, the wave's first in a tile, the last that is wanted
   std::int32_t latent_at, rope_at;  // where the lane reads of a token without a mask; of the first tokens' rotated part
   Found next[groups];
   Place place[groups];
 
-  TILEWAVE_DEVICE MlaLdsFetch(const PagedAttentionArgs& a, std::int32_t sequence, std::int32_t last_token, int wave)
+  TILEWAVE_DEVICE MlaLdsFetch(const PagedAttentionArgs& a, const PagedAttentionWorkItem& item)
       : base(static_cast<const char*>(a.k)),
         page_stride(size_of(L::spec.kv) * a.k_strides.page),
         token_stride(static_cast<std::int32_t>(size_of(L::spec.kv) * a.k_strides.token)),
         block_size(a.block_size),
-        table(a.block_table + sequence * a.table_row_stride),
-        first(wave * tokens),
-        last(last_token) {
+        table(a.block_table + item.sequence * a.table_row_stride),
+        begin(item.begin),
+        first(B::wave_id() * tokens),
+        last(min_of(item.end, item.begin + item.tiles * L::policy.tokens) - 1) {
     const int byte = L::lane() * lane_bytes, token = byte / L::rope_bytes;
     latent_at = byte ^ 16 * L::mask(first);
     rope_at = token * token_stride + L::latent_bytes + (byte % L::rope_bytes ^ 16 * L::mask(first + token));
   }
 
-  /// Finds the pages of the wave's tokens of the tile from `tile` on: their ids, which are on their way then.
-  TILEWAVE_DEVICE void look_up(std::int32_t tile) {
+  /// Looks up the pages of the wave's tokens of tile n: their ids are on their way then.
+  TILEWAVE_DEVICE void look_up(std::int32_t n) {
+    const std::int32_t tile = begin + n * L::policy.tokens;
     TILEWAVE_UNROLL
     for (int g = 0; g < groups; ++g) {
       const std::int32_t token = tile + first + g * group_tokens, seen = min_of(token, last);
@@ -151,6 +160,13 @@ struct MlaLdsFetch {
       B::keep_uniform(place[g].offset);
       B::keep_uniform(place[g].bytes);
     }
+  }
+  /// Starts all copies of tile n, into slot n.
+  template <int n>
+  TILEWAVE_DEVICE void copy_tile(typename L::Shared& shared) {
+    look_up(n);
+    find();
+    static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { copy<i>(shared, n * L::tile_bytes); });
   }
   /// Starts copy i of the tile whose places were found, into the slot that lies `slot` bytes behind the first. What lies
   /// behind the last token becomes zeros.
@@ -189,17 +205,16 @@ struct MlaLdsReads {
   std::int32_t key_at[key_bases], value_at[value_bases][value_parts];  // bytes from the slot
   std::int32_t to_rope;  // from a unit of latent dimensions to that of rotated ones
 
-  TILEWAVE_DEVICE explicit MlaLdsReads(int token_wave) {
-    const int lane = L::lane(), token = token_wave * L::wave_tokens;
+  TILEWAVE_DEVICE MlaLdsReads() {
+    const int lane = L::lane();
     TILEWAVE_UNROLL
-    for (int i = 0; i < key_bases; ++i) key_at[i] = B::opaque(std::int32_t{token * L::pitch + L::key_offset(lane, i)});
+    for (int i = 0; i < key_bases; ++i) key_at[i] = B::opaque(std::int32_t{L::key_offset(lane, i)});
     TILEWAVE_UNROLL
     for (int i = 0; i < value_bases; ++i) {
       TILEWAVE_UNROLL
-      for (int e = 0; e < value_parts; ++e)
-        value_at[i][e] = B::opaque(std::int32_t{token * L::pitch + L::value_offset(lane, i, e)});
+      for (int e = 0; e < value_parts; ++e) value_at[i][e] = B::opaque(std::int32_t{L::value_offset(lane, i, e)});
     }
-    to_rope = L::latent_tile_bytes + (token + L::Map::row(lane)) * (L::rope_bytes - L::pitch);
+    to_rope = L::latent_tile_bytes + L::Map::row(lane) * (L::rope_bytes - L::pitch);
   }
 
   /// Returns the lane's unit c of its key among those of tile `tile`.
