@@ -66,6 +66,8 @@ inline Status mla_lds_takes(const MlaDecodeProblem& p) {
     return {StatusCode::unsupported_block_size, "lds: block_size must be a multiple of 16"};
   if (p.token_stride < 0 || p.token_stride * size_of(p.spec.kv) * p.block_size >= std::int64_t{1} << 31)
     return {StatusCode::bad_stride, "lds: tokens of a page must not lie backwards, or span 2 GiB"};
+  if (p.page_stride < 0 || p.page_stride * size_of(p.spec.kv) >= std::int64_t{1} << 36)
+    return {StatusCode::bad_stride, "lds: pages must lie forwards, less than 2^36 bytes apart"};
   return {};
 }
 

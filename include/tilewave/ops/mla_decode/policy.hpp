@@ -14,8 +14,8 @@ namespace tilewave {
 
 /// The path of the cache to the products. `registers` loads it straight to registers, whatever its layout (all rooms).
 /// `tensor` brings it through shared memory for products of wave groups (sm90): by the tensor copy engine, where lanes
-/// widen codes if q is bf16, or, if `gathered`, by lanes that copy and widen token by token. `lds` brings it through LDS
-/// once for scores and values (CDNA).
+/// widen codes if q is bf16, or, if `gathered`, by lanes that copy and widen token by token. `lds` brings it through
+/// LDS once, for scores and values (CDNA).
 enum class MlaDecodePath : int { registers, tensor, lds };
 
 constexpr const char* name_of(MlaDecodePath p) {
@@ -67,13 +67,13 @@ constexpr bool mla_fp8_scores(const ArchFacts& facts, const MlaDecodePolicy& p) 
 /// Tokens that lie together in every page that path lds takes.
 inline constexpr int mla_lds_page_tokens = 16;
 
-/// Path lds: rows of a wave; rows and tokens of a product; bytes from a token's latent dimensions to the next one's in
-/// LDS, with a gap that spreads tokens over banks; stages of tiles, with rotated dimensions of 128 bytes a token.
+/// Path lds: rows of a wave; tokens of a tile, those of a product of values, or two of bf16; bytes from a token's latent
+/// dimensions to the next one's in LDS, of bf16 with a gap that spreads tokens over banks; stages of tiles.
 inline constexpr int mla_lds_wave_rows = 32;
-constexpr int mla_lds_side(const ArchFacts& facts) { return facts.direct_copies ? 32 : 16; }
-inline constexpr int mla_lds_pitch = 1024 + 128;
-constexpr int mla_lds_stages(const ArchFacts& facts, const MlaDecodePolicy& p) {
-  return min_of(4, facts.lds_bytes / (p.tokens * (mla_lds_pitch + 128)));
+constexpr int mla_lds_tokens(const MlaDecodeSpec& s) { return 64 / size_of(s.kv); }
+constexpr int mla_lds_pitch(const MlaDecodeSpec& s) { return size_of(s.kv) == 2 ? 1024 + 128 : 512; }
+constexpr int mla_lds_stages(const ArchFacts& facts, const MlaDecodeSpec& s) {
+  return min_of(4, facts.lds_bytes / (mla_lds_tokens(s) * (mla_lds_pitch(s) + 64 * size_of(s.kv))));
 }
 
 namespace detail {
@@ -83,13 +83,14 @@ constexpr Status mla_lds_status(ArchId arch, const MlaDecodeSpec& s, const MlaDe
   const ArchFacts& facts = facts_of(arch);
   if (!facts.direct_copies || !facts.lds_transposed)
     return {bad, "lds: copies into LDS and transposed reads are gfx950's"};
-  if (s != MlaDecodeSpec{}) return {bad, "lds: rows are 576 dimensions of bf16"};
+  if (s.kv != s.q || s.layout != LatentLayout::plain || s.head_size != 576)
+    return {bad, "lds: rows are 576 dimensions of q's type"};
   if (p.rows < mla_lds_wave_rows || p.rows % mla_lds_wave_rows != 0) return {bad, "lds: waves have 32 rows each"};
   if (p.waves != 4 || p.rows > p.waves * mla_lds_wave_rows) return {bad, "lds: four waves fetch, and have all rows"};
-  if (p.tokens != mla_lds_side(facts)) return {bad, "lds: a tile has the tokens of one product"};
+  if (p.tokens != mla_lds_tokens(s)) return {bad, "lds: a tile has 32 tokens of bf16 or 64 of fp8"};
   if (p.waves_per_simd != 1) return {bad, "lds: q and sums fill the registers of a SIMD"};
   if (p.gathered) return {bad, "lds: gathered is of path tensor"};
-  if (mla_lds_stages(facts, p) < 3) return {bad, "lds: three stages of tiles exceed LDS"};
+  if (mla_lds_stages(facts, s) < 4) return {bad, "lds: four stages of tiles exceed LDS"};
   return {};
 }
 

@@ -31,7 +31,7 @@ constexpr MlaDecodePolicies mla_decode_policies(ArchId arch, const MlaDecodeSpec
   for (const int rows : {128, 64, 32}) {
     add({.path = MlaDecodePath::lds,
          .rows = rows,
-         .tokens = mla_lds_side(facts_of(arch)),
+         .tokens = mla_lds_tokens(s),
          .waves = 4,
          .schedule = balanced,
          .waves_per_simd = 1});

@@ -3,8 +3,8 @@
 //
 // Grid: by the schedule of the policy (work.hpp). A block has P.rows query rows, query tokens times heads, in waves of
 // 32 rows, and walks their tokens in tiles of P.tokens. A wave has q and all 512 output columns of its rows in
-// registers, so it multiplies a tile by itself: nothing but the tile is shared. LDS: a ring of tiles (tile.hpp), of which
-// all waves fetch a part. Where there are fewer rows, the other waves do nothing else.
+// registers, so it multiplies a tile by itself: nothing but the tile is shared. LDS: a ring of tiles (tile.hpp), of
+// which all waves fetch a part. Where there are fewer rows, the other waves do nothing else.
 // Bound: reads of the cache; with 128 rows the matrix rate is near.
 #pragma once
 
@@ -44,7 +44,7 @@ struct MlaDecodeLds {
       if (B::wave_id() < L::row_waves) {
         State s;
         begin(s);
-        if (item.tiles > 0) MlaLdsMainLoop<L>(args.attention, item, shared, s).run();
+        if (item.tiles > 0) MlaLdsMainLoop<L>(args, item, shared, s).run();
         finish(args.attention, item, s);
       } else if (item.tiles > 0) {
         MlaLdsFetching<L>::run(args.attention, item, shared);
@@ -72,46 +72,30 @@ struct MlaDecodeLds {
   }
 
   TILEWAVE_DEVICE static void begin(State& s) {
+    s.reference = State::lowest;
+    s.sum = 0.0f;
     TILEWAVE_UNROLL
-    for (int t = 0; t < L::row_tiles; ++t) {
-      s.row[t] = {.reference = State::lowest, .sum = 0.0f};
-      TILEWAVE_UNROLL
-      for (int d = 0; d < L::value_tiles; ++d) {
-        s.out[t][d] = Sums{};
-      }
-    }
+    for (int d = 0; d < L::value_tiles; ++d) s.out[d] = Sums{};
   }
 
-  TILEWAVE_DEVICE static void finish(const PagedAttentionArgs& a, const Item& item, State& s) {
-    TILEWAVE_UNROLL
-    for (int t = 0; t < L::row_tiles; ++t) s.row[t].sum = State::over_units(s.row[t].sum, Sum{});
-    const int lane = L::lane(), unit = Map::unit(lane);
-    TILEWAVE_UNROLL
-    for (int t = 0; t < L::row_tiles; ++t) {
-      const std::int32_t in_block = B::wave_id() * L::wave_rows + L::side * t + Map::row(lane);
-      const MlaDecodeRow of{in_block, min_of(item.first_row + in_block, a.rows - 1), s.row[t].sum, s.row[t].reference};
-      const auto each_run = [&](const auto& f) TILEWAVE_INLINE_LAMBDA {
-        if constexpr (L::transposed) {
-          TILEWAVE_UNROLL
-          for (int d = 0; d < L::value_tiles; ++d) {
-            TILEWAVE_UNROLL
-            for (int i = 0; i < Map::sums; i += 4) {
-              const Sums& of = s.out[t][d];
-              f(L::side * d + Map::kv_row(lane, i), Vec<float, 4>{{of[i], of[i + 1], of[i + 2], of[i + 3]}});
-            }
-          }
-        } else {
-          TILEWAVE_UNROLL
-          for (int block = 0; block < L::value_tiles / 8; ++block) {
-            Vec<float, 32> values;
-            TILEWAVE_UNROLL
-            for (int n = 0; n < 32; ++n) values[n] = s.out[t][8 * block + n % 8][n / 8];
-            f(128 * block + 32 * unit, values);
-          }
+  TILEWAVE_DEVICE static void finish(const PagedAttentionArgs& a, const Item& item, const State& s) {
+    const int lane = L::lane();
+    const std::int32_t in_block = B::wave_id() * mla_lds_wave_rows + Map::row(lane);
+    const MlaDecodeRow of{in_block, min_of(item.first_row + in_block, a.rows - 1), s.sum + B::shuffle_xor(s.sum, 32),
+                          s.reference};
+    float v_scale = 1.0f;
+    if constexpr (is_fp8(S.kv)) v_scale = B::load(a.k_scale);
+    const auto each_run = [&](const auto& f) TILEWAVE_INLINE_LAMBDA {
+      TILEWAVE_UNROLL
+      for (int d = 0; d < L::value_tiles; ++d) {
+        TILEWAVE_UNROLL
+        for (int i = 0; i < Map::sums; i += 4) {
+          const Sums& from = s.out[d];
+          f(L::side * d + Map::kv_row(lane, i), Vec<float, 4>{{from[i], from[i + 1], from[i + 2], from[i + 3]}});
         }
-      };
-      MlaDecodeRowOutput<B, P>::write(a, item, of, 1.0f, unit == 0, each_run);
-    }
+      }
+    };
+    MlaDecodeRowOutput<B, P>::write(a, item, of, v_scale, Map::unit(lane) == 0, each_run);
   }
 };
 

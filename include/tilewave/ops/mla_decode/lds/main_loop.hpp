@@ -27,18 +27,8 @@ struct MlaLdsState {
   using B = typename L::B;
   using Map = typename L::Map;
   static constexpr float lowest = -std::numeric_limits<float>::max();
-  struct Row {
-    float reference, sum;  // log2 units; sum of the probabilities of this lane's tokens
-  };
-  typename L::Sums out[L::row_tiles][L::value_tiles];
-  Row row[L::row_tiles];
-
-  /// Combines a value over the lanes that share a row.
-  template <class Op>
-  TILEWAVE_DEVICE static float over_units(float x, Op op) {
-    if constexpr (Map::units > 2) x = op(x, B::shuffle_xor(x, 16));
-    return op(x, B::shuffle_xor(x, 32));
-  }
+  typename L::Sums out[L::value_tiles];
+  float reference, sum;  // log2 units; sum of the probabilities of this lane's tokens
 };
 
 /// A wave without rows fetches its part of tiles, and meets the barriers of the others.
@@ -51,15 +41,13 @@ struct MlaLdsFetching {
   TILEWAVE_DEVICE static void run(const PagedAttentionArgs& a, const PagedAttentionWorkItem& item,
                                   typename L::Shared& shared) {
     Fetch fetch(a, item);
-    static_for<stages - 1>([&](auto n) TILEWAVE_INLINE_LAMBDA { fetch.template copy_tile<n>(shared); });
-    fetch.look_up(stages - 1);
-    B::template copies_wait<(stages - 2) * copies>();
+    static_for<stages - 2>([&](auto n) TILEWAVE_INLINE_LAMBDA { fetch.template copy_tile<n>(shared); });
+    fetch.look_up(stages - 2);
+    B::template copies_wait<(stages - 3) * copies>();
     B::lds_barrier();  // tile 0
     fetch.find();
-    B::template copies_wait<(stages - 3) * copies>();
-    B::lds_barrier();  // tile 1
-    std::int32_t free = (stages - 1) * L::tile_bytes;
-    for (std::int32_t n = 0; n < item.tiles; ++n) {
+    std::int32_t free = (stages - 2) * L::tile_bytes;
+    for (std::int32_t n = -1; n < item.tiles; ++n) {
       static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { fetch.template copy<i>(shared, free); });
       fetch.look_up(n + stages);
       B::template copies_wait<(stages - 3) * copies>();
@@ -80,116 +68,119 @@ struct MlaLdsMainLoop {
   using Fetch = MlaLdsFetch<L>;
   using Sums = typename L::Sums;
   // Each constant is named here, because g++ 12 finds no inherited ones in lambdas.
-  static constexpr int side = L::side, row_tiles = L::row_tiles, key_tiles = L::key_tiles, key_units = L::key_units;
-  static constexpr int value_tiles = L::value_tiles;
+  static constexpr DType type = L::type;
+  static constexpr int side = L::side, key_tiles = L::key_tiles, value_tiles = L::value_tiles, chunks = L::chunks;
+  static constexpr int head_slices = L::head_slices, key_slices = L::key_slices;
   static constexpr int stages = L::stages, copies = Fetch::copies, tile_tokens = L::policy.tokens;
-  static constexpr int ahead = 4;  // operands are read so many products before their use
-  static constexpr int of_tile = key_tiles * Map::sums, elements = row_tiles * of_tile;  // scores of a lane
-  static constexpr int key_slices = L::policy.tokens / 16;                               // products of a tile of values
-  static constexpr int score_products = key_tiles * key_units, products = score_products + value_tiles * key_slices;
+  static constexpr int ahead = chunks == 1 ? 4 : 2;  // operands are read so many products before their use
+  static constexpr int score_products = key_tiles * head_slices, products = score_products + value_tiles * key_slices;
   static constexpr int last_read = products - ahead;
-  static constexpr float slack = 8.0f;  // log2 units, probabilities are at most 2^slack
+  static constexpr int elements = key_tiles * Map::sums;  // scores of a lane
+  static constexpr int in_word = 4 / L::element, unit = 4 * in_word;
+  /// Probabilities are at most 2^most. Those of fp8 begin with 2^6, so that they have four bits down to 2^-12.
+  static constexpr float most = 8.0f, first = is_fp8(type) ? 6.0f : 0.0f;
 
   const PagedAttentionArgs& a;
   typename L::Shared& shared;
   State& s;
-  std::int32_t tiles, begin, full_end, last;
+  std::int32_t tiles, whole;  // of these, the first `whole` need no mask
   Fetch fetch;
   MlaLdsReads<L> reads;
-  std::int32_t first_row;  // of this lane, in the sequence
-  float scale;
-  Chunk q[row_tiles][key_units];
-  Sums sums[row_tiles][key_tiles];                                          // products of scores
-  Chunk probabilities[row_tiles][key_slices], next[row_tiles][key_slices];  // of tiles n and n + 1
-  float sum[row_tiles], largest;  // of tile n + 1: sums, and the largest exponent
-  Chunk units[ahead];             // operands of keys and values: that of product i is at i % ahead
+  std::int32_t end;  // the first token that the lane's row does not see, counted from the item's first one
+  float scale;       // scores times scale are log2 units
+  Chunk q[head_slices][chunks];
+  Sums sums[key_tiles];                                               // products of scores
+  Chunk probabilities[key_slices][chunks], next[key_slices][chunks];  // of tiles n and n + 1
+  float sum, largest;             // of tile n + 1: the sum, and the largest exponent
+  Chunk operands[ahead][chunks];  // of keys and values: that of product i is at i % ahead
 
-  TILEWAVE_DEVICE MlaLdsMainLoop(const PagedAttentionArgs& args, const PagedAttentionWorkItem& item,
-                                 typename L::Shared& lds, State& state)
-      : a(args),
+  TILEWAVE_DEVICE MlaLdsMainLoop(const MlaDecodeArgs& args, const PagedAttentionWorkItem& item, typename L::Shared& lds,
+                                 State& state)
+      : a(args.attention),
         shared(lds),
         s(state),
         tiles(item.tiles),
-        begin(item.begin),
-        full_end(item.full_end),
-        last(item.end - 1),
-        fetch(args, item),
-        first_row(item.first_row + B::wave_id() * L::wave_rows + Map::row(L::lane())),
-        scale(args.scale_log2) {
+        whole(max_of(item.full_end - item.begin, 0) / tile_tokens),
+        fetch(a, item),
+        scale(a.scale_log2) {
+    if constexpr (is_fp8(type)) scale *= uniform_float(args.q_scale) * uniform_float(a.k_scale);
     load_queries(item);
   }
+  TILEWAVE_DEVICE static float uniform_float(const float* at) {
+    return __builtin_bit_cast(float, B::load_uniform(reinterpret_cast<const std::int32_t*>(at)));
+  }
 
+  /// Step -1 multiplies the scores of tile 0, and values with probabilities of 0.
   TILEWAVE_DEVICE void run() {
-    static_for<ahead>([&](auto i) TILEWAVE_INLINE_LAMBDA { read<i>(0, 0); });
-    static_for<score_products>([&](auto i) TILEWAVE_INLINE_LAMBDA {
-      multiply<i>();
-      if constexpr (i + ahead < score_products) read<i + ahead>(0, 0);
-      B::sched_fence();
-    });
-    make_probabilities(0);
-    B::template copies_wait<(stages - 3) * copies>();
-    B::lds_barrier();       // tile 1
-    std::int32_t slot = 0;  // of tile n
-    static_for<ahead>([&](auto i) TILEWAVE_INLINE_LAMBDA { read<i>(0, L::template slot_behind<1>(slot)); });
-    for (std::int32_t n = 0; n < tiles; ++n) {
-      TILEWAVE_UNROLL
-      for (int t = 0; t < row_tiles; ++t) {
-        s.row[t].sum += sum[t];
-        sum[t] = 0.0f;
-        TILEWAVE_UNROLL
-        for (int c = 0; c < key_slices; ++c) probabilities[t][c] = next[t][c];
-      }
+    sum = 0.0f;
+    each_chunk([&](Chunk&, Chunk& of_next) TILEWAVE_INLINE_LAMBDA { of_next = Chunk{}; });
+    std::int32_t values = 0, keys = 0;  // slots of tiles n and n + 1
+    static_for<ahead>([&](auto i) TILEWAVE_INLINE_LAMBDA { read<i>(values, keys); });
+    for (std::int32_t n = -1; n < tiles; ++n) {
+      s.sum += sum;
+      sum = 0.0f;
+      each_chunk([&](Chunk& of_this, Chunk& of_next) TILEWAVE_INLINE_LAMBDA { of_this = of_next; });
       largest = minus_infinity;
-      step(n, slot);
-      const bool again = needs_mask(n + 1) || B::any(largest > slack);
+      step(n, values, keys);
+      const bool again = n + 1 >= whole || B::any(largest > most);
       if (again) [[unlikely]]
         make_probabilities(n + 1);
-      slot = L::template slot_behind<1>(slot);
-      B::keep_uniform(slot);
+      values = keys;
+      keys = L::template slot_behind<1>(keys);
+      B::keep_uniform(values), B::keep_uniform(keys);
     }
     B::template copies_wait<0>();
   }
 
  private:
-  TILEWAVE_DEVICE std::int32_t tile_of(std::int32_t n) const { return begin + n * tile_tokens; }
-  TILEWAVE_DEVICE bool needs_mask(std::int32_t n) const { return tile_of(n + 1) > full_end; }
+  template <class F>
+  TILEWAVE_DEVICE void each_chunk(const F& f) {
+    TILEWAVE_UNROLL
+    for (int k = 0; k < key_slices; ++k) {
+      TILEWAVE_UNROLL
+      for (int c = 0; c < chunks; ++c) f(probabilities[k][c], next[k][c]);
+    }
+  }
 
   /// Starts the first copies, and loads q. LLVM does not see copies and would wait for all of them at the first use of
   /// q, so q is there before those of later tiles.
   TILEWAVE_DEVICE void load_queries(const PagedAttentionWorkItem& item) {
-    const int unit = Map::unit(L::lane());
     fetch.template copy_tile<0>(shared);
+    const std::int32_t row = item.first_row + B::wave_id() * mla_lds_wave_rows + Map::row(L::lane());
+    const QueryRow query = query_row(a, item, min_of(row, a.rows - 1));
+    end = item.end - a.query_tokens + query.token + 1 - item.begin;
+    const auto* const from =
+        reinterpret_cast<const Chunk*>(static_cast<const char*>(a.q) +
+                                       L::element * (query.out_row * a.q_row_stride + query.head * a.q_head_stride)) +
+        Map::unit(L::lane());
     TILEWAVE_UNROLL
-    for (int t = 0; t < row_tiles; ++t) {
-      const QueryRow query = query_row(a, item, min_of(B::opaque(first_row) + side * t, a.rows - 1));
-      const auto* const from = reinterpret_cast<const Chunk*>(
-          static_cast<const std::uint16_t*>(a.q) + query.out_row * a.q_row_stride + query.head * a.q_head_stride);
+    for (int k = 0; k < head_slices; ++k) {
       TILEWAVE_UNROLL
-      for (int c = 0; c < key_units; ++c) q[t][c] = B::load(from + Map::units * c + unit);
+      for (int c = 0; c < chunks; ++c) q[k][c] = B::load(from + Map::units * (chunks * k + c));
     }
     B::loads_wait();
-    static_for<stages - 2>([&](auto n) TILEWAVE_INLINE_LAMBDA { fetch.template copy_tile<n + 1>(shared); });
-    fetch.look_up(stages - 1);
+    static_for<stages - 3>([&](auto n) TILEWAVE_INLINE_LAMBDA { fetch.template copy_tile<n + 1>(shared); });
+    fetch.look_up(stages - 2);
     B::lds_barrier();  // tile 0
     fetch.find();
   }
 
-  /// Runs the products of step n, whose values are in `slot`. Keys of tile n + 1 are in the next slot.
-  TILEWAVE_DEVICE void step(std::int32_t n, std::int32_t slot) {
-    std::int32_t keys = L::template slot_behind<1>(slot), later = L::template slot_behind<2>(slot),
-                 free = L::template slot_behind<stages - 1>(slot);
-    B::keep_uniform(keys), B::keep_uniform(later), B::keep_uniform(free);
+  /// Runs the products of step n. Behind the keys of tile n + 1 lie the slots of tile n + 2 and, before those of tile n,
+  /// of tile n + stages - 1.
+  TILEWAVE_DEVICE void step(std::int32_t n, std::int32_t values, std::int32_t keys) {
+    std::int32_t later = L::template slot_behind<1>(keys), free = L::template slot_behind<stages - 2>(keys);
+    B::keep_uniform(later), B::keep_uniform(free);
     static_for<products>([&](auto i) TILEWAVE_INLINE_LAMBDA {
       multiply<i>();
       if constexpr (i < last_read) {
-        read<i + ahead>(slot, keys);
+        read<i + ahead>(values, keys);
       } else {
-        read<i - last_read>(slot, later);
+        read<i % ahead>(values, later);  // the operand whose place is free
       }
       B::sched_fence();  // a read that follows on vector instructions waits
       if constexpr (i < score_products) {
-        interleave<copies, score_products, i>([&](auto part)
-                                                  TILEWAVE_INLINE_LAMBDA { fetch.template copy<part>(shared, free); });
+        interleave<copies, score_products, i>([&](auto c)
+                                                  TILEWAVE_INLINE_LAMBDA { fetch.template copy<c>(shared, free); });
       } else {
         exponentials_behind<i - score_products>();
       }
@@ -207,101 +198,114 @@ struct MlaLdsMainLoop {
   TILEWAVE_DEVICE void read(std::int32_t values, std::int32_t keys) {
     const char* const from = reinterpret_cast<const char*>(&shared);
     if constexpr (i < score_products) {
-      units[i % ahead] = reads.key(from + keys, i % key_tiles, i / key_tiles);
+      reads.key(from + keys, i % key_tiles, i / key_tiles, operands[i % ahead]);
     } else {
       constexpr int of = i - score_products;
-      units[i % ahead] = reads.value(from + values, of / key_slices, of % key_slices);
+      reads.value(from + values, of / key_slices, of % key_slices, operands[i % ahead]);
     }
   }
   template <int i>
   TILEWAVE_DEVICE void multiply() {
-    TILEWAVE_UNROLL
-    for (int t = 0; t < row_tiles; ++t) {
-      if constexpr (i < score_products) {
-        constexpr int j = i % key_tiles, c = i / key_tiles;
-        if constexpr (c == 0) sums[t][j] = Sums{};
-        multiply(units[i % ahead], q[t][c], sums[t][j]);
-        B::keep(sums[t][j]);
-      } else {
-        constexpr int of = i - score_products;
-        multiply(units[i % ahead], probabilities[t][of % key_slices], s.out[t][of / key_slices]);
-      }
+    const Chunk(&kv)[chunks] = operands[i % ahead];
+    if constexpr (i < score_products) {
+      Sums& to = sums[i % key_tiles];
+      if constexpr (i / key_tiles == 0) to = Sums{};
+      B::template multiply<type, side>(kv, q[i / key_tiles], to);
+      B::keep(to);
+    } else {
+      constexpr int of = i - score_products;
+      B::template multiply<type, side>(kv, probabilities[of % key_slices], s.out[of / key_slices]);
     }
   }
-  TILEWAVE_DEVICE static void multiply(const Chunk& kv, const Chunk& rows, Sums& to) {
-    B::template multiply<DType::bf16, side>(reinterpret_cast<const Chunk(&)[1]>(kv),
-                                            reinterpret_cast<const Chunk(&)[1]>(rows), to);
-  }
 
-  /// Exponentials stand behind product i of values, from the fourth on: the last products of scores are done by then.
+  /// Exponentials stand behind product i of values, but not the first ones: the last products of scores are done by
+  /// then.
   template <int i>
   TILEWAVE_DEVICE void exponentials_behind() {
-    constexpr int first = 4, slots = products - score_products - ahead - first;
-    if constexpr (i >= first && i < first + slots) {
-      interleave<elements / 2, slots, i - first>([&](auto pair) TILEWAVE_INLINE_LAMBDA {
-        constexpr int e = 2 * pair;
-        const float low = exponent_of<e>(), high = exponent_of<e + 1>();
-        largest = Max{}(Max{}(low, high), largest);
+    constexpr int begin_at = 4 / chunks, slots = products - score_products - ahead - begin_at;
+    if constexpr (i >= begin_at && i < begin_at + slots) {
+      interleave<elements / in_word, slots, i - begin_at>([&](auto word) TILEWAVE_INLINE_LAMBDA {
+        float exponents[in_word];
+        static_for<in_word>([&](auto e) TILEWAVE_INLINE_LAMBDA { exponents[e] = exponent_of<word * in_word + e>(); });
+        TILEWAVE_UNROLL
+        for (int e = 0; e < in_word; e += 2) largest = Max{}(Max{}(exponents[e], exponents[e + 1]), largest);
         B::keep(largest);  // LLVM would move all of this behind the last product
-        add_probabilities<e>(low, high);
+        // Beyond the largest value of fp8 there is none, and `most` is less.
+        if constexpr (is_fp8(type)) {
+          TILEWAVE_UNROLL
+          for (int e = 0; e < in_word; ++e) exponents[e] = min_of(exponents[e], most);
+        }
+        add_word<word>(exponents);
       });
     }
   }
-  /// Element e of a lane is of its row of tile e / of_tile.
   template <int e>
-  TILEWAVE_DEVICE float sum_of() const {
-    return sums[e / of_tile][e % of_tile / Map::sums][e % Map::sums];
+  TILEWAVE_DEVICE float score_of() const {
+    return sums[e / Map::sums][e % Map::sums] * scale;
   }
   template <int e>
   TILEWAVE_DEVICE float exponent_of() const {
-    return fused(sum_of<e>(), scale, -s.row[e / of_tile].reference);
+    return fused(sums[e / Map::sums][e % Map::sums], scale, -s.reference);
   }
-  template <int e>
-  TILEWAVE_DEVICE void add_probabilities(float low, float high) {
-    constexpr int t = e / of_tile, c = e % of_tile / 8;
-    float of_low = B::exp2(low), of_high = B::exp2(high);
-    B::keep(of_low), B::keep(of_high);
-    sum[t] += of_low;
-    sum[t] += of_high;
-    B::keep(sum[t]);
-    next[t][c][e % 8 / 2] = B::pack_bf16(of_low, of_high);
-    if constexpr (e % 8 == 6) B::keep(next[t][c]);
+  /// Makes the probabilities of a word of the next tile.
+  template <int word>
+  TILEWAVE_DEVICE void add_word(const float (&exponents)[in_word]) {
+    constexpr int e = word * in_word, c = e / unit;
+    float of[in_word];
+    TILEWAVE_UNROLL
+    for (int i = 0; i < in_word; ++i) {
+      of[i] = B::exp2(exponents[i]);
+      B::keep(of[i]);
+    }
+    TILEWAVE_UNROLL
+    for (int i = 0; i < in_word; ++i) sum += of[i];
+    B::keep(sum);
+    Chunk& to = next[c / chunks][c % chunks];
+    if constexpr (is_fp8(type)) {
+      to[word % 4] = B::pack_fp8_within(of[0], of[1], of[2], of[3]);
+    } else {
+      to[word % 4] = B::pack_bf16(of[0], of[1]);
+    }
+    if constexpr (word % 4 == 3) B::keep(to);
   }
 
   /// Makes the probabilities of tile n, some of which a row may not see. If a score is too far above the reference of
-  /// its row, the largest score so far becomes the reference. Other rows keep theirs, so that a row's bits do not
-  /// depend on them.
+  /// its row, the largest score so far makes a new one. Other rows keep theirs, so that a row's bits do not depend on
+  /// them.
   TILEWAVE_DEVICE void make_probabilities(std::int32_t n) {
-    const std::int32_t first = tile_of(n) + Map::kv_row(L::lane(), 0);
-    static_for<row_tiles>([&](auto t) TILEWAVE_INLINE_LAMBDA {
-      const std::int32_t row = min_of(B::opaque(first_row) + side * t, a.rows - 1);
-      const std::int32_t end = last + 1 - a.query_tokens + a.gqa_ratio.quotient(row) + 1;  // of what the row sees
-      const auto seen = [&](int e) TILEWAVE_INLINE_LAMBDA {
-        return first + e / Map::sums * side + Map::kv_row(0, e % Map::sums) < end;
-      };
-      float score = minus_infinity;
-      static_for<of_tile>([&](auto e) TILEWAVE_INLINE_LAMBDA {
-        if (seen(e)) score = Max{}(score, sum_of<of_tile * t + e>() * scale);
+    // Tokens are compared twice, as scalar registers have no room for the answers of more than sixteen scores.
+    std::int32_t token = n * tile_tokens + Map::kv_row(L::lane(), 0);
+    const auto seen = [&](int e) TILEWAVE_INLINE_LAMBDA {
+      return token + e / Map::sums * side + Map::kv_row(0, e % Map::sums) < end;
+    };
+    float score = minus_infinity;
+    static_for<elements>([&](auto e) TILEWAVE_INLINE_LAMBDA {
+      float of_seen = seen(e) ? score_of<e>() : minus_infinity;
+      B::keep(of_seen);  // one at a time
+      score = Max{}(score, of_seen);
+    });
+    raise_reference(Max{}(score, B::shuffle_xor(score, 32)));
+    sum = 0.0f;
+    if constexpr (elements > 16) token = B::opaque(token);
+    static_for<elements / in_word>([&](auto word) TILEWAVE_INLINE_LAMBDA {
+      float exponents[in_word];
+      static_for<in_word>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+        constexpr int e = word * in_word + i;
+        exponents[i] = seen(e) ? min_of(exponent_of<e>(), most) : minus_infinity;
+        B::keep(exponents[i]);
       });
-      raise_reference(t, State::over_units(score, Max{}));
-      sum[t] = 0.0f;
-      static_for<of_tile / 2>([&](auto pair) TILEWAVE_INLINE_LAMBDA {
-        constexpr int e = 2 * pair, element = of_tile * t + e;
-        add_probabilities<element>(seen(e) ? exponent_of<element>() : minus_infinity,
-                                   seen(e + 1) ? exponent_of<element + 1>() : minus_infinity);
-      });
+      add_word<word>(exponents);
     });
   }
-  TILEWAVE_DEVICE void raise_reference(int t, float score) {
-    auto& row = s.row[t];
-    const float raised = score > row.reference + slack ? score : row.reference;
-    const float factor = B::exp2(row.reference - raised);
-    row.reference = raised;
-    row.sum *= factor;
+  TILEWAVE_DEVICE void raise_reference(float score) {
+    const float raised = score > s.reference + most ? score - first : s.reference;
+    const float factor = B::exp2(s.reference - raised);
+    s.reference = raised;
+    s.sum *= factor;
     TILEWAVE_UNROLL
     for (int d = 0; d < value_tiles; ++d) {
       TILEWAVE_UNROLL
-      for (int c = 0; c < Map::sums; ++c) s.out[t][d][c] *= factor;
+      for (int i = 0; i < Map::sums; ++i) s.out[d][i] *= factor;
     }
   }
 
