@@ -67,8 +67,8 @@ constexpr bool mla_fp8_scores(const ArchFacts& facts, const MlaDecodePolicy& p) 
 /// Tokens that lie together in every page that path lds takes.
 inline constexpr int mla_lds_page_tokens = 16;
 
-/// Path lds: rows of a wave; tokens of a tile, those of a product of values, or two of bf16; bytes from a token's latent
-/// dimensions to the next one's in LDS, of bf16 with a gap that spreads tokens over banks; stages of tiles.
+/// Path lds: rows of a wave; tokens of a tile, which a product of values takes, or two of bf16; bytes from a token's
+/// latent dimensions to the next one's in LDS, of bf16 with a gap that spreads tokens over banks; stages of tiles.
 inline constexpr int mla_lds_wave_rows = 32;
 constexpr int mla_lds_tokens(const MlaDecodeSpec& s) { return 64 / size_of(s.kv); }
 constexpr int mla_lds_pitch(const MlaDecodeSpec& s) { return size_of(s.kv) == 2 ? 1024 + 128 : 512; }

@@ -165,8 +165,8 @@ struct MlaLdsMainLoop {
     fetch.find();
   }
 
-  /// Runs the products of step n. Behind the keys of tile n + 1 lie the slots of tile n + 2 and, before those of tile n,
-  /// of tile n + stages - 1.
+  /// Runs the products of step n. Behind the keys of tile n + 1 lies the slot of tile n + 2, and before tile n that of
+  /// tile n + stages - 1.
   TILEWAVE_DEVICE void step(std::int32_t n, std::int32_t values, std::int32_t keys) {
     std::int32_t later = L::template slot_behind<1>(keys), free = L::template slot_behind<stages - 2>(keys);
     B::keep_uniform(later), B::keep_uniform(free);
