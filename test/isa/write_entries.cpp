@@ -217,13 +217,14 @@ void add_flash_attention(ordered_json& file) {
   });
 }
 
-/// Latent decode through LDS: as flash attention. Vector instructions of a step are the softmax, offsets of copies and of
-/// reads, and where a reference is raised two moves and a product of each sum.
+/// Latent decode through LDS: as flash attention. Vector instructions of a step are the softmax, five for each score, once
+/// more with a mask, eight, offsets of copies and of reads, and where a reference is raised two moves and a product of
+/// each sum.
 template <class Kernel>
 ordered_json mla_lds_claims() {
   using L = typename Kernel::L;
   using Loop = MlaLdsMainLoop<L>;
-  constexpr double softmax = 4.0 * Loop::elements, offsets = 3 * Loop::copies + 32, raised = 3 * 256;
+  constexpr double softmax = 13.0 * Loop::elements, offsets = 3 * Loop::copies + 32, raised = 3 * 256;
   return {{"mfma", gemm_mfma<Kernel::Room::facts.id>(GemmSpec{.a = L::spec.q}, L::side)},
           {"writes_lds", false},
           {"valu_of_products", (softmax + offsets + raised) / Loop::products}};
