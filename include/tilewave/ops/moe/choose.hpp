@@ -48,26 +48,40 @@ constexpr bool moe_chooses_at_once(const ArchFacts& facts, const TopkGatingProbl
          g.tokens * g.topk <= q.threads;
 }
 
+namespace detail {
+
+/// The kernels of a spec of gating: one for each policy that has any.
+template <class B, TopkGatingSpec G>
+struct MoeChooseKernels {
+  static constexpr MoeSortPolicy sort = moe_sort_policies(B::facts.id, MoeSortSpec{})[0];
+  static constexpr TopkGatingPolicies policies = topk_gating_policies(B::facts.id, G);
+
+  /// Queues the kernel of policy number `at`, if that is `policy` and has one.
+  template <std::size_t at>
+  static void launch(const TopkGatingProblem& g, const TopkGatingPolicy& policy, const MoeSortProblem& s,
+                     hipStream_t stream, Status& status) {
+    if constexpr (moe_chooses_by(B::facts, G, policies[at], sort)) {
+      if (!(policy == policies[at])) return;
+      using Kernel = MoeChoose<B, G, policies[at], sort>;
+      MoeChooseArgs args{topk_gating_args(g, policy), moe_sort_args(s, sort)};
+      args.sort.blocks = 1, args.sort.segment = args.sort.block_choices = args.sort.choices;
+      status = B::template launch<Kernel>({1, Kernel::block_threads}, args, stream);
+    }
+  }
+};
+
+}  // namespace detail
+
 /// Queues the launch. The problems are those of the two ops, which are checked.
 template <class B, TopkGatingSpec G>
 Status moe_choose_launch(const TopkGatingProblem& g, const TopkGatingPolicy& policy, const MoeSortProblem& s,
                          hipStream_t stream) {
-  constexpr MoeSortPolicy sort_policy = moe_sort_policies(B::facts.id, MoeSortSpec{})[0];
-  constexpr TopkGatingPolicies policies = topk_gating_policies(B::facts.id, G);
+  using Kernels = detail::MoeChooseKernels<B, G>;
   Status status{StatusCode::no_matching_entry, "the policy of gating has no kernel that sorts as well"};
-  [&]<std::size_t... i>(std::index_sequence<i...>) {
-    const auto launch = [&]<std::size_t at>() {
-      if constexpr (moe_chooses_by(B::facts, G, policies[at], sort_policy)) {
-        if (!(policy == policies[at])) return;
-        using Kernel = MoeChoose<B, G, policies[at], sort_policy>;
-        MoeChooseArgs args{topk_gating_args(g, policy), moe_sort_args(s, sort_policy)};
-        args.sort.blocks = 1, args.sort.segment = args.sort.block_choices = args.sort.choices;
-        status = B::template launch<Kernel>({1, Kernel::block_threads}, args, stream);
-      }
-    };
-    (launch.template operator()<i>(), ...);
+  [&]<std::size_t... at>(std::index_sequence<at...>) {
+    (Kernels::template launch<at>(g, policy, s, stream, status), ...);
   }
-  (std::make_index_sequence<policies.size()>{});
+  (std::make_index_sequence<Kernels::policies.size()>{});
   return status;
 }
 
