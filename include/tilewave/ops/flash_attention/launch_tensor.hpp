@@ -10,6 +10,7 @@
 #include "tilewave/ops/flash_attention/kernel.hpp"
 #include "tilewave/ops/flash_attention/tensor/combine.hpp"
 #include "tilewave/ops/flash_attention/tensor/row_heads.hpp"
+#include "tilewave/tile/workspace.hpp"
 
 namespace tilewave::detail {
 
@@ -29,7 +30,7 @@ struct FlashTokens {
   /// Returns the rows from a sequence or page to the next.
   constexpr std::int64_t step_rows() const { return steps > 1 ? step / token : 0; }
   constexpr std::int64_t rows() const { return (steps - 1) * step_rows() + length; }
-  constexpr bool fits() const { return rows() > 0 && rows() <= most_flash_rows; }
+  constexpr bool fits() const { return step_rows() <= most_flash_rows && rows() > 0 && rows() <= most_flash_rows; }
 };
 
 /// Return q, out, K and V of a problem as tensors of tokens.
@@ -68,7 +69,8 @@ constexpr std::int32_t flash_box_rows(const FlashAttentionPolicy& policy, const 
 inline Status flash_tensor_takes(const FlashAttentionPolicy& policy, const FlashAttentionProblem& p) {
   if (!(p.softmax_scale > 0.0f)) return {StatusCode::bad_value, "tensor: softmax_scale must be positive"};
   const FlashTokens q = flash_q_tokens(p), k = flash_k_tokens(p), v = flash_v_tokens(p);
-  if (Status s = q.check(); !s.ok()) return s;
+  for (const FlashTokens* tokens : {&q, &k, &v})
+    if (Status s = tokens->check(); !s.ok()) return s;
   if (p.spec.paged()) {
     if (flash_box_rows(policy, p) % 8 != 0)
       return {StatusCode::unsupported_block_size, "tensor: block_size must be a multiple of 8"};
@@ -77,8 +79,6 @@ inline Status flash_tensor_takes(const FlashAttentionPolicy& policy, const Flash
     if (k.step_rows() % 8 != 0 || v.step_rows() % 8 != 0)
       return {StatusCode::bad_stride, "tensor: pages must be a multiple of eight tokens apart"};
   }
-  if (Status s = k.check(); !s.ok()) return s;
-  if (Status s = v.check(); !s.ok()) return s;
   // The kernel has one number of rows between sequences, for K and V.
   const bool alike = p.spec.paged() || k.step_rows() == v.step_rows();
   const std::int32_t heads = flash_row_heads(policy, p);
@@ -207,6 +207,8 @@ Status flash_launch_tensor(const FlashAttentionProblem& p, hipStream_t stream) {
   if constexpr (P.splits_keys()) {
     const std::int32_t splits = p.workspace != nullptr ? flash_attention_splits_sm90(p, P) : 1;
     if (splits > 1) {
+      const std::size_t needed = flash_attention_splits_size(p, splits);
+      if (Status s = check_workspace(p.workspace, p.workspace_bytes, needed); !s.ok()) return s;
       using Kernel = FlashAttentionTensor<B, S, P, true>;
       using Combine = FlashAttentionCombine<B, S>;
       typename Kernel::Args args{};

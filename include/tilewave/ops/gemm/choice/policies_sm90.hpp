@@ -40,10 +40,11 @@ struct Sm90Policies {
     if (p.pingpong && p.rows == 128) p.stages = p.columns > 128 ? 4 : 5;  // the rest is for boxes of output
     all.add(p);
   }
-  /// Two blocks an SM: one streams while the other begins or ends a tile.
-  constexpr void add_two_blocks(int rows, int stages) {
-    GemmPolicy p{.rows = rows, .columns = 64, .stages = stages, .waves_rows = 1, .swapped = true};
-    p.waves_per_simd = 2;
+  /// Two blocks an SM: one streams while the other begins or ends a tile, and the first blocks of the next kernel find
+  /// room beside the last ones of this (docs/notebook/2026-11-28-engine-steps.md).
+  constexpr void add_two_blocks(int rows, int stages, int columns = 64, int most_splits = 1) {
+    GemmPolicy p{.rows = rows, .columns = columns, .stages = stages, .waves_rows = 1, .swapped = true};
+    p.splits = most_splits, p.waves_per_simd = 2;
     all.add(p);
   }
 };
@@ -80,10 +81,19 @@ constexpr GemmPolicies gemm_sm90_int4(const GemmSpec& s) {
     p.stages = min_of(16, gemm_stages(s, p) / p.waves_per_simd);
     list.all.add(p);
   };
+  const auto few_rows = [&](int rows, int strips, int waves, int blocks = 1) {  // blocks: an SM
+    if (s.scale_k != 128 || s.zero_points || s.groups != GemmGroups::one) return;
+    GemmPolicy p{.rows = rows, .columns = 16 * strips, .depth_bytes = 128 * size_of(s.a), .stages = 2, .waves_rows = 1};
+    p.path = GemmPath::weights_in_registers;
+    p.waves_k = waves, p.waves_per_simd = blocks;
+    list.all.add(p);
+  };
   const int splits = list.splits(8);
   if (s.gated) {
     codes(16, 256, 2, splits);
     codes(64, 256, 2, splits);
+    few_rows(8, 4, 8, 2);
+    few_rows(16, 4, 12);
     return list.all;
   }
   codes(16, 64, 1, splits);
@@ -96,13 +106,6 @@ constexpr GemmPolicies gemm_sm90_int4(const GemmSpec& s) {
   if (s.mxfp4() && s.a == DType::bf16) {  // sums in the matrix unit leave registers for those of 256 rows
     list.add({.rows = 256, .columns = 128, .swapped = true});
   }
-  if (s.scale_k != 128 || s.zero_points) return list.all;
-  const auto few_rows = [&](int rows, int strips, int waves) {
-    GemmPolicy p{.rows = rows, .columns = 16 * strips, .depth_bytes = 128 * size_of(s.a), .stages = 2, .waves_rows = 1};
-    p.path = GemmPath::weights_in_registers;
-    p.waves_k = waves;
-    list.all.add(p);
-  };
   few_rows(8, 2, 16);
   few_rows(8, 4, 16);
   few_rows(16, 4, 12);
@@ -143,8 +146,15 @@ constexpr GemmPolicies gemm_sm90_gated(const GemmSpec& s) {
     list.add({.rows = 128, .columns = 256});
     list.add({.rows = 128, .columns = 128, .splits = list.splits(4)});
   }
-  for (const int rows : {16, 64})
-    list.add({.rows = rows, .columns = 128, .waves_rows = 1, .swapped = true, .splits = list.splits(8)});
+  if (s.groups == GemmGroups::one && s.weights == GemmWeights::row_major) {
+    list.add_two_blocks(16, 5, 128, 8);
+  } else {
+    list.add({.rows = 16, .columns = 128, .waves_rows = 1, .swapped = true, .splits = list.splits(8)});
+  }
+  list.add({.rows = 64, .columns = 128, .waves_rows = 1, .swapped = true, .splits = list.splits(8)});
+  // 28672 rows of B are 128 tiles of 224, one for each of 132 SMs: 58 us at 64 rows, 62 by 224 tiles of 128.
+  if (s.groups == GemmGroups::one && s.a == DType::bf16 && s.weights == GemmWeights::row_major)
+    list.add({.rows = 64, .columns = 224, .waves_rows = 1});
   return list.all;
 }
 
@@ -197,7 +207,7 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
   }
   if (s.a == DType::bf16 || s.scale == Scaling::per_row) {
     list.add({.rows = 128, .columns = 128, .stream = true});
-    list.add_two_blocks(16, 8);
+    list.add_two_blocks(16, 8, 64, 8);
   }
   if (!more) return list.all;
   list.add({.rows = 64, .columns = 192, .waves_rows = 1, .pingpong = true});
