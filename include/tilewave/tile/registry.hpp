@@ -16,21 +16,10 @@
 #include "tilewave/arch/facts.hpp"
 #include "tilewave/core/hip.hpp"
 #include "tilewave/core/status.hpp"
+#include "tilewave/core/value_list.hpp"
 #include "tilewave/tile/plan.hpp"
 
 namespace tilewave {
-
-/// The specs of an architecture, at most `most`.
-template <class Spec, int most = 32>
-struct SpecList {
-  std::array<Spec, most> list{};
-  int count = 0;
-  constexpr void add(const Spec& spec) { list[count++] = spec; }
-  constexpr std::size_t size() const { return count; }
-  constexpr const Spec& operator[](std::size_t i) const { return list[i]; }
-  constexpr const Spec* begin() const { return list.data(); }
-  constexpr const Spec* end() const { return list.data() + count; }
-};
 
 /// A compiled kernel: its spec, its policy and its launch function.
 template <class Registry>

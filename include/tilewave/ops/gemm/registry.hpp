@@ -54,10 +54,10 @@ constexpr auto gemm_entries_of() {
   return []<std::size_t... i>(std::index_sequence<i...>) {
     constexpr GemmPolicies policies = policies_of(B::facts.id, S);
     return std::array<GemmEntry, sizeof...(i)>{
-        GemmEntry{B::facts.id, B::emulated, S, policies.list[i], &gemm_launch<B, S, policies.list[i]>,
-                  sizeof(typename GemmKernel<B, S, policies.list[i], GemmIdentity>::Shared)}...};
+        GemmEntry{B::facts.id, B::emulated, S, policies[i], &gemm_launch<B, S, policies[i]>,
+                  sizeof(typename GemmKernel<B, S, policies[i], GemmIdentity>::Shared)}...};
   }
-  (std::make_index_sequence<policies_of(B::facts.id, S).count>{});
+  (std::make_index_sequence<policies_of(B::facts.id, S).size()>{});
 }
 
 /// All entries of one spec on one backend.

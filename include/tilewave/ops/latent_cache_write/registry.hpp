@@ -10,9 +10,9 @@
 namespace tilewave {
 
 /// Returns the specs that every architecture serves: each layout that mla_decode reads. Callers name others themselves.
-constexpr SpecList<LatentCacheWriteSpec> latent_cache_write_specs(ArchId arch) {
+constexpr ValueList<LatentCacheWriteSpec> latent_cache_write_specs(ArchId arch) {
   const DType fp8 = facts_of(arch).fp8;
-  SpecList<LatentCacheWriteSpec> specs;
+  ValueList<LatentCacheWriteSpec> specs;
   specs.add({});
   specs.add({.head_size = 512, .pairs = RopePairs::halves, .table = DType::bf16});
   specs.add({.kv = fp8});

@@ -9,9 +9,9 @@
 namespace tilewave {
 
 /// Returns the specs that every architecture serves: caches of bf16, of fp8 with one scale, and of scaled groups.
-constexpr SpecList<MlaPrefillSpec> mla_prefill_specs(ArchId arch) {
+constexpr ValueList<MlaPrefillSpec> mla_prefill_specs(ArchId arch) {
   const DType fp8 = facts_of(arch).fp8;
-  SpecList<MlaPrefillSpec> specs;
+  ValueList<MlaPrefillSpec> specs;
   specs.add({});
   specs.add({.kv = fp8});
   specs.add({.kv = fp8, .layout = LatentLayout::groups_128});

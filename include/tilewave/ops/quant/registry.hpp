@@ -12,8 +12,8 @@ namespace tilewave {
 /// Returns the specs that every architecture serves. bf16 and f16 go to fp8 and i8 with every scale, f32 with one a
 /// row. Codes go back to bf16 with every scale, to f16 and f32 with one a row. Where there are MX formats, bf16 goes to
 /// all of them with mx scales.
-constexpr SpecList<QuantSpec> quant_specs(ArchId arch) {
-  SpecList<QuantSpec> specs;
+constexpr ValueList<QuantSpec> quant_specs(ArchId arch) {
+  ValueList<QuantSpec> specs;
   for (const DType codes : {facts_of(arch).fp8, DType::i8}) {
     for (const Scaling scale : {Scaling::per_token, Scaling::per_tensor, Scaling::per_group}) {
       specs.add({DType::bf16, codes, scale});
