@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 # tilewave_use_room(TARGET): compile all sources of the target for TILEWAVE_ROOM, with that room's compiler and runtime.
 # tilewave_compile_quickly(TARGET): sources that take longer to compile than they ever run.
-# tilewave_unoptimised(sources...): of this folder, in the host room: they take longer to optimise than they ever run.
 
 find_package(Threads REQUIRED)
 if(TILEWAVE_ROOM STREQUAL "host")
@@ -48,12 +47,6 @@ endfunction()
 function(tilewave_optimise_rows target)
   if(TILEWAVE_ROOM STREQUAL "host" AND NOT TILEWAVE_SANITIZE)
     target_compile_options(${target} PRIVATE -Og)
-  endif()
-endfunction()
-
-function(tilewave_unoptimised)
-  if(TILEWAVE_ROOM STREQUAL "host")
-    set_property(SOURCE ${ARGV} APPEND PROPERTY COMPILE_OPTIONS -O0)
   endif()
 endfunction()
 

@@ -143,7 +143,7 @@ if(TARGET bench_paged_attention)
   set(export $<FILTER:$<TARGET_OBJECTS:bench_paged_attention>,INCLUDE,/bundle.cpp>)  # compiled there
 endif()
 add_executable(isa_sim_entries entries.cpp ${export})
-tilewave_unoptimised(entries.cpp)
+tilewave_quick_test(isa_sim_entries)
 tilewave_use_room(isa_sim_entries)
 target_include_directories(isa_sim_entries PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(isa_sim_entries PRIVATE tilewave_sim CLI11::CLI11)
