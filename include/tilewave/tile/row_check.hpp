@@ -35,7 +35,7 @@ constexpr bool is_row_type(DType t) { return t == DType::f32 || t == DType::f16 
 
 /// Checks the type and the scaling of an output. check_row_output_tensors checks that its tensors are there and
 /// aligned to their elements.
-inline Status check_row_output(DType x, DType out, Scaling mode, const ArchFacts& facts) {
+constexpr Status check_row_output(DType x, DType out, Scaling mode, const ArchFacts& facts) {
   if (!is_output_scaling(mode))
     return {StatusCode::unsupported_scaling, "scale must be none, per_tensor, per_token, per_group or mx"};
   if (mode == Scaling::none) {

@@ -42,6 +42,7 @@ constexpr ValueList<ActivationSpec> activation_specs(ArchId arch) {
 
 struct ActivationRegistry : TileRegistry<ActivationSpec, ActivationProblem, activation_aligned> {
   using Rows = RowRegistry<ActivationSpec, ActivationProblem, activation_aligned>;
+  static constexpr auto check_spec = activation_check_spec;
   static constexpr auto check = activation_check;
   static constexpr auto policies = activation_policies;
   static Status takes(const RowPolicy& policy, const Problem& p, const ArchFacts& facts) {

@@ -160,9 +160,7 @@ Status gemm_plan(const GemmProblem& p, GemmPlan& plan, std::span<const TunedGemm
     return served;
   } else {
     plan.candidates = gemm_candidates<B, S>;
-    if (!(p.spec == S)) {
-      return {StatusCode::no_matching_entry, "problem.spec is not the spec that the plan is compiled for"};
-    }
+    if (!(p.spec == S)) return not_the_compiled_spec;
     return gemm_select(p, gemm_candidates<B, S>, B::facts, plan, tuned);
   }
 }

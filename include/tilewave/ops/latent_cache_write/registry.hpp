@@ -25,6 +25,7 @@ struct LatentCacheWriteRegistry {
   using Spec = LatentCacheWriteSpec;
   using Problem = LatentCacheWriteProblem;
   using Policy = LatentCacheWritePolicy;
+  static constexpr auto check_spec = latent_cache_write_check_spec;
   static constexpr auto check = latent_cache_write_check;
   static constexpr auto policies = latent_cache_write_policies;
   static Status takes(const Policy&, const Problem&, const ArchFacts&) { return {}; }

@@ -26,6 +26,7 @@ struct MlaDecodeRegistry {
   using Spec = MlaDecodeSpec;
   using Problem = MlaDecodeProblem;
   using Policy = MlaDecodePolicy;
+  static constexpr auto check_spec = mla_decode_check_spec;
   static constexpr auto check = mla_decode_check;
   static constexpr auto policies = mla_decode_policies;
   static constexpr auto takes = mla_decode_takes;

@@ -51,8 +51,7 @@ Status mla_prefill_plan(const MlaPrefillProblem& p, MlaPrefillPlan& plan) {
   if constexpr (!served.ok()) {  // its kernels would not compile
     return served;
   } else {
-    if (!(p.spec == S))
-      return {StatusCode::no_matching_entry, "problem.spec is not the spec that the plan is compiled for"};
+    if (!(p.spec == S)) return not_the_compiled_spec;
     const MlaPrefillParts parts{.layers = detail::mla_prefill_candidates<B, S>,
                                 .products = gemm_candidates<B, mla_prefill_up_spec()>,
                                 .attention = op_candidates<FlashAttentionRegistry, B, mla_prefill_attention_spec()>,

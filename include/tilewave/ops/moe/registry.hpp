@@ -88,9 +88,7 @@ Status moe_plan(const MoeProblem& p, MoePlan& plan) {
   if constexpr (!served.ok()) {  // its kernels would not compile
     return served;
   } else {
-    if (!(p.spec == S)) {
-      return {StatusCode::no_matching_entry, "problem.spec is not the spec that the plan is compiled for"};
-    }
+    if (!(p.spec == S)) return not_the_compiled_spec;
     return moe_select(p, detail::MoePartsOf<B, S>::parts(), B::facts, plan);
   }
 }

@@ -23,6 +23,7 @@ struct MqaLogitsRegistry {
   using Spec = MqaLogitsSpec;
   using Problem = MqaLogitsProblem;
   using Policy = MqaLogitsPolicy;
+  static constexpr auto check_spec = mqa_logits_check_spec;
   static constexpr auto check = mqa_logits_check;
   static constexpr auto policies = mqa_logits_policies;
 

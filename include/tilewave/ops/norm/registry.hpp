@@ -39,6 +39,7 @@ constexpr ValueList<NormSpec> norm_specs(ArchId arch) {
 }
 
 struct NormRegistry : RowRegistry<NormSpec, NormProblem, norm_aligned> {
+  static constexpr auto check_spec = norm_check_spec;
   static constexpr auto check = norm_check;
   static constexpr auto policies = norm_policies;
   template <class B, NormSpec S, RowPolicy P>

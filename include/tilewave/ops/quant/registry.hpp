@@ -32,6 +32,7 @@ constexpr ValueList<QuantSpec> quant_specs(ArchId arch) {
 }
 
 struct QuantRegistry : RowRegistry<QuantSpec, QuantProblem, quant_aligned> {
+  static constexpr auto check_spec = quant_check_spec;
   static constexpr auto check = quant_check;
   static constexpr auto policies = quant_policies;
   static std::size_t workspace_bytes(const QuantProblem& p, const RowPolicy&, const ArchFacts&, int) {
