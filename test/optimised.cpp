@@ -4,11 +4,6 @@
 // such function the linker takes this copy and drops that one.
 #include "bench/ops/paged_attention/kv_pool.hpp"
 #include "test/core/fp8_table.hpp"
-#include "test/ops/flash_attention/call.hpp"
-#include "test/ops/gemm/call.hpp"
-#include "test/ops/mla_decode/call.hpp"
-#include "test/ops/moe/call.hpp"
-#include "test/ops/mx_rows.hpp"
 #include "test/ops/rows.hpp"
 #include "tilewave/reference/activation.hpp"
 #include "tilewave/reference/attention_combine.hpp"
