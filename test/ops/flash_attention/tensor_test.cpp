@@ -38,6 +38,12 @@ TEST_CASE("rows around a wave group's and a block's, where each sees other keys"
     check_tensor({.q = {rows}, .kv = {rows + 20}, .q_heads = 1, .causal = true});
 }
 
+TEST_CASE("a wave group's rows end at half of their last tile of keys, and one key before and behind") {
+  for (const std::int32_t keys : {128, 256})
+    for (const std::int32_t rows : {126, 127, 128})
+      check_tensor({.q = {rows}, .kv = {keys}, .q_heads = 1, .causal = true});
+}
+
 TEST_CASE("windows whose edges lie within tiles of wave groups, on both sides of whole ones") {
   check_tensor({.q = {66}, .kv = {420}, .q_heads = 1, .causal = true, .left = 300});
   check_tensor({.q = {20}, .kv = {400}, .q_heads = 1, .left = 170, .right = 100, .sinks = true});
