@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "tilewave/ops/moe/check.hpp"
-#include "tilewave/ops/moe/choose.hpp"
 #include "tilewave/tile/workspace.hpp"
 
 namespace tilewave {
@@ -20,8 +19,6 @@ struct MoeEntry {
   MoeSpec spec;
   MoePolicy policy;
   Status (*route)(const MoeRouteArgs&, hipStream_t);
-  /// Gating and sort in one launch, see moe_chooses_at_once.
-  Status (*choose)(const TopkGatingProblem&, const TopkGatingPolicy&, const MoeSortProblem&, hipStream_t);
 };
 
 /// The entries among which a plan chooses. Their owner keeps them.
@@ -57,17 +54,12 @@ struct MoePlan {
   /// reason.
   Status launch(const MoeProblem& p, hipStream_t stream) const {
     return checked(p, [&](const MoeCalls& calls) {
-      const bool at_once = chooses_at_once(p, calls);
-      for (int l = 0; l < moe_launches; ++l) {
-        const auto one = static_cast<MoeLaunch>(l);
-        if (at_once && one == MoeLaunch::sort) continue;
-        if (Status s = run(p, calls, one, stream); !s.ok()) return s;
-      }
+      for (int l = 0; l < moe_launches; ++l)
+        if (Status s = run(p, calls, static_cast<MoeLaunch>(l), stream); !s.ok()) return s;
       return Status{};
     });
   }
-  /// Queues one launch, or none where the layer has no such launch. What those before it wrote is in the workspace. The
-  /// sort comes by itself here, also where gating has sorted already.
+  /// Queues one launch, or none where the layer has no such launch. What those before it wrote is in the workspace.
   Status launch_one(const MoeProblem& p, MoeLaunch one, hipStream_t stream) const {
     return checked(p, [&](const MoeCalls& calls) { return run(p, calls, one, stream); });
   }
@@ -79,23 +71,15 @@ struct MoePlan {
     MoeLaunch what;
     std::string entry;
   };
-  /// Returns the launches of a problem, in order. Gating that sorts as well has the names of both entries.
+  /// Returns the launches of a problem, in order.
   std::vector<Launch> launches(const MoeProblem& p) const {
     std::vector<Launch> all;
     if (entry == nullptr || !detail::check_moe_extents(p).ok() || moe_is_empty(p)) return all;
     const auto policy = [](const auto* e) { return e == nullptr ? std::string("none") : name_of(e->policy); };
-    const bool at_once = chooses_at_once(p, MoeCalls(p, entry->policy, moe_no_workspace(), {}));
-    const std::array<std::string, moe_launches> names{policy(gating) + (at_once ? "+" + policy(sort) : ""),
-                                                      "lanes",
-                                                      policy(sort),
-                                                      policy(quant_x),
-                                                      first.name(),
-                                                      policy(quant_h),
-                                                      second.name(),
-                                                      policy(sum)};
+    const std::array<std::string, moe_launches> names{policy(gating), "lanes",         policy(sort),  policy(quant_x),
+                                                      first.name(),   policy(quant_h), second.name(), policy(sum)};
     for (int l = 0; l < moe_launches; ++l)
-      if (const auto one = static_cast<MoeLaunch>(l); moe_has(p, one) && !(at_once && one == MoeLaunch::sort))
-        all.push_back({one, names[l]});
+      if (moe_has(p, static_cast<MoeLaunch>(l))) all.push_back({static_cast<MoeLaunch>(l), names[l]});
     return all;
   }
   /// Returns the policy, and the entries of both products: they tell plans of a spec apart.
@@ -104,11 +88,6 @@ struct MoePlan {
   }
 
  private:
-  /// Says whether one launch chooses experts and sorts.
-  bool chooses_at_once(const MoeProblem& p, const MoeCalls& calls) const {
-    return moe_has(p, MoeLaunch::gating) && moe_has(p, MoeLaunch::sort) && gating != nullptr && sort != nullptr &&
-           moe_chooses_at_once(facts_of(entry->arch), calls.gating, gating->policy, calls.sort, sort->policy);
-  }
   MoeEntryBytes entry_bytes(const MoeProblem& p) const {
     const MoeCalls calls(p, entry->policy, moe_no_workspace(), {});
     MoeEntryBytes bytes;
@@ -136,9 +115,7 @@ struct MoePlan {
   Status run(const MoeProblem& p, const MoeCalls& calls, MoeLaunch one, hipStream_t stream) const {
     if (!moe_has(p, one)) return {};
     switch (one) {
-      case MoeLaunch::gating:
-        if (chooses_at_once(p, calls)) return entry->choose(calls.gating, gating->policy, calls.sort, stream);
-        return gating->launch(calls.gating, stream);
+      case MoeLaunch::gating: return gating->launch(calls.gating, stream);
       case MoeLaunch::route: return entry->route(calls.route, stream);
       case MoeLaunch::sort: return sort->launch(calls.sort, stream);
       case MoeLaunch::quant_x: return quant_x->launch(calls.quant_x, stream);

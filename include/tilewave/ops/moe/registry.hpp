@@ -40,8 +40,7 @@ inline constexpr auto moe_entries = [] {
   constexpr auto policies = moe_policies(B::facts.id, S);
   std::array<MoeEntry, policies.size()> entries{};
   for (std::size_t i = 0; i < policies.size(); ++i)
-    entries[i] = {B::facts.id, B::emulated,          S,
-                  policies[i], &moe_route_launch<B>, &moe_choose_launch<B, TopkGatingSpec{S.logits}>};
+    entries[i] = {B::facts.id, B::emulated, S, policies[i], &moe_route_launch<B>};
   return entries;
 }();
 
