@@ -169,9 +169,11 @@ struct FlashAttentionTensor {
         ahead.advance();
         if constexpr (!L::out_in_q) shared.q_ring.release(q.slot);
         begin_values(probabilities, out);
-        const JoinedSink joined[Softmax::rows] = {softmax.finish(0), softmax.finish(1)};  // beside these products
+        JoinedSink joined[Softmax::rows];
+        if constexpr (!L::transposes) finish_rows(softmax, joined);  // beside these products
         if constexpr (L::q_stages == 1) {
           finish_values<0>(out);
+          if constexpr (L::transposes) finish_rows(softmax, joined);
           write(item, softmax, joined, out);
           finish_output();
         }
@@ -186,6 +188,7 @@ struct FlashAttentionTensor {
         begin_scores(ahead, scores);
         if constexpr (L::q_stages > 1) {
           finish_values<1>(out);
+          if constexpr (L::transposes) finish_rows(softmax, joined);
           write(item, softmax, joined, out);
         }
         finish_scores<0>(scores);
@@ -211,7 +214,8 @@ struct FlashAttentionTensor {
     }
     /// Returns whether none of the group's rows sees the second half of the keys of its first tile, as the first group
     /// of two does not under a causal mask.
-    static constexpr bool halves = P.keys == 128 && L::groups == 2 && P.cluster == 1;
+    static constexpr bool halves =
+        P.keys == 128 && L::groups == 2 && P.cluster == 1 && (!L::transposes || S.head_size == 64);
     TILEWAVE_DEVICE bool sees_half(const Item& item, int unseen) const {
       if (!halves || 64 * group >= item.rows) return false;
       const std::int32_t query = item.first_query + args.sections.query_of(64 * group + 63);
@@ -249,10 +253,10 @@ struct FlashAttentionTensor {
       Vec<float, Softmax::rows> factor;
       std::int32_t tile = item.end_tile - 1 - unseen;
       if (halves && half) {
-        softmax.template run<P.keys / 2>(tile, scores, factor);
+        softmax.template run<true, P.keys / 2>(tile, scores, factor);
         Softmax::template pack<P.keys / 2>(scores, probabilities);
       } else {
-        softmax.run(tile, scores, factor);
+        softmax.template run<true>(tile, scores, factor);
         Softmax::pack(scores, probabilities);
       }
       if constexpr (L::out_in_q) finish_output();
@@ -266,7 +270,7 @@ struct FlashAttentionTensor {
         begin_values(probabilities, out);
         pass_turn();
         finish_scores<1>(scores);
-        const bool raised = softmax.run(tile, scores, factor);
+        const bool raised = softmax.template run<false>(tile, scores, factor);
         finish_values<0>(out);
         Softmax::pack(scores, probabilities);
         if (raised) out.scale(factor);
@@ -296,6 +300,10 @@ struct FlashAttentionTensor {
     TILEWAVE_DEVICE void await_item(const typename L::QSlot& q) {
       shared.q_ring.wait_full(q);
       shared.k_ring.wait_full(k);
+    }
+    TILEWAVE_DEVICE static void finish_rows(const Softmax& softmax, JoinedSink (&joined)[Softmax::rows]) {
+      TILEWAVE_UNROLL
+      for (int h = 0; h < Softmax::rows; ++h) joined[h] = softmax.finish(h);
     }
     /// Writes the rows of an item.
     TILEWAVE_DEVICE void write(const Item& item, const Softmax& softmax, const JoinedSink (&joined)[Softmax::rows],

@@ -54,7 +54,8 @@ class FlashAttentionSoftmax {
 
   /// Turns scores into probabilities, as f32. Returns whether a row of the wave has another reference than before: sums
   /// of values so far must be multiplied by `factor` then. No row sees keys of the tile behind the first `keys`.
-  template <int keys = P.keys>
+  /// `of_item`: the tile is the first of its item.
+  template <bool of_item, int keys = P.keys>
   TILEWAVE_DEVICE bool run(std::int32_t tile, Scores& scores, Vec<float, rows>& factor) {
     using Lane = LaneScores<B, keys>;
     if constexpr (transformed) transform<keys>(tile, scores);
@@ -64,15 +65,9 @@ class FlashAttentionSoftmax {
       mask<keys>(scores, [&](int h, int key) TILEWAVE_INLINE_LAMBDA { return key >= visible_[h].first - first; });
     if ((tile + 1) * P.keys > all_see_.end)
       mask<keys>(scores, [&](int h, int key) TILEWAVE_INLINE_LAMBDA { return key < visible_[h].end - first; });
-    float largest[rows];  // of this lane's keys
-    bool behind = false;
-    TILEWAVE_UNROLL
-    for (int h = 0; h < rows; ++h) {
-      largest[h] = Lane::largest(scores, h);
-      behind = behind || largest[h] * scale_of(h) > reference_[h] + max_slack;
-    }
-    const bool raised = B::any(behind);
-    if (raised) raise(largest, factor);
+    // In fp8 one more vote costs more than half of the operations for a row's largest score.
+    const bool look = of_item || is_fp8(S.kv) || may_be_behind<keys>(scores);
+    const bool raised = look && raise_if_behind<keys>(scores, factor);
     TILEWAVE_UNROLL
     for (int h = 0; h < rows; ++h) {
       const float reference = reference_[h] == minus_infinity ? 0.0f : reference_[h];  // no key was seen yet
@@ -122,6 +117,32 @@ class FlashAttentionSoftmax {
   // f16 ends at 2^-24, where many keys of little weight would lose theirs.
   static constexpr float f16_scale = S.kv == DType::f16 ? 0x1p7f : 1.0f;
 
+  /// Returns whether some row's reference may have to be raised. If all scores are below 0, of which the largest is not
+  /// known, it may if it is below 0, too, by more than what it may be behind.
+  template <int keys>
+  TILEWAVE_DEVICE bool may_be_behind(const Scores& scores) const {
+    bool behind = false;
+    TILEWAVE_UNROLL
+    for (int h = 0; h < rows; ++h) {
+      const float largest = LaneScores<B, keys>::largest_or_zero(scores, h);
+      behind = behind || largest * scale_of(h) > reference_[h] + max_slack;
+    }
+    return B::any(behind);
+  }
+  /// Raises references if some row's is too far behind. Returns whether one was.
+  template <int keys>
+  TILEWAVE_DEVICE bool raise_if_behind(const Scores& scores, Vec<float, rows>& factor) {
+    float largest[rows];  // of this lane's keys
+    bool behind = false;
+    TILEWAVE_UNROLL
+    for (int h = 0; h < rows; ++h) {
+      largest[h] = LaneScores<B, keys>::largest(scores, h);
+      behind = behind || largest[h] * scale_of(h) > reference_[h] + max_slack;
+    }
+    const bool raised = B::any(behind);
+    if (raised) raise(largest, factor);
+    return raised;
+  }
   /// Raises the references of rows that are too far behind the largest score of a tile. Lanes of a row meet here alone,
   /// which is seldom.
   TILEWAVE_DEVICE void raise(const float (&largest)[rows], Vec<float, rows>& factor) {
