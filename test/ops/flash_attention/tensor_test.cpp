@@ -53,6 +53,13 @@ TEST_CASE("scores lie far apart, so that references of some rows rise at any til
   check_tensor({.q = {130}, .kv = {500}, .q_heads = 1, .causal = true, .sinks = true, .spread = 3.0f});
 }
 
+TEST_CASE("scores all below zero, each tile's far above those of the tile before") {
+  FlashShape shape{.q = {66}, .kv = {500}, .q_heads = 1};
+  shape.q_of = [](auto, auto, auto, int d) { return d == 0 ? 8.0f : 0.0f; };
+  shape.k_of = [](auto, std::int64_t key, auto, int d) { return d == 0 ? -1.0f - static_cast<float>(key) / 8 : 0.0f; };
+  check_tensor(shape);
+}
+
 TEST_CASE("scores under a soft cap, near zero and far beyond the cap, with masks and sinks") {
   for (const float spread : {0.3f, 3.0f})
     check_flash({.q = {70}, .kv = {200}, .q_heads = 1, .causal = true, .left = 150, .sinks = true, .spread = spread},

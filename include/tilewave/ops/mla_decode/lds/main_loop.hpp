@@ -266,7 +266,6 @@ struct MlaLdsMainLoop {
     } else {
       to[word % 4] = B::pack_bf16(of[0], of[1]);
     }
-    if constexpr (word % 4 == 3) B::keep(to);
   }
 
   /// Makes the probabilities of tile n, some of which a row may not see. If a score is too far above the reference of
