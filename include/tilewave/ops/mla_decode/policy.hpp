@@ -13,8 +13,8 @@
 namespace tilewave {
 
 /// The path of the cache to the products. `registers` loads it straight to registers, whatever its layout (all rooms).
-/// `tensor` brings it through shared memory for products of wave groups (sm90): by the tensor copy engine, where lanes
-/// widen codes if q is bf16, or, if `gathered`, by lanes that copy and widen token by token.
+/// `tensor` brings it through shared memory for products of wave groups (sm90): by the tensor copy engine, or, if
+/// `gathered`, by lanes that copy token by token. Lanes bring codes of fp8 and widen them, from pages of any size.
 enum class MlaDecodePath : int { registers, tensor };
 
 constexpr const char* name_of(MlaDecodePath p) {
@@ -86,7 +86,7 @@ constexpr Status mla_tensor_status(ArchId arch, const MlaDecodeSpec& s, const Ml
   if (p.rows != 64 || p.waves != 8) return {bad, "tensor: two wave groups share 64 rows"};
   if (p.tokens != 64) return {bad, "tensor: a tile has 64 tokens"};
   if (p.waves_per_simd != 3) return {bad, "tensor: one block with three wave groups fills an SM"};
-  if (p.gathered && s.q != DType::bf16) return {bad, "tensor: q is bf16 if tokens are gathered"};
+  if (p.gathered && is_fp8(s.kv)) return {bad, "tensor: codes come by lanes from pages of any size, without gathered"};
   return {};
 }
 

@@ -75,22 +75,6 @@ class MlaDecodeCopies {
       }
     }
   }
-  /// Brings 128 bytes of each of a tile's rows, from a column of the cache's map on, into a box, and tells `full`.
-  TILEWAVE_DEVICE void copy_box(std::int32_t segment_rows, int column, Chunk* to, typename L::Mbarrier* full,
-                                bool mine) {
-    B::mbarrier_expect(full, L::box_bytes);
-    if (!mine) return;
-    TILEWAVE_ROLL
-    for (int token = 0; token < L::tokens; token += args_.box_rows) {
-      const std::int32_t row = B::uniform(B::shuffle(segment_rows, token / args_.box_rows));
-      if (B::lane_id() != 0) continue;
-      if (args_.clustered()) {
-        B::copy_tensor(to + token * L::box_chunks, args_.kv, column, row, 0, full, 3u);
-      } else {
-        B::copy_tensor(to + token * L::box_chunks, args_.kv, column, row, 0, full);
-      }
-    }
-  }
 
   // Rows of the cache are asked for so many tiles before their copies begin, which then take as long as copies from L2.
   // That helps where row blocks share rows and products bound the kernel, and where codes must be widened behind their

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The four waves that fetch rows of fp8 for products of bf16: each has one half of one stage. Codes come by the copy
-// engine into boxes of 128, which lie where the second box of what they become will be. Lanes widen them in place.
+// The four waves that fetch rows of fp8. Lanes hold the codes of the next half of a tile in registers, while products
+// still read its place, and widen them into it. Each wave has sixteen tokens of a tile. Pages may have any size. In a
+// cluster a block widens one half of each tile, the one of its rank, and stores it into both blocks.
 #pragma once
 
 #include "tilewave/ops/mla_decode/tensor/copies.hpp"
@@ -17,164 +18,209 @@ class MlaDecodeFetchWidened : MlaDecodeCopies<B, S, L> {
  public:
   /// `wave`: 0 to 3 of those that fetch.
   TILEWAVE_DEVICE MlaDecodeFetchWidened(const typename L::Args& args, typename L::Shared& shared, int wave)
-      : Copies(args, shared), stage_(wave / 2), half_(wave % 2), copies_(true) {
-    if (args.clustered()) copies_ = B::cluster_rank() == half_;
-  }
+      : Copies(args, shared),
+        wave_(wave),
+        clustered_(args.clustered()),
+        rank_(clustered_ ? B::cluster_rank() : 0),
+        first_row_(wave * wave_rows + B::lane_id() / row_lanes) {}
 
   TILEWAVE_DEVICE void run(const Item& item, const std::int32_t* table) {
     if (item.tiles == 0) return;
-    look_up(item, table, stage_);
-    if (stage_ == 0 && half_ == 0) Copies::fetch_q(item);
-    if (stage_ == 1 && half_ == 1) Copies::touch_output(item);
+    look_up(item, table, 0);
+    load(rank_);
+    if constexpr (!L::converts_q) {
+      if (wave_ == 0) Copies::fetch_q(item);
+    }
+    if (wave_ == 1) Copies::touch_output(item);
     TILEWAVE_ROLL
-    for (std::int32_t i = stage_; i < item.tiles; i += L::stages) {
-      static_assert(L::parts == 2 && 64 * L::part_boxes == box_codes, "a box of codes becomes a part of values");
-      TILEWAVE_UNROLL
-      for (int part = 0; part < L::parts; ++part) {
-        B::mbarrier_wait(&shared_.free[stage_][half_][part], parity_ ^ 1);
-        copy_codes(2 * half_ + part);
+    for (std::int32_t tile = 0; tile < item.tiles; ++tile) {
+      const int stage = tile % L::stages;
+      TILEWAVE_ROLL
+      for (int half = rank_;;) {
+        widen(stage, half);
+        half = clustered_ || half == 1 ? 2 : 1;
+        if (half == 2) break;
+        load(half);
       }
-      if (half_ == 1) {
-        B::mbarrier_wait(&shared_.free[stage_][0][L::parts - 1], parity_ ^ 1);  // whose probabilities the last box had
-        if constexpr (row.group() == 0 && L::any_last) copy_codes(last_codes);
-        if constexpr (row.group() > 0) {
-          Copies::copy_box(rows_, row.wide_byte(), shared_.kv[stage_] + wide_box * L::box_size,
-                           &shared_.full[stage_][wide_box], copies_);
-        }
-      }
-      const Scales scales = scales_;
-      look_up(item, table, i + L::stages);
-      if (copies_) Copies::prefetch(item, table, item.begin + i * L::tokens, half_ * L::tokens / 2, L::tokens / 2);
-      widen<box_codes>(2 * half_, scales.of[0]);
-      if (half_ == 0 || row.codes() >= 512) {
-        widen<box_codes>(2 * half_ + 1, scales.of[1]);
-      } else {
-        widen<box_codes / 2>(2 * half_ + 1, scales.of[1]);
-      }
-      if constexpr (row.group() == 0 && L::any_last) {
-        if (half_ == 1) widen<box_codes / 2>(last_codes, scales.of[0]);
-      }
-      parity_ ^= 1;
+      parities_ ^= 1u << stage;
+      if (tile + 1 >= item.tiles) break;
+      // Each wave asks for the rows that it will load, or for half of them, and the other block's wave for the others.
+      const int count = clustered_ ? wave_rows / 2 : wave_rows;
+      Copies::prefetch(item, table, item.begin + tile * L::tokens, wave_ * wave_rows + rank_ * count, count);
+      look_up(item, table, tile + 1);
+      load(rank_);
     }
   }
 
  private:
   static constexpr LatentRow row = S.row();
-  static constexpr int box_codes = 128, last_codes = latent_value_size / box_codes;
-  static constexpr int wide_box = (row.codes() + 63) / 64;  // of 16-bit dimensions behind codes in groups
-  static constexpr int slots = L::tokens / B::facts.wave_lanes;
+  static constexpr int wave_rows = L::tokens / L::group_waves, row_lanes = 8;
+  static constexpr int slots = wave_rows * row_lanes / B::facts.wave_lanes;  // rows of a lane
+  static constexpr int part_codes = 128, half_codes = 2 * part_codes;        // which become two boxes, and four
+  static constexpr bool short_part = row.codes() < latent_value_size;        // the last part has 64 codes
+  static constexpr bool wide_last = row.group() > 0, code_last = !wide_last && L::any_last;
+  // Dimensions behind the last whole part are 64 codes, or 64 of 16 bits, which are the last box of values if the last
+  // part is short.
+  static constexpr int wide_box = (row.codes() + 63) / 64;
+  using Eight = Vec<std::uint32_t, 2>;
 
-  /// The scales of a token's codes in one box, of tokens lane and lane + 32 of a tile: a float, or two bytes.
-  struct Scales {
-    std::uint32_t of[2][slots];
+  /// The lane's codes of half a tile: sixteen of each of its rows in each part, and what is behind them. Rows of scaled
+  /// groups have their scales beside: f32, or the byte of an e8m0.
+  struct Held {
+    Chunk part[2][slots];
+    std::conditional_t<wide_last, Chunk, Eight> last[slots];
+    std::uint32_t scale[2][wide_last ? slots : 1];
   };
 
-  /// Looks up where a tile's segments lie, and the scales of this half's codes, before they are needed.
   TILEWAVE_DEVICE void look_up(const Item& item, const std::int32_t* table, std::int32_t tile) {
-    if (tile >= item.tiles) return;
-    const std::int32_t first = item.begin + tile * L::tokens;
-    rows_ = Copies::segment_row(item, table, first);
-    if constexpr (row.group() > 0) {
-      const LatentTokens<B, S> tokens{args_.of, table, item.end - 1};
+    const LatentTokens<B, S> tokens{args_.of, table, item.end - 1};
+    TILEWAVE_UNROLL
+    for (int slot = 0; slot < slots; ++slot)
+      token_[slot] = tokens.token(item.begin + tile * L::tokens + first_row_ + slot * 4);
+  }
+
+  /// Begins the loads of half a tile.
+  TILEWAVE_DEVICE void load(int half) {
+    const int column = B::lane_id() % row_lanes;
+    TILEWAVE_UNROLL
+    for (int part = 0; part < 2; ++part) {
       TILEWAVE_UNROLL
       for (int slot = 0; slot < slots; ++slot) {
-        const auto token = tokens.token(first + slot * L::lanes + B::lane_id());
-        if constexpr (row.scales_apart()) {
-          const std::uint32_t bytes = B::load(reinterpret_cast<const std::uint32_t*>(token.scales) + half_);
-          scales_.of[0][slot] = bytes & 0xffff;
-          scales_.of[1][slot] = bytes >> 16;
+        const char* const codes = token_[slot].row + half * half_codes + part * part_codes;
+        if (short_part && part == 1 && half == 1) {
+          const Eight eight = B::load(reinterpret_cast<const Eight*>(codes) + column);
+          held_.part[part][slot] = Chunk{{eight[0], eight[1], 0, 0}};
         } else {
-          const auto two = B::load(reinterpret_cast<const Vec<std::uint32_t, 2>*>(token.scales) + half_);
-          scales_.of[0][slot] = two[0];
-          scales_.of[1][slot] = two[1];
+          held_.part[part][slot] = B::load_stream(reinterpret_cast<const Chunk*>(codes) + column);
+        }
+        if constexpr (wide_last) {
+          const int code = half * half_codes + part * part_codes +
+                           (short_part && part == 1 && half == 1 ? 8 : 16) * column;
+          held_.scale[part][slot] = load_scale(token_[slot].scales, code / row.group());
         }
       }
     }
-  }
-  /// The box that a box of codes is in. Half a box becomes one, in its own place.
-  TILEWAVE_DEVICE static int place(int codes) {
-    const bool whole = (codes + 1) * box_codes <= row.codes();
-    return 2 * codes + (whole ? 1 : 0);
-  }
-  TILEWAVE_DEVICE void copy_codes(int codes) {
-    Copies::copy_box(rows_, codes * box_codes, shared_.kv[stage_] + place(codes) * L::box_size,
-                     &shared_.aside.codes[stage_][codes], copies_);
-  }
-
-  /// Widens a box of codes, of which rows have so many: a lane takes sixteen of a row, which become two units. Lanes
-  /// of the upper half of a row store the second unit first: so eight lanes write to all banks.
-  template <int row_codes>
-  TILEWAVE_DEVICE void widen(int codes, const std::uint32_t (&scales)[slots]) {
-    constexpr int units = row_codes / 16, at_once = L::lanes / units;  // rows
-    constexpr int unrolled = 4;
-    B::mbarrier_wait(&shared_.aside.codes[stage_][codes], parity_);
-    const Chunk* const from = shared_.kv[stage_] + place(codes) * L::box_size;
-    Chunk* const to = shared_.kv[stage_] + 2 * codes * L::box_size;
-    const bool exact = exact_in_bf16(scales);
-    const int unit = B::lane_id() % units, swapped = unit >= units / 2 ? 1 : 0;
-    TILEWAVE_ROLL
-    for (int first = 0; first < L::tokens; first += unrolled * at_once) {
-      Chunk loaded[unrolled];
-      TILEWAVE_UNROLL
-      for (int i = 0; i < unrolled; ++i)
-        loaded[i] = from[L::chunk_of(first + i * at_once + B::lane_id() / units, unit)];
-      B::wave_barrier();  // rows are overwritten by lanes that have other codes of them
-      TILEWAVE_UNROLL
-      for (int i = 0; i < unrolled; ++i) {
-        const int r = first + i * at_once + B::lane_id() / units;
-        const float scale = scale_of(scales, r, unit);
-        TILEWAVE_UNROLL
-        for (int n = 0; n < 2; ++n) {
-          const int which = n ^ swapped, u = 2 * unit + which;
-          const std::uint32_t words[2] = {which == 0 ? loaded[i][0] : loaded[i][2],
-                                          which == 0 ? loaded[i][1] : loaded[i][3]};
-          const auto low = B::widen_fp8(words[0]), high = B::widen_fp8(words[1]);
-          Chunk wide{{low[0], low[1], high[0], high[1]}};
-          if constexpr (row.group() > 0) wide = scaled(wide, scale, exact);
-          to[u / L::box_chunks * L::box_size + L::chunk_of(r, u % L::box_chunks)] = wide;
-        }
+    if (half == 0) return;
+    TILEWAVE_UNROLL
+    for (int slot = 0; slot < slots; ++slot) {
+      if constexpr (wide_last) {
+        held_.last[slot] = B::load_stream(reinterpret_cast<const Chunk*>(token_[slot].row + row.wide_byte()) + column);
+      } else if constexpr (code_last) {
+        held_.last[slot] = B::load(reinterpret_cast<const Eight*>(token_[slot].row + latent_value_size) + column);
       }
     }
-    B::shared_written();
-    B::mbarrier_arrive(&shared_.full[stage_][2 * codes]);
-    if constexpr (row_codes == box_codes) B::mbarrier_arrive(&shared_.full[stage_][2 * codes + 1]);
   }
-  /// Returns true if all scales of the wave are numbers of bf16, as powers of two are.
-  TILEWAVE_DEVICE static bool exact_in_bf16(const std::uint32_t (&scales)[slots]) {
-    if constexpr (row.group() == 0 || row.scales_apart()) return true;
-    std::uint32_t bits = 0;
-    TILEWAVE_UNROLL
-    for (int slot = 0; slot < slots; ++slot) bits |= scales[slot] & 0xffff;
-    return !B::any(bits != 0);
-  }
-  TILEWAVE_DEVICE static Chunk scaled(const Chunk& wide, float scale, bool exact) {
-    if (!exact) return scale_unit<B>(wide, scale);
-    const std::uint32_t high = __builtin_bit_cast(std::uint32_t, scale) & 0xffff0000u, pair = high | high >> 16;
-    Chunk product;
-    TILEWAVE_UNROLL
-    for (int w = 0; w < 4; ++w) product[w] = B::multiply_bf16(wide[w], pair);
-    return product;
-  }
-  /// Returns the scale of a unit of sixteen codes of a row, which another lane has.
-  TILEWAVE_DEVICE static float scale_of(const std::uint32_t (&scales)[slots], int r, int unit) {
-    if constexpr (row.group() == 0) {
-      return 1.0f;
+  TILEWAVE_DEVICE static std::uint32_t load_scale(const char* scales, int group) {
+    if constexpr (row.scales_apart()) {
+      return B::load(reinterpret_cast<const std::uint8_t*>(scales) + group);
     } else {
-      static_assert(slots == 2, "a tile has two tokens for each lane");
-      const std::uint32_t first = B::shuffle(scales[0], r % L::lanes), second = B::shuffle(scales[1], r % L::lanes);
-      const std::uint32_t scale = r < L::lanes ? first : second;
-      if constexpr (row.scales_apart()) {
-        return e8m0_to_f32(static_cast<std::uint8_t>(scale >> (unit >= 4 ? 8 : 0)));
-      } else {
-        return __builtin_bit_cast(float, scale);
-      }
+      return B::load(reinterpret_cast<const std::uint32_t*>(scales) + group);
     }
   }
 
-  int stage_, half_, parity_ = 0;
-  bool copies_;            // whether this block brings the half, for the other block of its cluster too
-  std::int32_t rows_ = 0;  // of the next tile's segments
-  Scales scales_{};
+  /// Widens the codes that are held into half of a stage, part by part, as places become free.
+  TILEWAVE_DEVICE void widen(int stage, int half) {
+    const int parity = static_cast<int>(~parities_ >> stage & 1);
+    TILEWAVE_UNROLL
+    for (int part = 0; part < L::parts; ++part) {
+      static_assert(L::parts == 2 && L::part_boxes * 64 == part_codes, "a part of codes becomes a part of values");
+      B::mbarrier_wait(&shared_.free[stage][half][part], parity);
+      if (part == 0 && clustered_) expect_other_half(stage, half);
+      const int box = half * L::half_boxes + part * L::part_boxes;
+      if (short_part && part == 1 && half == 1) {
+        if constexpr (short_part) {
+          put_eights(stage, box, [&](int slot) TILEWAVE_INLINE_LAMBDA {
+            const Chunk& codes = held_.part[1][slot];
+            return widened(codes[0], codes[1], part, slot);
+          });
+          put_wide(stage);
+        }
+      } else {
+        put_sixteens(stage, box, part);
+      }
+      told(stage, box, 2);
+    }
+    if (half == 0 || !L::any_last) return;
+    B::mbarrier_wait(&shared_.free[stage][0][L::parts - 1], parity);  // whose probabilities the last box had
+    if constexpr (code_last) {
+      put_eights(stage, L::last_box, [&](int slot) TILEWAVE_INLINE_LAMBDA {
+        return widened(held_.last[slot][0], held_.last[slot][1], 0, slot);
+      });
+    } else if constexpr (L::any_last) {
+      put_wide(stage);
+    }
+    told(stage, L::last_box, 1);
+  }
+  TILEWAVE_DEVICE void put_wide(int stage) {
+    if constexpr (wide_last)
+      put_eights(stage, wide_box, [&](int slot) TILEWAVE_INLINE_LAMBDA { return held_.last[slot]; });
+  }
+  /// All of this block's boxes of the stage are full of the tile before, or it would not be free: what the other block
+  /// will store may be expected.
+  TILEWAVE_DEVICE void expect_other_half(int stage, int half) {
+    constexpr int bytes = wave_rows * L::box_chunks * int{sizeof(Chunk)};
+    const int first = (1 - half) * L::half_boxes, end = half == 0 ? L::score_boxes : L::half_boxes;
+    for (int box = first; box < end; ++box) B::mbarrier_expect(&shared_.full[stage][box], bytes);
+  }
+  TILEWAVE_DEVICE void told(int stage, int box, int boxes) {
+    B::shared_written();
+    for (int i = 0; i < boxes; ++i) B::mbarrier_arrive(&shared_.full[stage][box + i]);
+  }
+
+  /// Stores a unit of a lane's row, here and in the other block of the cluster.
+  TILEWAVE_DEVICE void put(int stage, int box, int r, int unit, const Chunk& wide) {
+    Chunk* const to = shared_.kv[stage] + box * L::box_size + L::chunk_of(r, unit);
+    *to = wide;
+    if (clustered_) B::send(&shared_.full[stage][box], to, 1 - rank_, wide);
+  }
+  template <class Unit>
+  TILEWAVE_DEVICE void put_eights(int stage, int box, const Unit& unit) {
+    TILEWAVE_UNROLL
+    for (int slot = 0; slot < slots; ++slot)
+      put(stage, box, first_row_ + 4 * slot, B::lane_id() % row_lanes, unit(slot));
+  }
+  /// Sixteen codes become two units. Lanes of the upper half of a row store the second one first: so eight lanes write
+  /// to all banks.
+  TILEWAVE_DEVICE void put_sixteens(int stage, int first_box, int part) {
+    const int column = B::lane_id() % row_lanes, swapped = column / 4;
+    TILEWAVE_UNROLL
+    for (int slot = 0; slot < slots; ++slot) {
+      const Chunk& codes = held_.part[part][slot];
+      TILEWAVE_UNROLL
+      for (int n = 0; n < 2; ++n) {
+        const int which = n ^ swapped;
+        put(stage, first_box + column / 4, first_row_ + 4 * slot, (2 * column + which) % L::box_chunks,
+            widened(which == 0 ? codes[0] : codes[2], which == 0 ? codes[1] : codes[3], part, slot));
+      }
+    }
+  }
+  /// Returns eight codes as operands: exactly as f16, or as bf16 times their scale.
+  TILEWAVE_DEVICE Chunk widened(std::uint32_t low, std::uint32_t high, int part, int slot) const {
+    const auto a = B::widen_fp8_to_f16(low), b = B::widen_fp8_to_f16(high);
+    if constexpr (L::type == DType::f16) {
+      return {{a[0], a[1], b[0], b[1]}};
+    } else {
+      const std::uint32_t bits = held_.scale[part][slot];
+      float scale;
+      if constexpr (row.scales_apart()) {
+        scale = e8m0_to_f32(static_cast<std::uint8_t>(bits));
+      } else {
+        scale = __builtin_bit_cast(float, bits);
+      }
+      const auto scaled = [&](std::uint32_t pair) TILEWAVE_INLINE_LAMBDA {
+        const auto wide = B::widen_f16(pair);
+        return B::round_bf16(wide[0] * scale, wide[1] * scale);
+      };
+      return {{scaled(a[0]), scaled(a[1]), scaled(b[0]), scaled(b[1])}};
+    }
+  }
+
+  int wave_;
+  bool clustered_;
+  int rank_, first_row_;  // of this lane
+  std::uint32_t parities_ = 0;  // bit s: of stage s; an array would keep the object in memory
+  typename LatentTokens<B, S>::Token token_[slots];  // of the lane's rows of a tile
+  Held held_;
 };
 
 }  // namespace tilewave

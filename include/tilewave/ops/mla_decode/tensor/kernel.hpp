@@ -15,9 +15,9 @@
 
 #include "tilewave/core/static_for.hpp"
 #include "tilewave/ops/mla_decode/tensor/fetch.hpp"
-#include "tilewave/ops/mla_decode/tensor/fetch_transposed.hpp"
 #include "tilewave/ops/mla_decode/tensor/fetch_widened.hpp"
 #include "tilewave/ops/mla_decode/tensor/output.hpp"
+#include "tilewave/ops/mla_decode/tensor/half_query.hpp"
 
 namespace tilewave {
 
@@ -29,10 +29,10 @@ struct MlaDecodeTensor {
   using Shared = typename L::Shared;
   using Item = PagedAttentionWorkItem;
   static constexpr int block_threads = P.block_waves() * L::lanes, waves_per_simd = P.waves_per_simd;
-  // Lanes that gather and widen, or transpose, need more registers than those that start copies. ptxas has products
-  // wait for one another (C7512) where those that multiply have too few.
-  static constexpr int fetching_registers = L::widens ? 72 : P.gathered || L::transposes ? 88 : 56;
-  static constexpr int multiplying_registers = L::widens ? 216 : P.gathered || L::transposes ? 208 : 224;
+  // Lanes that gather or widen need more registers than those that start copies. ptxas has products wait for one
+  // another (C7512) where those that multiply have too few.
+  static constexpr int fetching_registers = P.gathered || L::widens ? 88 : 56;
+  static constexpr int multiplying_registers = P.gathered || L::widens ? 208 : 224;
 
   static Status prepare(const MlaDecodeProblem& p, Args& args) {
     args.of = mla_decode_args(p, P, B::facts);
@@ -42,7 +42,7 @@ struct MlaDecodeTensor {
     const std::int64_t q_rows = p.output_rows();
     if (Status s = B::make_tensor_map({p.q, S.q, S.head_size, q_rows, 1, q_bytes, q_bytes, L::rows}, args.q); !s.ok())
       return s;
-    if constexpr (!P.gathered) {
+    if constexpr (!P.gathered && !L::widens) {
       args.box_rows = mla_decode_box_rows(p);
       args.page_rows = static_cast<std::int32_t>(p.num_pages > 1 ? p.page_stride / p.token_stride : 0);
       const std::int64_t rows = (p.num_pages - 1) * args.page_rows + p.block_size;
@@ -61,7 +61,7 @@ struct MlaDecodeTensor {
     if (wave == 0) L::begin(args, shared);
     if (wave == L::groups * L::group_waves && B::lane_id() == 0) {
       B::prefetch_map(args.q);
-      if constexpr (!P.gathered) B::prefetch_map(args.kv);
+      if constexpr (!P.gathered && !L::widens) B::prefetch_map(args.kv);
     }
     if (wave == L::groups * L::group_waves + 1) touch_inputs(args.of.attention);
     if (args.clustered()) {
@@ -73,9 +73,7 @@ struct MlaDecodeTensor {
     MlaDecodeWork<L> work(args.of.attention);
     if (group == L::groups) {
       B::template give_registers<fetching_registers>();
-      using Fetch =
-          std::conditional_t<L::transposes, MlaDecodeFetchTransposed<B, S, L>,
-                             std::conditional_t<L::widens, MlaDecodeFetchWidened<B, S, L>, MlaDecodeFetch<B, S, L>>>;
+      using Fetch = std::conditional_t<L::widens, MlaDecodeFetchWidened<B, S, L>, MlaDecodeFetch<B, S, L>>;
       Fetch fetch(args, shared, wave - L::groups * L::group_waves);
       for (; work.more(); work.next()) fetch.run(work.item(), work.table());
     } else {
@@ -120,8 +118,15 @@ struct MlaDecodeTensor {
       Softmax softmax(args, item, wave);
       Sums out{};
       if (item.tiles > 0) {
+        if constexpr (L::converts_q) {
+          B::mbarrier_wait(&shared.q_free, q_parity ^ 1);
+          MlaDecodeHalfQuery<B, L>::put(args, item, shared, group * L::group_waves + wave);
+          B::shared_written();
+          B::mbarrier_arrive(&shared.q_full);
+        }
         B::mbarrier_wait(&shared.q_full, q_parity);
         q_parity ^= 1;
+        if constexpr (L::converts_q) softmax.multiply_scale(shared.aside.unit);
         if constexpr (L::any_last) load_last(wave);
         if (group == 0) {
           lead(item, softmax, out);
@@ -222,49 +227,38 @@ struct MlaDecodeTensor {
     TILEWAVE_DEVICE void finish_scores(int stage, Scores& scores) {
       B::template group_mma_wait<0>();
       B::group_mma_fence(scores);
-      if constexpr (L::transposes) L::release(all, shared.free[stage][0][0]);
     }
     /// Begins the scores of boxes [first, end) of the tile in a stage, as one batch.
     template <int first, int end>
     TILEWAVE_DEVICE void begin_scores(int stage, Scores& scores) {
-      const Shared& in = near(shared);
       static_for<end - first>([&](auto n) TILEWAVE_INLINE_LAMBDA {
         constexpr int box = L::score_box(first + n);
         B::mbarrier_wait(&shared.full[stage][box], stage_parity[stage]);
         B::group_mma_begin();  // again behind each loop that waits, or ptxas does so
         TILEWAVE_UNROLL
         for (int i = 4 * box; i < min_of(4 * box + 4, L::score_slices); ++i) {
-          const SwizzledOperand keys = L::key_operand(in, stage, i);
+          const SwizzledOperand keys = L::key_operand(shared, stage, i);
           if constexpr (box == L::last_box) {
             B::template group_multiply<L::type, L::tokens>(q_last[i % 4], keys, scores);
           } else {
-            B::template group_multiply<L::type, L::tokens>(L::q_operand(in, i), keys, scores, i > 0);
+            B::template group_multiply<L::type, L::tokens>(L::q_operand(shared, i), keys, scores, i > 0);
           }
         }
       });
       B::group_mma_end();
     }
-    /// Waits for the boxes of the group's half of a tile whose scores the other group has made, or until a tile is
-    /// transposed.
+    /// Waits for the boxes of the group's half of a tile whose scores the other group has made.
     TILEWAVE_DEVICE void await_values(int stage) {
-      if constexpr (L::transposes) {
-        B::mbarrier_wait(&shared.aside.full[stage], stage_parity[stage]);
-        return;
-      }
       TILEWAVE_UNROLL
       for (int box = 0; box < L::half_boxes; ++box)
         B::mbarrier_wait(&shared.full[stage][group * L::half_boxes + box], stage_parity[stage]);
     }
     /// Packs the probabilities of a tile, and stores them for the other group. All waves of this group have read the
-    /// last box by then. A tile that is transposed follows one whose probabilities both groups have multiplied.
+    /// last box by then.
     TILEWAVE_DEVICE void publish(int stage, const Softmax& softmax, const Scores& scores) {
       Softmax::pack(scores, own);
-      if constexpr (L::transposes) {
-        await_values(stage);
-      } else {
-        B::group_barrier();
-      }
-      softmax.store(own, L::probabilities(shared, stage), L::first_probability(stage));
+      B::group_barrier();
+      softmax.store(own, shared.kv[stage] + L::last_box * L::box_size);
       B::shared_written();
       B::mbarrier_arrive(&shared.probabilities[stage]);
     }
@@ -277,19 +271,18 @@ struct MlaDecodeTensor {
     template <bool from_registers>
     TILEWAVE_DEVICE void begin_values(const Item& item, std::int32_t tile, Sums& out) {
       const int stage = tile % L::stages;
-      if constexpr (!L::transposes) clear_values(item, tile);
-      const Shared& in = near(shared);
+      if constexpr (!L::widens) clear_values(item, tile);  // codes behind the last token's are those of it again
       out.fence();
       TILEWAVE_UNROLL
       for (int part = 0; part < L::parts; ++part) {
         B::group_mma_begin();
         TILEWAVE_UNROLL
         for (int k_slice = 0; k_slice < L::value_slices; ++k_slice) {
-          const auto values = L::value_operand(in, stage, group, part, k_slice);
+          const auto values = L::value_operand(shared, stage, group, part, k_slice);
           if constexpr (from_registers) {
             B::template group_multiply<L::type, L::part_columns>(own[k_slice], values, out.of[part]);
           } else {
-            B::template group_multiply<L::type, L::part_columns>(L::probability_operand(in, stage, k_slice), values,
+            B::template group_multiply<L::type, L::part_columns>(L::probability_operand(shared, stage, k_slice), values,
                                                                  out.of[part], true);
           }
         }
@@ -316,11 +309,7 @@ struct MlaDecodeTensor {
     TILEWAVE_DEVICE void finish_part(int stage, int part) {
       B::template group_mma_wait<behind>();
       const bool last = part == L::parts - 1;
-      if constexpr (!L::transposes) {
-        L::release(all, shared.free[stage][group][part]);
-      } else {
-        if (last) B::mbarrier_arrive(&shared.free[stage][1][0]);
-      }
+      L::release(all, shared.free[stage][group][part]);
       if (last) stage_parity[stage] ^= 1;
     }
     TILEWAVE_DEVICE void finish_values(int stage, Sums& out) {
@@ -328,11 +317,6 @@ struct MlaDecodeTensor {
       finish_part<1>(stage, 0);
       finish_part<0>(stage, 1);
       out.fence();
-    }
-    /// Returns the same. The few operands of fp8 would all be worked out before the loop, and not have the registers.
-    TILEWAVE_DEVICE static const Shared& near(const Shared& shared) {
-      if constexpr (!L::transposes) return shared;
-      return *reinterpret_cast<const Shared*>(reinterpret_cast<const char*>(&shared) + B::opaque(std::uint32_t{0}));
     }
     TILEWAVE_DEVICE static void scale(Sums& out, const Vec<float, 2>& factor) {
       if (B::any(factor[0] != 1.0f || factor[1] != 1.0f)) out.scale(factor);
