@@ -165,7 +165,7 @@ struct MlaDecodeTensor {
       B::mbarrier_arrive(&shared.turn);
       finish_scores(0, scores);
       for (std::int32_t tile = 0;; tile += 2) {
-        scale(out, softmax.run(item.begin + tile * L::tokens, scores, shared.reference[0]));
+        scale(out, softmax.run(item.begin + tile * L::tokens, scores, shared.reference[0], []() {}));
         publish(0, softmax, scores);
         begin_values<true>(item, tile, out);
         finish_values(0, out);
@@ -197,8 +197,11 @@ struct MlaDecodeTensor {
         await_turn();
         begin_scores<0, L::score_boxes>(1, scores);
         finish_scores(1, scores);
+        // A group waits while it begins products of which several are under way, so the softmax comes between.
         begin_other_values(item, tile, softmax, out);
-        const Vec<float, 2> factor = softmax.run(item.begin + (tile + 1) * L::tokens, scores, shared.reference[1]);
+        begin_part<false>(0, 0, out);
+        const Vec<float, 2> factor = softmax.run(item.begin + (tile + 1) * L::tokens, scores, shared.reference[1],
+                                                 [&]() TILEWAVE_INLINE_LAMBDA { begin_part<false>(0, 1, out); });
         publish(1, softmax, scores);
         finish_values(0, out);
         scale(out, factor);
@@ -208,14 +211,16 @@ struct MlaDecodeTensor {
       if (tile >= item.tiles) return;
       turn_parity ^= 1;  // nobody took that turn
       begin_other_values(item, tile, softmax, out);
+      begin_parts<false>(0, out);
       finish_values(0, out);
     }
-    /// Begins the products of the first tile of a pair, whose probabilities are the other group's.
+    /// What comes before the products of the first tile of a pair, whose probabilities are the other group's.
     TILEWAVE_DEVICE void begin_other_values(const Item& item, std::int32_t tile, Softmax& softmax, Sums& out) {
       await_values(0);
       await_probabilities(0);
       scale(out, softmax.follow(shared.reference[0]));
-      begin_values<false>(item, tile, out);
+      if constexpr (!L::widens) clear_values(item, tile);
+      out.fence();
     }
 
     /// Waits until group 0 has begun all of its scores. If both began theirs at once, both softmaxes would come when no
@@ -273,21 +278,27 @@ struct MlaDecodeTensor {
       const int stage = tile % L::stages;
       if constexpr (!L::widens) clear_values(item, tile);  // codes behind the last token's are those of it again
       out.fence();
+      begin_parts<from_registers>(stage, out);
+    }
+    template <bool from_registers>
+    TILEWAVE_DEVICE void begin_parts(int stage, Sums& out) {
       TILEWAVE_UNROLL
-      for (int part = 0; part < L::parts; ++part) {
-        B::group_mma_begin();
-        TILEWAVE_UNROLL
-        for (int k_slice = 0; k_slice < L::value_slices; ++k_slice) {
-          const auto values = L::value_operand(shared, stage, group, part, k_slice);
-          if constexpr (from_registers) {
-            B::template group_multiply<L::type, L::part_columns>(own[k_slice], values, out.of[part]);
-          } else {
-            B::template group_multiply<L::type, L::part_columns>(L::probability_operand(shared, stage, k_slice), values,
-                                                                 out.of[part], true);
-          }
+      for (int part = 0; part < L::parts; ++part) begin_part<from_registers>(stage, part, out);
+    }
+    template <bool from_registers>
+    TILEWAVE_DEVICE void begin_part(int stage, int part, Sums& out) {
+      B::group_mma_begin();
+      TILEWAVE_UNROLL
+      for (int k_slice = 0; k_slice < L::value_slices; ++k_slice) {
+        const auto values = L::value_operand(shared, stage, group, part, k_slice);
+        if constexpr (from_registers) {
+          B::template group_multiply<L::type, L::part_columns>(own[k_slice], values, out.of[part]);
+        } else {
+          B::template group_multiply<L::type, L::part_columns>(L::probability_operand(shared, stage, k_slice), values,
+                                                               out.of[part], true);
         }
-        B::group_mma_end();
       }
+      B::group_mma_end();
     }
     /// Clears the group's half of the values of tokens behind the sequence's last: they may be NaN.
     TILEWAVE_DEVICE void clear_values(const Item& item, std::int32_t tile) {

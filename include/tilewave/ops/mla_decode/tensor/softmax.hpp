@@ -41,8 +41,10 @@ class MlaDecodeSoftmax {
   }
 
   /// Turns the scores of the tile from `token` on into probabilities, as f32, and leaves the reference for the other
-  /// group. Returns what sums and outputs so far must be multiplied by.
-  TILEWAVE_DEVICE Vec<float, 2> run(std::int32_t token, Scores& scores, float (&references)[L::rows]) {
+  /// group. Returns what sums and outputs so far must be multiplied by. `between` is called between the two rows.
+  template <class Between>
+  TILEWAVE_DEVICE Vec<float, 2> run(std::int32_t token, Scores& scores, float (&references)[L::rows],
+                                    const Between& between) {
     Vec<float, 2> factor;
     if (item_.is_edge(token, L::tokens)) mask(token, scores);
     TILEWAVE_UNROLL
@@ -54,6 +56,7 @@ class MlaDecodeSoftmax {
       factor[h] = follow(h, raised);
       const float reference = raised == minus_infinity ? 0.0f : raised;  // no token was seen yet
       sum_[h] += Lane::exponentiate(scores, h, scale, shift - reference);
+      if (h == 0) between();
     }
     return factor;
   }
