@@ -289,8 +289,8 @@ requires(facts_of(Id).tensor_copies) struct Staged<Id> {
     Block& block = detail::block_at(*current_lane, rank, "send", where);
     Mbarrier* const there = detail::barrier_in(block, barrier);
     detail::check_mark(barrier, there->mark, "send", where);
-    *reinterpret_cast<Chunk*>(block.shared + (reinterpret_cast<std::byte*>(shared) - current_lane->wave->block->shared)) =
-        value;
+    *reinterpret_cast<Chunk*>(block.shared +
+                              (reinterpret_cast<std::byte*>(shared) - current_lane->wave->block->shared)) = value;
     detail::land_sent(block, *there, sizeof(value), where);
   }
 

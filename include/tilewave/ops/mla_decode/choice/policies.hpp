@@ -16,9 +16,9 @@ constexpr MlaDecodePolicies mla_decode_policies(ArchId arch, const MlaDecodeSpec
     if (mla_decode_policy_status(arch, s, p).ok()) all.add(p);
   };
   constexpr PagedAttentionSchedule balanced = PagedAttentionSchedule::balanced, even = PagedAttentionSchedule::even;
-  const auto tensor = [&](PagedAttentionSchedule schedule, bool gathered) {
+  const auto tensor = [&](PagedAttentionSchedule schedule, bool gathered, int rows = 64) {
     add({.path = MlaDecodePath::tensor,
-         .rows = 64,
+         .rows = rows,
          .tokens = 64,
          .waves = 8,
          .schedule = schedule,
@@ -28,6 +28,7 @@ constexpr MlaDecodePolicies mla_decode_policies(ArchId arch, const MlaDecodeSpec
   tensor(balanced, false);
   if (s.kv == s.q) tensor(even, false);  // path registers makes batch-invariant calls of other caches
   tensor(balanced, true);
+  tensor(balanced, false, 32);
   // Wide blocks read the cache less often. On gfx950 they have the LDS for q of 64 rows, or of 32 twice; on gfx942 if q
   // is fp8.
   const bool cdna = facts_of(arch).family == Family::cdna, wide_lds = cdna && facts_of(arch).lds_bytes > 128 * 1024;

@@ -12,7 +12,7 @@ namespace tilewave {
 template <class B, class L>
 class MlaDecodeHalfQuery {
  public:
-  /// The waves that multiply put eight rows each into q's place. Signs of the scales of q and of the cache join q.
+  /// The waves that multiply share the rows that they put into q's place. Signs of the scales of q and of the cache join q.
   TILEWAVE_DEVICE static void put(const MlaDecodeArgs& args, const PagedAttentionWorkItem& item,
                                   typename L::Shared& shared, int wave) {
     const PagedAttentionArgs& a = args.attention;
@@ -41,7 +41,7 @@ class MlaDecodeHalfQuery {
   }
 
  private:
-  static constexpr int wave_rows = L::rows / (L::groups * L::group_waves);  // 8
+  static constexpr int wave_rows = L::rows / (L::groups * L::group_waves);
   static constexpr int row_chunks = L::spec.head_size * size_of(L::spec.q) / int{sizeof(Chunk)};
   static constexpr int slots = ceil_div(row_chunks, L::lanes), at_once = 2;
 
@@ -54,7 +54,8 @@ class MlaDecodeHalfQuery {
         if (chunk >= row_chunks) continue;
         TILEWAVE_UNROLL
         for (int n = 0; n < 2; ++n) {
-          const auto low = B::widen_fp8_to_f16(loaded[slot][2 * n]), high = B::widen_fp8_to_f16(loaded[slot][2 * n + 1]);
+          const auto low = B::widen_fp8_to_f16(loaded[slot][2 * n]),
+                     high = B::widen_fp8_to_f16(loaded[slot][2 * n + 1]);
           const std::uint32_t flip = sign >> 16 | sign;
           put_unit(shared, r, 2 * chunk + n, Chunk{{low[0] ^ flip, low[1] ^ flip, high[0] ^ flip, high[1] ^ flip}});
         }
@@ -88,7 +89,7 @@ class MlaDecodeHalfQuery {
     if (B::lane_id() == 0) shared.aside.unit[r] = unit * absolute(scale);
   }
   TILEWAVE_DEVICE static void put_unit(typename L::Shared& shared, int r, int unit, const Chunk& words) {
-    shared.q[unit / L::box_chunks * L::box_size + L::chunk_of(r, unit % L::box_chunks)] = words;
+    shared.q[unit / L::box_chunks * L::q_box_size + L::chunk_of(r, unit % L::box_chunks)] = words;
   }
   TILEWAVE_DEVICE static float absolute(float x) {
     return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, x) & 0x7fffffffu);

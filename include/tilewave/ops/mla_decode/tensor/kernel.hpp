@@ -16,8 +16,8 @@
 #include "tilewave/core/static_for.hpp"
 #include "tilewave/ops/mla_decode/tensor/fetch.hpp"
 #include "tilewave/ops/mla_decode/tensor/fetch_widened.hpp"
-#include "tilewave/ops/mla_decode/tensor/output.hpp"
 #include "tilewave/ops/mla_decode/tensor/half_query.hpp"
+#include "tilewave/ops/mla_decode/tensor/output.hpp"
 
 namespace tilewave {
 
@@ -87,11 +87,6 @@ struct MlaDecodeTensor {
     }
   }
 
- private:
-  using Softmax = MlaDecodeSoftmax<B, L>;
-  using Scores = typename L::Scores;
-  using Sums = typename L::Sums;
-
   /// Asks for the row of the block table and the queries that the block probably begins with, while lengths say with
   /// which it does: their addresses are translated meanwhile.
   TILEWAVE_DEVICE static void touch_inputs(const PagedAttentionArgs& a) {
@@ -102,6 +97,11 @@ struct MlaDecodeTensor {
     if (B::lane_id() == 1)
       B::prefetch(static_cast<const char*>(a.q) + sequence * a.query_tokens * a.q_row_stride * size_of(S.q));
   }
+
+ private:
+  using Softmax = MlaDecodeSoftmax<B, L>;
+  using Scores = typename L::Scores;
+  using Sums = typename L::Sums;
 
   /// A wave group, and the phases of the barriers that it waits for.
   struct WaveGroup {
@@ -238,7 +238,7 @@ struct MlaDecodeTensor {
     TILEWAVE_DEVICE void begin_scores(int stage, Scores& scores) {
       static_for<end - first>([&](auto n) TILEWAVE_INLINE_LAMBDA {
         constexpr int box = L::score_box(first + n);
-        B::mbarrier_wait(&shared.full[stage][box], stage_parity[stage]);
+        L::template await_box<first + n, end>(shared.full[stage], stage_parity[stage]);
         B::group_mma_begin();  // again behind each loop that waits, or ptxas does so
         TILEWAVE_UNROLL
         for (int i = 4 * box; i < min_of(4 * box + 4, L::score_slices); ++i) {
@@ -257,6 +257,7 @@ struct MlaDecodeTensor {
       TILEWAVE_UNROLL
       for (int box = 0; box < L::half_boxes; ++box)
         B::mbarrier_wait(&shared.full[stage][group * L::half_boxes + box], stage_parity[stage]);
+      if constexpr (L::widens) B::shared_written();
     }
     /// Packs the probabilities of a tile, and stores them for the other group. All waves of this group have read the
     /// last box by then.

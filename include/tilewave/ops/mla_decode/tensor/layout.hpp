@@ -39,8 +39,11 @@ struct MlaDecodeTensorLayout {
   static constexpr int score_slices = S.head_size / slice, value_slices = tokens / slice;  // products of a tile
   static constexpr int last_slices = score_slices - 4 * last_box;                          // those of the last box
   static constexpr int box_bytes = box_size * int{sizeof(Chunk)};
+  static constexpr int q_box_size = rows * box_chunks;  // chunks
   static constexpr int read_bytes = S.row().token_bytes();
   static constexpr int full_waves = widens ? group_waves : 1;  // that make a box full
+  // Boxes of codes that lanes hold in registers. There must be room for them, and two tiles have a multiple of them.
+  static constexpr int held_boxes = one_scale ? 6 : S.layout == LatentLayout::groups_128 ? 3 : 4;
   static constexpr int stages = 2, half_columns = latent_value_size / groups;
   static constexpr bool any_last = score_boxes > last_box;  // whether rows have dimensions behind their values
 
@@ -68,7 +71,7 @@ struct MlaDecodeTensorLayout {
   struct Nothing {};
   using Aside = std::conditional_t<converts_q, Units, Nothing>;
   struct Shared {
-    alignas(1024) Chunk q[boxes * box_size];
+    alignas(1024) Chunk q[boxes * q_box_size];
     alignas(1024) Chunk kv[stages][boxes * box_size];
     Aside aside;
     float reference[stages][rows];  // of a tile's probabilities, log2 units
@@ -84,18 +87,26 @@ struct MlaDecodeTensorLayout {
   /// Wave 0 initialises the barriers, in front of a barrier of the block.
   TILEWAVE_DEVICE static void begin(const Args& args, Shared& shared) {
     if (B::lane_id() == 0) {
-      B::mbarrier_init(&shared.q_full, converts_q ? groups * group_waves : 1);
-      B::mbarrier_init(&shared.q_free, groups * group_waves);
+      begin_fetching(args, shared);
       B::mbarrier_init(&shared.turn, group_waves);
       for (int stage = 0; stage < stages; ++stage) {
-        for (int box = 0; box < boxes; ++box) B::mbarrier_init(&shared.full[stage][box], full_waves);
-        for (auto& half : shared.free[stage])
-          for (auto& part : half) B::mbarrier_init(&part, group_waves * args.cluster);
         B::mbarrier_init(&shared.probabilities[stage], group_waves);
         B::mbarrier_init(&shared.summed[stage], group_waves);
       }
     }
     B::mbarrier_ready();
+  }
+
+  /// Initialises the barriers of q and of stages.
+  template <class AnyShared>
+  TILEWAVE_DEVICE static void begin_fetching(const Args& args, AnyShared& shared) {
+    B::mbarrier_init(&shared.q_full, converts_q ? groups * group_waves : 1);
+    B::mbarrier_init(&shared.q_free, groups * group_waves);
+    for (int stage = 0; stage < stages; ++stage) {
+      for (int box = 0; box < boxes; ++box) B::mbarrier_init(&shared.full[stage][box], full_waves);
+      for (auto& half : shared.free[stage])
+        for (auto& part : half) B::mbarrier_init(&part, group_waves * args.cluster);
+    }
   }
 
   /// Frees a place in this block and the other one of its cluster.
@@ -111,18 +122,31 @@ struct MlaDecodeTensorLayout {
   /// Return the operands of a k slice: 32 bytes of q or of a tile's rows, as many tokens of a part of a group's half
   /// of the values, and of their probabilities.
   TILEWAVE_DEVICE static SwizzledOperand q_operand(const Shared& shared, int k_slice) {
-    return {shared.q + k_slice / 4 * box_size, 0, k_slice % 4};
+    return {shared.q + k_slice / 4 * q_box_size, 0, k_slice % 4};
   }
   TILEWAVE_DEVICE static SwizzledOperand key_operand(const Shared& shared, int stage, int k_slice) {
     return {shared.kv[stage] + k_slice / 4 * box_size, 0, k_slice % 4};
   }
   TILEWAVE_DEVICE static auto value_operand(const Shared& shared, int stage, int group, int part, int k_slice) {
-    return TransposedOperand{shared.kv[stage] + (group * half_boxes + part * part_boxes) * box_size, tokens, 0, k_slice};
+    return TransposedOperand{shared.kv[stage] + (group * half_boxes + part * part_boxes) * box_size, tokens, 0,
+                             k_slice};
   }
   /// The n-th box that scores take: those come first whose places are free first.
   static constexpr int score_box(int n) {
-    if (n >= last_box) return n;
+    if (P.rows == 32 || n >= last_box) return n;
     return n / part_boxes % groups * half_boxes + n / (groups * part_boxes) * part_boxes + n % part_boxes;
+  }
+  /// Waits for the n-th box of scores, of those up to `end`. Codes are awaited two boxes at a time: what lanes stored
+  /// must be fenced.
+  template <int n, int end>
+  TILEWAVE_DEVICE static void await_box(Mbarrier (&full)[boxes], int parity) {
+    if constexpr (!widens) {
+      B::mbarrier_wait(&full[score_box(n)], parity);
+    } else if constexpr (n % 2 == 0) {
+      B::mbarrier_wait(&full[score_box(n)], parity);
+      if constexpr (n + 1 < end) B::mbarrier_wait(&full[score_box(n + 1)], parity);
+      B::shared_written();
+    }
   }
   TILEWAVE_DEVICE static SwizzledOperand probability_operand(const Shared& shared, int stage, int k_slice) {
     return {shared.kv[stage] + last_box * box_size, 0, k_slice};

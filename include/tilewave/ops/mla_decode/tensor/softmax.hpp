@@ -81,8 +81,7 @@ class MlaDecodeSoftmax {
     const int matrix = B::lane_id() / 8, row = row_ - B::lane_id() / 4 + B::lane_id() % 8 + 8 * (matrix % 2);
     TILEWAVE_UNROLL
     for (int k_slice = 0; k_slice < L::value_slices; ++k_slice) {
-      B::template store_matrices_straight<4>(box + L::chunk_of(row, 2 * k_slice + matrix / 2),
-                                             probabilities[k_slice]);
+      B::template store_matrices_straight<4>(box + L::chunk_of(row, 2 * k_slice + matrix / 2), probabilities[k_slice]);
     }
   }
 
