@@ -169,7 +169,6 @@ concept StagedBackend = Backend<B> &&
   { B::template lane_copies_wait<1>() } -> std::same_as<void>;
   { B::load_matrices(row) } -> std::same_as<Chunk>;  // four matrices of 8 x 8 elements of 2 bytes
   { B::post(*box, four, 0, *four) } -> std::same_as<void>;
-  { B::send(mbarrier, chunk, 0, *chunk) } -> std::same_as<void>;  // into another block, whose mbarrier counts the bytes
   { B::prefetch(global) } -> std::same_as<void>;
   { B::prefetch(global, bytes) } -> std::same_as<void>;
   { B::nanoseconds() } -> std::same_as<std::uint64_t>;

@@ -144,13 +144,6 @@ TILEWAVE_HOST_UNTRACKED inline void queue_bulk_copy(void* shared, const void* gl
   if (cluster.options.schedule == Schedule::random && cluster.draw() % 8 == 0) yield(self);
 }
 
-/// The bytes of a store from another block land at its barrier.
-TILEWAVE_HOST_UNTRACKED inline void land_sent(Block& block, Mbarrier& barrier, std::uint32_t bytes, Where where) {
-  order_release(barrier.ordered(barrier.parity));
-  barrier.bytes -= static_cast<std::int32_t>(bytes);
-  end_phase(*current_lane, block, barrier, "send", where);
-}
-
 TILEWAVE_HOST_UNTRACKED inline bool post_row(const Chunk* row, Where where) {
   Lane& self = *current_lane;
   Wave& wave = *self.wave;
@@ -282,16 +275,6 @@ requires(facts_of(Id).tensor_copies) struct Staged<Id> {
       detail::finish_matrices();
     }
     return detail::dealt_words();
-  }
-
-  static void send(Mbarrier* barrier, Chunk* shared, int rank, const Chunk& value, Where where = {}) {
-    detail::check_address(barrier, "send", where);
-    Block& block = detail::block_at(*current_lane, rank, "send", where);
-    Mbarrier* const there = detail::barrier_in(block, barrier);
-    detail::check_mark(barrier, there->mark, "send", where);
-    *reinterpret_cast<Chunk*>(block.shared +
-                              (reinterpret_cast<std::byte*>(shared) - current_lane->wave->block->shared)) = value;
-    detail::land_sent(block, *there, sizeof(value), where);
   }
 
   /// This is only a hint, so nothing is done here.

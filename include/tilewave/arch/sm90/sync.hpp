@@ -114,16 +114,6 @@ struct Sync {
         "r"(shared_address(&box)), "r"(rank), "f"(value[0]), "f"(value[1]), "f"(value[2]), "f"(value[3])
         : "memory");
   }
-  TILEWAVE_DEVICE static void send(Mbarrier* barrier, Chunk* shared, int rank, const Chunk& value) {
-    asm volatile(
-        "{ .reg .b32 there, barrier;\n"
-        "  mapa.shared::cluster.u32 there, %0, %2;\n"
-        "  mapa.shared::cluster.u32 barrier, %1, %2;\n"
-        "  st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [there], {%3, %4, %5, %6}, [barrier]; }" ::"r"(
-            shared_address(shared)),
-        "r"(shared_address(barrier)), "r"(rank), "r"(value[0]), "r"(value[1]), "r"(value[2]), "r"(value[3])
-        : "memory");
-  }
   TILEWAVE_DEVICE static void collect(Mailbox& box, int posts, int phase) {
     const std::uint32_t address = shared_address(&box);
     if (threadIdx.x == 0) {

@@ -31,11 +31,13 @@ struct MlaDecodeRegistry {
   static constexpr auto takes = mla_decode_takes;
 
   /// Returns true if policy a is better for the problem than b. Path tensor comes first, then a balanced schedule. Of
-  /// two blocks the larger one is better, unless the rows leave half of it without work.
+  /// two blocks the larger one is better, unless the rows leave half of it without work, or path tensor has another for
+  /// so few.
   static bool better(const Policy& a, const Policy& b, const Problem& p, const ArchFacts&) {
     if (a.path != b.path) return a.path == MlaDecodePath::tensor;
     if (a.gathered != b.gathered) return b.gathered;
     if (a.balanced() != b.balanced()) return a.balanced();
+    if (a.path == MlaDecodePath::tensor && a.rows != b.rows) return (a.rows == 32) == (p.sequence_rows() <= 32);
     const auto idle = [&](const Policy& of) { return of.rows >= 2 * max_of(p.sequence_rows(), 9); };
     return idle(a) != idle(b) ? idle(b) : a.rows > b.rows;
   }

@@ -12,7 +12,8 @@ namespace tilewave {
 template <class B, class L>
 class MlaDecodeHalfQuery {
  public:
-  /// The waves that multiply share the rows that they put into q's place. Signs of the scales of q and of the cache join q.
+  /// The waves that multiply share the rows, and put them into q's place. Signs of the scales of q and of the cache
+  /// join them.
   TILEWAVE_DEVICE static void put(const MlaDecodeArgs& args, const PagedAttentionWorkItem& item,
                                   typename L::Shared& shared, int wave) {
     const PagedAttentionArgs& a = args.attention;

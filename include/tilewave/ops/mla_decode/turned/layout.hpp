@@ -28,7 +28,7 @@ struct MlaDecodeTurnedLayout : MlaDecodeTensorLayout<B, S, P> {
     alignas(1024) Chunk kv[Base::stages][Base::boxes * box_size];
     alignas(1024) Chunk probabilities[groups][Base::q_box_size];
     typename Base::Aside aside;
-    float of_wave[groups][rows][group_waves];  // maxima of a tile, or sums
+    alignas(16) float of_wave[groups][rows][group_waves];  // maxima of a tile, or sums
     float reference[groups][rows];             // of a group's sums, log2 units
     Mbarrier q_full, q_free;
     Mbarrier full[Base::stages][Base::boxes];
