@@ -109,10 +109,9 @@ class MlaDecodeTurnedOutput {
     Chunk words;
     TILEWAVE_UNROLL
     for (int w = 0; w < 2; ++w) {
-      // Combine adds partial results to 0, which turns -0 into +0. Subtracting -0 does the same.
-      words[w] = B::round_bf16(B::subtract(low[2 * w] * scale, -0.0f), B::subtract(low[2 * w + 1] * scale, -0.0f));
-      words[2 + w] =
-          B::round_bf16(B::subtract(high[2 * w] * scale, -0.0f), B::subtract(high[2 * w + 1] * scale, -0.0f));
+      // Combine adds partial results to 0, which turns -0 into +0. So does this.
+      words[w] = B::round_bf16(fused(low[2 * w], scale, 0.0f), fused(low[2 * w + 1], scale, 0.0f));
+      words[2 + w] = B::round_bf16(fused(high[2 * w], scale, 0.0f), fused(high[2 * w + 1], scale, 0.0f));
     }
     B::store(reinterpret_cast<Chunk*>(to), words);
   }
