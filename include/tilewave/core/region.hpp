@@ -3,11 +3,17 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <utility>
 
 namespace tilewave {
+
+/// True if an address is a multiple of so many bytes. Null is.
+inline bool is_aligned(const void* address, std::size_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(address) % bytes == 0;
+}
 
 /// Runs of contiguous bytes, one at every sum of multiples of the strides. A null tensor has no bytes.
 class Region {
@@ -80,7 +86,7 @@ class Region {
   /// Does the same for a without its first i dimensions and b without its first j, where b starts `distance` bytes
   /// behind a.
   static bool meet(const Region& a, int i, const Region& b, int j, std::int64_t distance) {
-    if (distance >= a.bytes_[i] || -distance >= b.bytes_[j]) return false;
+    if (distance >= a.bytes_[i] || distance <= -b.bytes_[j]) return false;
     const std::int64_t a_stride = i < a.dimensions_ ? a.outer_[i].stride : 0;
     const std::int64_t b_stride = j < b.dimensions_ ? b.outer_[j].stride : 0;
     if (a_stride < b_stride) return meet(b, j, a, i, -distance);

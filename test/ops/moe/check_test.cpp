@@ -103,6 +103,7 @@ TEST_CASE("specs that no room computes are refused by name") {
   CHECK(code([](MoeSpec& s) { s.logits = DType::i8; }) == C::unsupported_dtype);
   CHECK(code([](MoeSpec& s) { s.routing = MoeRouting::masked, s.shared = true; }) == C::bad_value);
   CHECK(code([](MoeSpec& s) { s.weights = DType::i4, s.scale = Scaling::per_group, s.scale_k = 7; }) == C::bad_value);
+  CHECK(code([](MoeSpec& s) { s.fragments = true; }) == C::unsupported_layout);
 }
 
 }  // namespace

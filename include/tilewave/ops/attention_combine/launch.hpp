@@ -41,10 +41,16 @@ inline Status check_combine_regions(const AttentionCombineProblem& p) {
 
 }  // namespace detail
 
+/// Returns ok if kernels of a spec can be built for a chip, else the rule that the spec breaks.
+constexpr Status attention_combine_check_spec(const AttentionCombineSpec& s, const ArchFacts&) {
+  if (!is_row_type(s.x)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
+  if (!is_row_type(s.out)) return {StatusCode::unsupported_dtype, "out must be f32, f16 or bf16"};
+  return {};
+}
+
 /// Every rule that a problem must satisfy.
-inline Status attention_combine_check(const AttentionCombineProblem& p, const ArchFacts&) {
-  if (!is_row_type(p.spec.x)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
-  if (!is_row_type(p.spec.out)) return {StatusCode::unsupported_dtype, "out must be f32, f16 or bf16"};
+inline Status attention_combine_check(const AttentionCombineProblem& p, const ArchFacts& facts) {
+  if (Status status = attention_combine_check_spec(p.spec, facts); !status.ok()) return status;
   if (p.partials < 1 || p.partials > max_partials) return {StatusCode::bad_extent, "partials must be 1 to 128"};
   if (p.head_size < 1 || p.head_size > 512) return {StatusCode::unsupported_head_size, "head_size must be 1 to 512"};
   if (p.rows < 0 || p.heads < 0) return {StatusCode::bad_extent, "rows or heads is negative"};
@@ -67,7 +73,7 @@ inline Status attention_combine_check(const AttentionCombineProblem& p, const Ar
 inline bool attention_combine_aligned(const AttentionCombineProblem& p) {
   const auto whole = [](const void* data, DType type, std::initializer_list<std::int64_t> strides) {
     const int unit = 16 / size_of(type);
-    return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 &&
+    return is_aligned(data, 16) &&
            std::all_of(strides.begin(), strides.end(), [&](std::int64_t stride) { return stride % unit == 0; });
   };
   return whole(p.x, p.spec.x, {p.x_strides.partial, p.x_strides.row, p.x_strides.head}) &&

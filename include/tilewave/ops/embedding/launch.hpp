@@ -8,10 +8,16 @@
 
 namespace tilewave {
 
+/// Returns ok if kernels of a spec can be built for a chip, else the rule that the spec breaks.
+constexpr Status embedding_check_spec(const EmbeddingSpec& s, const ArchFacts&) {
+  if (!is_row_type(s.x)) return {StatusCode::unsupported_dtype, "the table must be f32, f16 or bf16"};
+  return {};
+}
+
 /// Checks every rule that a problem must satisfy. Ids live on the device and are not read.
-inline Status embedding_check(const EmbeddingProblem& p, const ArchFacts&) {
+inline Status embedding_check(const EmbeddingProblem& p, const ArchFacts& facts) {
   const DType type = p.spec.x;
-  if (!is_row_type(type)) return {StatusCode::unsupported_dtype, "the table must be f32, f16 or bf16"};
+  if (Status status = embedding_check_spec(p.spec, facts); !status.ok()) return status;
   if (!is_index_type(p.id_type)) return {StatusCode::unsupported_dtype, "ids must be i32 or i64"};
   if (Status status = check_row_extent(p.rows, p.columns, 1); !status.ok()) return status;
   if (p.vocab_rows < 0) return {StatusCode::bad_extent, "vocab_rows is negative"};
@@ -25,7 +31,7 @@ inline Status embedding_check(const EmbeddingProblem& p, const ArchFacts&) {
   if (p.out == nullptr) return {StatusCode::null_pointer, "out is null"};
   if (!element_aligned(p.table, type)) return {StatusCode::misaligned, "table is not aligned to its elements"};
   if (!element_aligned(p.out, type)) return {StatusCode::misaligned, "out is not aligned to its elements"};
-  if (reinterpret_cast<std::uintptr_t>(p.ids) % size_of(p.id_type) != 0) {
+  if (!is_aligned(p.ids, size_of(p.id_type))) {
     return {StatusCode::misaligned, "ids are not aligned to their elements"};
   }
   const Region table(p.table, size_of(type), p.columns, {{p.vocab_rows, p.table_stride}});

@@ -9,12 +9,13 @@
 #include "tilewave/core/region.hpp"
 #include "tilewave/ops/flash_attention/args.hpp"
 #include "tilewave/tile/row_check.hpp"
+#include "tilewave/tile/workspace.hpp"
 
 namespace tilewave {
 
 namespace detail {
 
-inline Status check_flash_types(const FlashAttentionSpec& s, const ArchFacts& facts) {
+constexpr Status check_flash_types(const FlashAttentionSpec& s, const ArchFacts& facts) {
   constexpr StatusCode type = StatusCode::unsupported_dtype, quant = StatusCode::unsupported_scaling;
   const bool wide = s.q == DType::bf16 || s.q == DType::f16;
   if (!wide && s.q != facts.fp8) return {type, "spec.q must be bf16, f16 or this architecture's fp8"};
@@ -33,8 +34,11 @@ inline Status check_flash_types(const FlashAttentionSpec& s, const ArchFacts& fa
   return {};
 }
 
-inline Status check_flash_spec(const FlashAttentionSpec& s, const ArchFacts& facts) {
-  if (Status status = check_flash_types(s, facts); !status.ok()) return status;
+}  // namespace detail
+
+/// Returns ok if kernels of a spec can be built for a chip, else the rule that the spec breaks.
+constexpr Status flash_attention_check_spec(const FlashAttentionSpec& s, const ArchFacts& facts) {
+  if (Status status = detail::check_flash_types(s, facts); !status.ok()) return status;
   bool known = s.head_size == 192 && s.value_size == 128;
   for (const int size : flash_attention_head_sizes) known = known || (s.head_size == size && s.value_size == size);
   if (!known) {
@@ -56,10 +60,14 @@ inline Status check_flash_spec(const FlashAttentionSpec& s, const ArchFacts& fac
   return {};
 }
 
+namespace detail {
+
 inline Status check_flash_extents(const FlashAttentionProblem& p) {
   constexpr StatusCode extent = StatusCode::bad_extent, value = StatusCode::bad_value;
   if (p.batch < 0 || p.q_length < 0 || p.kv_length < 0) return {extent, "batch, q_length or kv_length is negative"};
   if (p.total_q < 0 || p.total_kv < 0) return {extent, "total_q or total_kv is negative"};
+  constexpr std::int64_t most = (std::int64_t{1} << 31) - 65536;  // starts and ids of pages have 32 bits
+  if (p.total_kv > most || p.num_pages > most) return {extent, "total_kv and num_pages must stay below 2^31 - 65536"};
   if (p.q_length > max_attention_length || p.kv_length > max_attention_length) {
     return {extent, "q_length and kv_length must be 2^29 or less"};
   }
@@ -67,9 +75,10 @@ inline Status check_flash_extents(const FlashAttentionProblem& p) {
   if (p.q_heads % p.kv_heads != 0) {
     return {StatusCode::unsupported_head_ratio, "q_heads must be a multiple of kv_heads"};
   }
-  if (p.q_tokens() > max_attention_length || p.q_tokens() * p.q_heads > (std::int64_t{1} << 31) - 65536) {
+  if (p.q_tokens() > max_attention_length || p.q_tokens() * p.q_heads > most) {
     return {extent, "queries must be 2^29 or less, and times q_heads below 2^31 - 65536"};
   }
+  if (std::int64_t{p.batch} * p.q_heads > most) return {extent, "batch * q_heads must stay below 2^31 - 65536"};
   if (p.q_starts == nullptr && p.total_q != 0) return {value, "total_q is of packed queries, with q_starts"};
   if (p.kv_starts == nullptr && p.total_kv != 0) return {value, "total_kv is of packed keys, with kv_starts"};
   if (p.spec.paged()) {
@@ -131,10 +140,13 @@ inline Status check_flash_pointers(const FlashAttentionProblem& p) {
   if (s.alibi != (p.alibi_slopes != nullptr)) return {value, "alibi_slopes go with a spec that has alibi"};
   if (s.bit_mask != (p.mask != nullptr)) return {value, "mask goes with a spec that has bit_mask"};
   for (const void* wide : {p.q, p.k, p.v, static_cast<const void*>(p.out)}) {
-    if (reinterpret_cast<std::uintptr_t>(wide) % 16 != 0) {
+    if (!is_aligned(wide, 16)) {
       return {StatusCode::misaligned, "q, k, v and out need 16-byte alignment"};
     }
   }
+  if (p.workspace == nullptr && p.workspace_bytes != 0)
+    return {null, "workspace is null, but workspace_bytes is not 0"};
+  if (Status s = check_workspace_alignment(p.workspace); !s.ok()) return s;
   for (const void* words :
        {static_cast<const void*>(p.lse), static_cast<const void*>(p.q_scale), static_cast<const void*>(p.k_scale),
         static_cast<const void*>(p.v_scale), static_cast<const void*>(p.out_scale), static_cast<const void*>(p.sinks),
@@ -221,6 +233,11 @@ inline Status check_flash_regions(const FlashAttentionProblem& p) {
   if (overlap(r.out, r.lse)) return {StatusCode::bad_value, "out and lse overlap"};
   if (!clear_of(list(p.item_counter, 1), {r.q, r.k, r.v, r.out, r.lse, r.table, r.mask, r.k_scale, r.v_scale}))
     return {StatusCode::bad_value, "item_counter overlaps a tensor"};
+  if (Status s = check_workspace_bytes(p.workspace_bytes); !s.ok()) return s;
+  if (!clear_of(Region(p.workspace, 1, static_cast<std::int64_t>(p.workspace_bytes), {}),
+                {r.q, r.k, r.v, r.out, r.lse, r.table, r.mask, r.k_scale, r.v_scale, list(p.q_starts, p.batch + 1),
+                 list(p.kv_lengths, p.batch), list(p.item_counter, 1)}))
+    return {StatusCode::bad_value, "workspace overlaps a tensor"};
   return {};
 }
 
@@ -257,7 +274,7 @@ inline Status check_flash_strides(const FlashAttentionProblem& p) {
 /// breaks. Starts and lengths live on the device and are not read. A sequence that has more queries than q_length, or
 /// more keys than the call has capacity for, becomes NaN.
 inline Status flash_attention_check(const FlashAttentionProblem& p, const ArchFacts& facts) {
-  if (Status s = detail::check_flash_spec(p.spec, facts); !s.ok()) return s;
+  if (Status s = flash_attention_check_spec(p.spec, facts); !s.ok()) return s;
   if (Status s = detail::check_flash_extents(p); !s.ok()) return s;
   if (Status s = detail::check_flash_values(p); !s.ok()) return s;
   if (p.batch == 0 || p.q_tokens() == 0) return {};  // nothing to read or write

@@ -4,6 +4,7 @@
 
 #include "tilewave/core/hip.hpp"
 #include "tilewave/ops/flash_attention/check.hpp"
+#include "tilewave/ops/flash_attention/choice/cost_sm90.hpp"
 #include "tilewave/ops/flash_attention/kernel.hpp"
 #include "tilewave/ops/flash_attention/launch_lds.hpp"
 #include "tilewave/ops/flash_attention/launch_tensor.hpp"
@@ -35,16 +36,20 @@ inline Status flash_attention_takes(const FlashAttentionPolicy& policy, const Fl
   return {};
 }
 
-/// Queues the kernel on the stream. Nothing is allocated, synchronised or read from the device, and the grid depends on
-/// capacities only, so the call can be captured in a graph. Errors are those of flash_attention_check and
-/// flash_attention_takes, no_matching_entry if the entry is of another spec, and launch_failed with the runtime's
-/// reason.
+/// Queues the kernel on the stream, and what combines splits if it has any. Nothing is allocated, synchronised or read
+/// from the device, and the grid depends on capacities only, so the call can be captured in a graph. Errors: those of
+/// flash_attention_check and flash_attention_takes; workspace_too_small; no_matching_entry if the entry is of another
+/// spec; launch_failed with the runtime's reason.
 template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
 Status flash_attention_launch(const FlashAttentionProblem& p, hipStream_t stream) {
   if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
   if (Status s = flash_attention_check(p, B::facts); !s.ok()) return s;
   if (p.batch == 0 || p.q_tokens() == 0) return {};
   if (Status s = flash_attention_takes(P, p); !s.ok()) return s;
+  if (p.workspace != nullptr) {
+    const std::size_t needed = flash_attention_workspace_size(p, P);
+    if (Status s = check_workspace(p.workspace, p.workspace_bytes, needed); !s.ok()) return s;
+  }
   if constexpr (P.path == FlashAttentionPath::lds) {
     return detail::flash_launch_lds<B, S, P>(p, stream);
   } else if constexpr (P.path == FlashAttentionPath::tensor) {

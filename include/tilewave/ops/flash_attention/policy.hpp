@@ -3,10 +3,10 @@
 // summation.
 #pragma once
 
-#include <array>
 #include <string>
 
 #include "tilewave/arch/facts.hpp"
+#include "tilewave/core/value_list.hpp"
 #include "tilewave/ops/flash_attention/spec.hpp"
 
 namespace tilewave {
@@ -35,6 +35,10 @@ struct FlashAttentionPolicy {
   int cluster = 1;  // with path tensor: blocks that have neighbouring row tiles and fetch K and V for each other
 
   friend constexpr bool operator==(const FlashAttentionPolicy&, const FlashAttentionPolicy&) = default;
+
+  /// Returns whether its kernels can share out the keys of a row tile. With three wave groups or clusters this was
+  /// slower wherever it was of use.
+  constexpr bool splits_keys() const { return path == FlashAttentionPath::tensor && waves == 2 && cluster == 1; }
 };
 
 /// Returns the name of a policy, as `t128x176.w2.s2.tensor`: rows and keys of a tile, waves, stages, path. `.o2`
@@ -46,15 +50,6 @@ inline std::string name_of(const FlashAttentionPolicy& p) {
          (p.cluster > 1 ? ".c" + text(p.cluster) : "");
 }
 
-/// A list of at most eight policies.
-struct FlashAttentionPolicies {
-  std::array<FlashAttentionPolicy, 8> list{};
-  int count = 0;
-  constexpr void add(const FlashAttentionPolicy& policy) { list[count++] = policy; }
-  constexpr std::size_t size() const { return count; }
-  constexpr const FlashAttentionPolicy& operator[](std::size_t i) const { return list[i]; }
-  constexpr const FlashAttentionPolicy* begin() const { return list.data(); }
-  constexpr const FlashAttentionPolicy* end() const { return list.data() + count; }
-};
+using FlashAttentionPolicies = ValueList<FlashAttentionPolicy, 8>;
 
 }  // namespace tilewave

@@ -10,10 +10,10 @@
 namespace tilewave {
 
 /// Returns the specs that every architecture serves by default. Callers name all others themselves.
-constexpr SpecList<FlashAttentionSpec> flash_attention_specs(ArchId arch) {
+constexpr ValueList<FlashAttentionSpec> flash_attention_specs(ArchId arch) {
   constexpr DType bf16 = DType::bf16, f16 = DType::f16;
   const DType fp8 = facts_of(arch).fp8;
-  SpecList<FlashAttentionSpec> specs;
+  ValueList<FlashAttentionSpec> specs;
   specs.add({.head_size = 64, .value_size = 64});
   specs.add({.head_size = 128, .value_size = 128});
   specs.add({.head_size = 192, .value_size = 128});
@@ -29,11 +29,15 @@ struct FlashAttentionRegistry {
   using Spec = FlashAttentionSpec;
   using Problem = FlashAttentionProblem;
   using Policy = FlashAttentionPolicy;
+  static constexpr auto check_spec = flash_attention_check_spec;
   static constexpr auto check = flash_attention_check;
   static constexpr auto policies = flash_attention_policies;
 
   static Status takes(const Policy& policy, const Problem& p, const ArchFacts&) {
     return flash_attention_takes(policy, p);
+  }
+  static std::size_t workspace_bytes(const Problem& p, const Policy& policy, const ArchFacts&, int) {
+    return flash_attention_workspace_size(p, policy);
   }
   /// Returns true if policy a is better for the problem than b. On sm90 the expected time decides. Elsewhere path
   /// registers serves what no other path takes. A block of path lds has one head's rows, so most of its waves

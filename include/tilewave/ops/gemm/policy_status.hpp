@@ -56,9 +56,9 @@ constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   const int b_scales = int4 ? depth_k / s.scale_k * p.columns : shared_scales ? p.columns / 64 : 1;
   int small = 2 * 8 * p.stages + 4 * (row_scales ? wave_groups * group_wide : 1);
   small += 4 * (shared_scales && !int4 ? p.stages * p.rows : 1);
-  const bool in_exponents = s.mxfp4() && s.a == DType::bf16;
+  const bool in_exponents = s.mxfp4() && s.a == DType::bf16, fragments = s.weights == GemmWeights::fragments;
   small = align_up(small, 16) + 4 * (shared_scales && !in_exponents ? p.stages * b_scales : 1);
-  small = align_up(small, 16) + 4 * (s.zero_points || in_exponents ? p.stages * b_scales : 1);
+  small = align_up(small, 16) + 4 * (s.zero_points || in_exponents ? p.stages * (b_scales + (fragments ? 4 : 0)) : 1);
   const int tall_bytes = tall * (int4 ? depth_k / 2 : p.depth_bytes);
   const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
   const bool saves_tile = (block || promoted) && !p.swapped && s.groups != GemmGroups::one;
@@ -199,21 +199,27 @@ constexpr Status gemm_tensor_policy(const GemmSpec& s, const GemmPolicy& p) {
 /// The laws of GemmFewRowsKernel: few rows of A by int4 weights on sm90.
 constexpr Status gemm_few_rows_policy(const GemmSpec& s, const GemmPolicy& p) {
   if (!s.four_bit()) return illegal_policy("only int4 weights come straight to registers on this architecture");
-  if (s.scale_k != 128 || s.groups != GemmGroups::one || s.gated || s.zero_points)
-    return illegal_policy("few rows of int4 weights: scale_k is 128, without groups, gates or zero points");
-  if (p.swapped || p.stream || p.cluster != 1 || p.splits != 1 || p.waves_per_simd != 1)
-    return illegal_policy(
-        "few rows of int4 weights: not swapped, no stream, one of cluster, splits and waves_per_simd");
+  if (s.scale_k != 128 || s.groups != GemmGroups::one || s.zero_points)
+    return illegal_policy("few rows of int4 weights: scale_k is 128, without groups or zero points");
+  if (p.swapped || p.stream || p.cluster != 1 || p.splits != 1)
+    return illegal_policy("few rows of int4 weights: not swapped, no stream, one of cluster and splits");
   if (p.waves() != 1) return illegal_policy("few rows of int4 weights: all waves share K, waves_k of them");
   if (p.waves_k % 4 != 0 || p.waves_k > 32)
     return illegal_policy("few rows of int4 weights: waves_k is a multiple of 4, for four SIMDs, up to 32");
+  if (p.waves_k * p.waves_per_simd > 64)
+    return illegal_policy("an SM holds at most 2048 lanes: fewer waves, or fewer blocks (waves_per_simd)");
   if (p.rows % 8 != 0 || p.columns % 16 != 0)
     return illegal_policy("few rows of int4 weights: rows are a multiple of 8, columns of 16, which is a strip");
+  if (s.gated && p.columns % 32 != 0)
+    return illegal_policy(
+        "few rows of int4 weights, gated: columns are a multiple of 32, a strip of gates and its ups");
   if (p.depth_bytes != 128 * size_of(s.a))
     return illegal_policy("a stage of int4 weights is 128 values of k: depth_bytes is 128 times A's element");
   const int strips = p.columns / 16, sums = p.waves_k * strips * (p.rows / 8) * 32 * 16;
-  if (sums + p.waves_k * p.stages * strips * (128 * 8 + 8 * 4) > sm90_facts.lds_bytes)
-    return illegal_policy("rings and sums of all waves exceed shared memory");
+  if (sums + p.waves_k * p.stages * strips * (128 * 8 + 8 * 4) >
+      (sm90_facts.lds_bytes + 1024) / p.waves_per_simd - 1024)
+    return illegal_policy(
+        "rings and sums of all waves exceed shared memory, of which waves_per_simd blocks have a part");
   return {};
 }
 

@@ -54,10 +54,10 @@ constexpr auto gemm_entries_of() {
   return []<std::size_t... i>(std::index_sequence<i...>) {
     constexpr GemmPolicies policies = policies_of(B::facts.id, S);
     return std::array<GemmEntry, sizeof...(i)>{
-        GemmEntry{B::facts.id, B::emulated, S, policies.list[i], &gemm_launch<B, S, policies.list[i]>,
-                  sizeof(typename GemmKernel<B, S, policies.list[i], GemmIdentity>::Shared)}...};
+        GemmEntry{B::facts.id, B::emulated, S, policies[i], &gemm_launch<B, S, policies[i]>,
+                  sizeof(typename GemmKernel<B, S, policies[i], GemmIdentity>::Shared)}...};
   }
-  (std::make_index_sequence<policies_of(B::facts.id, S).count>{});
+  (std::make_index_sequence<policies_of(B::facts.id, S).size()>{});
 }
 
 /// All entries of one spec on one backend.
@@ -160,9 +160,7 @@ Status gemm_plan(const GemmProblem& p, GemmPlan& plan, std::span<const TunedGemm
     return served;
   } else {
     plan.candidates = gemm_candidates<B, S>;
-    if (!(p.spec == S)) {
-      return {StatusCode::no_matching_entry, "problem.spec is not the spec that the plan is compiled for"};
-    }
+    if (!(p.spec == S)) return not_the_compiled_spec;
     return gemm_select(p, gemm_candidates<B, S>, B::facts, plan, tuned);
   }
 }

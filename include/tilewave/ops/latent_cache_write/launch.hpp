@@ -11,9 +11,8 @@
 
 namespace tilewave {
 
-namespace detail {
-
-inline Status check_latent_write_spec(const LatentCacheWriteSpec& s, const ArchFacts& facts) {
+/// Returns ok if kernels of a spec can be built for a chip, else the rule that the spec breaks.
+constexpr Status latent_cache_write_check_spec(const LatentCacheWriteSpec& s, const ArchFacts& facts) {
   constexpr StatusCode type = StatusCode::unsupported_dtype, size = StatusCode::unsupported_head_size;
   if (s.layout != LatentLayout::plain && s.layout != LatentLayout::groups_128 && s.layout != LatentLayout::groups_64) {
     return {StatusCode::unsupported_layout, "spec.layout must be plain, groups_128 or groups_64"};
@@ -27,6 +26,8 @@ inline Status check_latent_write_spec(const LatentCacheWriteSpec& s, const ArchF
   if (s.table != DType::bf16 && s.table != DType::f32) return {type, "tables must be bf16 or f32"};
   return {};
 }
+
+namespace detail {
 
 inline Status check_latent_write_extents(const LatentCacheWriteProblem& p) {
   constexpr StatusCode extent = StatusCode::bad_extent;
@@ -62,7 +63,7 @@ inline Status check_latent_write_tensors(const LatentCacheWriteProblem& p) {
     return {null, "q and q_out go with q_heads"};
   }
   const auto whole = [](const void* data, std::int64_t unit, std::initializer_list<std::int64_t> strides) {
-    bool is_whole = reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
+    bool is_whole = is_aligned(data, 16);
     for (const std::int64_t stride : strides) is_whole = is_whole && stride % unit == 0;
     return is_whole;
   };
@@ -77,9 +78,8 @@ inline Status check_latent_write_tensors(const LatentCacheWriteProblem& p) {
   if (row.scales_apart() && p.token_stride != row.token_bytes()) {
     return {StatusCode::bad_stride, "token_stride of groups_64 is 576: scales follow the rows of a page"};
   }
-  if (!element_aligned(p.kv_scale, DType::f32) ||
-      reinterpret_cast<std::uintptr_t>(p.slots) % size_of(p.slot_type) != 0 ||
-      reinterpret_cast<std::uintptr_t>(p.positions) % size_of(p.position_type) != 0) {
+  if (!element_aligned(p.kv_scale, DType::f32) || !is_aligned(p.slots, size_of(p.slot_type)) ||
+      !is_aligned(p.positions, size_of(p.position_type))) {
     return {StatusCode::misaligned, "kv_scale, slots and positions are not aligned to their elements"};
   }
   return {};
@@ -92,10 +92,11 @@ inline Status check_latent_write_regions(const LatentCacheWriteProblem& p) {
   const Region rope(p.rope, 2, latent_rope_size, {{p.tokens, p.rope_stride}});
   const Region q = heads_region(p.q, DType::bf16, p.tokens, p.q_heads, latent_rope_size, p.q_strides);
   const Region q_out = heads_region(p.q_out, DType::bf16, p.tokens, p.q_heads, latent_rope_size, p.q_out_strides);
-  const Region kv = row.scales_apart() ? Region(p.kv, 1, p.block_size * (row.token_bytes() + LatentRow::apart_bytes),
-                                                {{p.num_pages, p.page_stride}})
-                                       : Region(p.kv, size, row.token_bytes() / size,
-                                                {{p.num_pages, p.page_stride}, {p.block_size, p.token_stride}});
+  const Region kv = row.scales_apart()
+                        ? Region(p.kv, 1, std::int64_t{p.block_size} * (row.token_bytes() + LatentRow::apart_bytes),
+                                 {{p.num_pages, p.page_stride}})
+                        : Region(p.kv, size, row.token_bytes() / size,
+                                 {{p.num_pages, p.page_stride}, {p.block_size, p.token_stride}});
   const Region cos(p.cos, size_of(p.spec.table), latent_rope_size / 2, {{p.table_rows, p.table_stride}});
   const Region sin(p.sin, size_of(p.spec.table), latent_rope_size / 2, {{p.table_rows, p.table_stride}});
   const Region slots = index_region(p.slots, p.slot_type, p.tokens);
@@ -120,7 +121,7 @@ inline Status check_latent_write_regions(const LatentCacheWriteProblem& p) {
 
 /// Checks every rule that a problem must satisfy. Slots and positions live on the device and are not read.
 inline Status latent_cache_write_check(const LatentCacheWriteProblem& p, const ArchFacts& facts) {
-  if (Status s = detail::check_latent_write_spec(p.spec, facts); !s.ok()) return s;
+  if (Status s = latent_cache_write_check_spec(p.spec, facts); !s.ok()) return s;
   if (Status s = detail::check_latent_write_extents(p); !s.ok()) return s;
   if (p.tokens == 0) return {};  // nothing to read or write
   if (Status s = detail::check_latent_write_tensors(p); !s.ok()) return s;

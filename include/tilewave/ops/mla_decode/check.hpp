@@ -8,12 +8,12 @@
 #include "tilewave/core/region.hpp"
 #include "tilewave/ops/mla_decode/args.hpp"
 #include "tilewave/tile/row_check.hpp"
+#include "tilewave/tile/workspace.hpp"
 
 namespace tilewave {
 
-namespace detail {
-
-inline Status check_mla_spec(const MlaDecodeSpec& s, const ArchFacts& facts) {
+/// Returns ok if kernels of a spec can be built for a chip, else the rule that the spec breaks.
+constexpr Status mla_decode_check_spec(const MlaDecodeSpec& s, const ArchFacts& facts) {
   constexpr StatusCode type = StatusCode::unsupported_dtype, layout = StatusCode::unsupported_layout;
   if (s.layout != LatentLayout::plain && s.layout != LatentLayout::groups_128 && s.layout != LatentLayout::groups_64) {
     return {layout, "spec.layout must be plain, groups_128 or groups_64"};
@@ -35,6 +35,8 @@ inline Status check_mla_spec(const MlaDecodeSpec& s, const ArchFacts& facts) {
   }
   return {};
 }
+
+namespace detail {
 
 inline Status check_mla_extents(const MlaDecodeProblem& p) {
   constexpr StatusCode extent = StatusCode::bad_extent, value = StatusCode::bad_value;
@@ -74,7 +76,7 @@ inline Status check_mla_pointers(const MlaDecodeProblem& p) {
   if (!kv_scaled && p.kv_scale != nullptr) return {value, "kv_scale is of fp8 rows of the plain layout"};
   const void* const out = p.out;
   for (const void* wide : {p.q, p.kv, out}) {
-    if (reinterpret_cast<std::uintptr_t>(wide) % 16 != 0) {
+    if (!is_aligned(wide, 16)) {
       return {StatusCode::misaligned, "q, kv and out need 16-byte alignment"};
     }
   }
@@ -126,6 +128,7 @@ inline Status check_mla_strides(const MlaDecodeProblem& p) {
     }
   }
   if (overlap(out, lse)) return {StatusCode::bad_value, "out and lse overlap"};
+  if (Status s = check_workspace_bytes(p.workspace_bytes); !s.ok()) return s;
   const Region workspace(p.workspace, 1, static_cast<std::int64_t>(p.workspace_bytes), {});
   if (!clear_of(workspace, {q, kv, table, out, lse})) {
     return {StatusCode::bad_value, "workspace overlaps another tensor"};
@@ -138,7 +141,7 @@ inline Status check_mla_strides(const MlaDecodeProblem& p) {
 /// Returns ok if a problem satisfies every rule of an architecture, else the code and the field of the first one it
 /// breaks. Lengths live on the device and are not read. A sequence that is longer than the block table becomes NaN.
 inline Status mla_decode_check(const MlaDecodeProblem& p, const ArchFacts& facts) {
-  if (Status s = detail::check_mla_spec(p.spec, facts); !s.ok()) return s;
+  if (Status s = mla_decode_check_spec(p.spec, facts); !s.ok()) return s;
   if (Status s = detail::check_mla_extents(p); !s.ok()) return s;
   if (p.batch == 0) return {};  // nothing to read or write
   if (Status s = detail::check_mla_pointers(p); !s.ok()) return s;

@@ -40,7 +40,8 @@ inline Status check_moe_extents(const MoeProblem& p) {
   constexpr StatusCode extent = StatusCode::bad_extent;
   if (p.tokens < 0 || p.tokens >= 1 << sorted_token_bits) return {extent, "tokens must be 0 to 2^24 - 1"};
   if (p.hidden < 0 || p.intermediate < 1) return {extent, "hidden is negative, or intermediate below 1"};
-  if (p.intermediate > (1 << 30) - 1) return {extent, "intermediate must stay below 2^30 - 1"};
+  if (p.hidden > 1 << 30 || p.intermediate > (1 << 30) - 1)
+    return {extent, "hidden must be 2^30 or less, and intermediate below 2^30 - 1"};
   if (p.local_experts < 0) return {extent, "local_experts is negative"};
   if (p.spec.masked()) {
     if (p.capacity < 0) return {extent, "capacity is negative"};
@@ -52,10 +53,10 @@ inline Status check_moe_extents(const MoeProblem& p) {
   }
   if (p.capacity != 0 || p.expert_rows != nullptr)
     return {StatusCode::bad_value, "capacity and expert_rows are for tokens that lie by expert"};
-  if (p.topk < 1 || p.slots() > most_sorted_choices)
+  if (p.topk < 1 || p.topk > most_sorted_choices - p.spec.shared)
     return {extent, "topk must be 1 to 16, with the shared expert to 15"};
   if (p.experts < 1 || p.experts > most_sorted_experts) return {extent, "experts must be 1 to 1024"};
-  if (p.resident() < 1 || p.resident() > most_sorted_experts)
+  if (p.local_experts > most_sorted_experts - p.spec.shared || p.resident() < 1)
     return {extent, "local_experts, with the shared one, must be 1 to 1024"};
   if (p.expert_map != nullptr ? p.first_expert != 0
                               : p.first_expert < 0 || p.first_expert > p.experts - p.local_experts)
@@ -67,9 +68,7 @@ inline Status check_moe_extents(const MoeProblem& p) {
 inline Status check_moe_pointers(const MoeProblem& p) {
   constexpr StatusCode null = StatusCode::null_pointer, useless = StatusCode::bad_value;
   const MoeSpec& s = p.spec;
-  const auto scaled = [&](const float* scale) {
-    return scale == nullptr || reinterpret_cast<std::uintptr_t>(scale) % 4 == 0;
-  };
+  const auto scaled = [&](const float* scale) { return scale == nullptr || is_aligned(scale, 4); };
   if (p.x == nullptr || p.out == nullptr) return {null, "x or out is null"};
   if (p.w1.data == nullptr || p.w2.data == nullptr) return {null, "w1 or w2 is null"};
   const bool wants_x_scale = s.quantised() && (is_fp8(s.x) || s.scale == Scaling::per_tensor);

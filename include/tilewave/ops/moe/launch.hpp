@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tilewave/ops/moe/check.hpp"
+#include "tilewave/tile/workspace.hpp"
 
 namespace tilewave {
 
@@ -40,9 +41,10 @@ struct MoePlan {
   GemmPlan first{}, second{};
   const MoeReduceEntry* sum = nullptr;
 
-  /// Returns the bytes that launch() needs at problem.workspace, 16-byte aligned, with any contents.
+  /// Returns the bytes that launch() needs at problem.workspace, 16-byte aligned, with any contents. It is 0 for
+  /// extents that launch() refuses.
   std::size_t workspace_bytes(const MoeProblem& p) const {
-    if (entry == nullptr || moe_is_empty(p)) return 0;
+    if (entry == nullptr || !detail::check_moe_extents(p).ok() || moe_is_empty(p)) return 0;
     return MoeCalls(p, entry->policy, moe_no_workspace(), entry_bytes(p)).workspace_bytes;
   }
 
@@ -72,7 +74,7 @@ struct MoePlan {
   /// Returns the launches of a problem, in order.
   std::vector<Launch> launches(const MoeProblem& p) const {
     std::vector<Launch> all;
-    if (entry == nullptr || moe_is_empty(p)) return all;
+    if (entry == nullptr || !detail::check_moe_extents(p).ok() || moe_is_empty(p)) return all;
     const auto policy = [](const auto* e) { return e == nullptr ? std::string("none") : name_of(e->policy); };
     const std::array<std::string, moe_launches> names{policy(gating), "lanes",         policy(sort),  policy(quant_x),
                                                       first.name(),   policy(quant_h), second.name(), policy(sum)};
@@ -99,15 +101,13 @@ struct MoePlan {
   Status checked(const MoeProblem& p, const Queue& queue) const {
     if (entry == nullptr) return {StatusCode::no_matching_entry, "the plan has no entry: it was not made, or refused"};
     if (!(entry->spec == p.spec)) return {StatusCode::no_matching_entry, "the plan was made for another spec"};
+    if (Status s = detail::check_moe_extents(p); !s.ok()) return s;
     const MoeEntryBytes bytes = entry_bytes(p);
     const ArchFacts& facts = facts_of(entry->arch);
     if (Status s = moe_check(p, entry->policy, facts, p.workspace, bytes); !s.ok()) return s;
     if (moe_is_empty(p)) return {};
     const MoeCalls calls(p, entry->policy, p.workspace, bytes);
-    if (calls.workspace_bytes > 0 && p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};
-    if (p.workspace_bytes < calls.workspace_bytes)
-      return {StatusCode::workspace_too_small, "workspace_bytes is less than plan.workspace_bytes(problem)"};
-    if (!detail::is_aligned(p.workspace, 16)) return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
+    if (Status s = check_workspace(p.workspace, p.workspace_bytes, calls.workspace_bytes); !s.ok()) return s;
     if (Status s = detail::check_gemm_addresses(calls.first, first.entry->policy, facts); !s.ok()) return s;
     if (Status s = detail::check_gemm_addresses(calls.second, second.entry->policy, facts); !s.ok()) return s;
     return queue(calls);

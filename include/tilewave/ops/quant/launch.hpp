@@ -4,6 +4,7 @@
 
 #include "tilewave/ops/quant/kernel.hpp"
 #include "tilewave/tile/row_check.hpp"
+#include "tilewave/tile/workspace.hpp"
 
 namespace tilewave {
 
@@ -13,9 +14,8 @@ constexpr std::size_t quant_workspace_size(const QuantProblem& p) {
   return p.find_scale ? quant_partials * sizeof(float) : 0;
 }
 
-namespace detail {
-
-inline Status check_quant_spec(const QuantSpec& s, const ArchFacts& facts) {
+/// Returns ok if kernels of a spec can be built for a chip, else the rule that the spec breaks.
+constexpr Status quant_check_spec(const QuantSpec& s, const ArchFacts& facts) {
   if (!is_output_scaling(s.scale))
     return {StatusCode::unsupported_scaling, "scale must be none, per_tensor, per_token, per_group or mx"};
   if (s.scale == Scaling::none) return {StatusCode::unsupported_scaling, "codes have a scale"};
@@ -30,6 +30,8 @@ inline Status check_quant_spec(const QuantSpec& s, const ArchFacts& facts) {
   if (!is_row_type(s.out)) return {StatusCode::unsupported_dtype, "codes are dequantised to f32, f16 or bf16"};
   return {};
 }
+
+namespace detail {
 
 inline Status check_quant_regions(const QuantProblem& p) {
   const QuantSpec& s = p.spec;
@@ -62,7 +64,7 @@ inline bool quant_aligned(const QuantProblem& p) {
 inline Status quant_check(const QuantProblem& p, const ArchFacts& facts) {
   const QuantSpec& s = p.spec;
   const bool quantises = s.kind() == QuantKind::quantise;
-  if (Status status = detail::check_quant_spec(s, facts); !status.ok()) return status;
+  if (Status status = quant_check_spec(s, facts); !status.ok()) return status;
   if (Status status = check_row_extent(p.rows, p.columns, p.inner_rows); !status.ok()) return status;
   if (p.find_scale && !(quantises && s.scale == Scaling::per_tensor)) {
     return {StatusCode::bad_value, "find_scale is for quantising with one scale a tensor"};
@@ -72,13 +74,8 @@ inline Status quant_check(const QuantProblem& p, const ArchFacts& facts) {
   if (p.x == nullptr) return {StatusCode::null_pointer, "x is null"};
   if (!element_aligned(p.x, s.x)) return {StatusCode::misaligned, "x is not aligned to its elements"};
   if (!element_aligned(p.smooth, s.x)) return {StatusCode::misaligned, "smooth is not aligned to its elements"};
-  if (const std::size_t needed = quant_workspace_size(p); needed > 0) {
-    if (p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};
-    if (p.workspace_bytes < needed) return {StatusCode::workspace_too_small, "see quant_workspace_size"};
-    if (!rows_aligned(p.workspace, {}, 1, DType::f32)) {
-      return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
-    }
-  }
+  const std::size_t needed = quant_workspace_size(p);
+  if (Status status = check_workspace(p.workspace, p.workspace_bytes, needed); !status.ok()) return status;
   if (Status status = check_row_output_tensors(p.out, p.scale, s.out, s.scale); !status.ok()) return status;
   if (Status status = check_scale_layout(p, quant_aligned(p)); !status.ok()) return status;
   return detail::check_quant_regions(p);

@@ -38,7 +38,8 @@ inline GemmTail gemm_tail(const GemmPolicy& p, double tiles, double slots, doubl
 inline double gemm_cost_few_rows(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p) {
   if (m > p.rows) return 1e6;  // would read all weights again
   const std::int32_t slots = max_of(1, sm90_facts.compute_units / max_of(1, problem.batch)), of_pass = p.columns / 16;
-  const std::int32_t strips = ceil_div(ceil_div(problem.n, 16), slots);
+  const std::int32_t halves = problem.spec.gated ? 2 : 1;
+  const std::int32_t strips = halves * ceil_div(ceil_div(gemm_out_columns(problem), 16), slots);
   const double rounds = max_of(1.0, double(problem.batch) / sm90_facts.compute_units);
   const double stages = rounds * (strips > of_pass ? align_up(strips, 2) : strips) * ceil_div(problem.k, 128);
   const double bytes = double(problem.batch) * problem.n * problem.k * (0.5 + 2.0 / problem.spec.scale_k);
@@ -82,6 +83,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   if (spec.four_bit()) {  // a stage of 128 k: a chain of waits, and the groups of an SM widen in turn
     const double groups = tall / 64 * (count.tiles * splits > sms ? p.waves_per_simd : 1);
     cycles = 250 + 3.25 * wide * element + 320 * groups;
+    if (spec.weights == GemmWeights::fragments) cycles = groups * (wide <= 16 ? 240 + 5.7 * wide : 270 + 3.5 * wide);
     // MXFP4's tile of 256 rows has stages of 64 k (docs/notebook/2026-11-27-gemm-four-bits.md).
     if (p.depth_bytes < 128 * element) cycles *= 0.535;
   }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 // GEMM with int4 weights and few rows of A on sm90, or any room with products of one wave and copies of one lane. Grid:
-// so many blocks for each tile of P.rows rows, each with a share of the strips of sixteen columns that is equal give or
-// take one. A block takes its strips in passes of P.columns / 16. All of its waves share K: wave w has stages w, w +
-// waves and so on, of 128 k each, so that what the chip reads at a time lies close together.
+// so many blocks for each tile of P.rows rows, each with a share of the strips of sixteen columns of C that is equal
+// give or take one. A block takes its strips in passes of P.columns / 16 strips of B; gated, half of them are gates,
+// and the others their ups. All of its waves share K: wave w has stages w, w + waves and so on, of 128 k each, so that
+// what the chip reads at a time lies close together.
 //
 // A wave copies what it will read itself. So no wave waits for another, and no tensor map has to be read before the
-// first bytes are. Copies run on past the end of a pass. There the waves merge their sums through shared memory. LDS
-// plan: a ring of P.stages stages for each wave, and the sums of one pass or two. Bound: memory bandwidth of B.
+// first bytes are. Where the problem says that B is ready, copies begin before the kernel in front is over. They run on
+// past the end of a pass. There the waves merge their sums through shared memory. LDS plan: a ring of P.stages stages
+// for each wave, and the sums of one pass or two. Bound: memory bandwidth of B.
 #pragma once
 
 #include "tilewave/ops/gemm/epilogue.hpp"
@@ -28,9 +30,12 @@ struct GemmFewRowsKernel {
   using Atom = typename B::Accumulator;
   using Scales = Packed<S.group_scale(), 2>;  // of a lane's two rows of a strip
   static constexpr int lanes = B::facts.wave_lanes, waves = P.waves_k, block_threads = waves * lanes;
-  static constexpr int waves_per_simd = waves / B::facts.simds_per_cu;
+  static constexpr int waves_per_simd = waves / B::facts.simds_per_cu * P.waves_per_simd;
+  static constexpr bool waits_itself = true;
   static constexpr int stage_k = 128, strip_bytes = stage_k * 8;  // strip_bytes: of a strip in a stage
-  static constexpr int strips = P.columns / 16;                   // of a pass
+  static constexpr int halves = Epilogue::halves;                 // gated: gates, and their ups
+  static constexpr int strips = P.columns / 16;                   // of B in a pass
+  static constexpr int out_strips = strips / halves;              // of C in a pass: strips s, s + out_strips of B
   static constexpr int panels = P.rows / 8;                       // of 8 rows of A
   static constexpr DType type = is_fp8(S.a) ? DType::f16 : S.a;   // of the products; f16 holds every fp8 value
 
@@ -39,7 +44,8 @@ struct GemmFewRowsKernel {
     Scales scales[strips][8];
   };
   using Sums = Atom[waves][strips][panels][lanes];
-  static constexpr int sum_buffers = 2 * sizeof(Sums) + waves * P.stages * sizeof(Stage) <= B::facts.lds_bytes ? 2 : 1;
+  static constexpr int shared_bytes = (B::facts.lds_bytes + 1024) / P.waves_per_simd - 1024;  // of a block
+  static constexpr int sum_buffers = 2 * sizeof(Sums) + waves * P.stages * sizeof(Stage) <= shared_bytes ? 2 : 1;
   struct Shared {
     Sums sums[sum_buffers];
     Stage ring[waves][P.stages];
@@ -52,13 +58,14 @@ struct GemmFewRowsKernel {
     const float* a_scale;
     const void *bias, *residual;
     float* out_scale;
-    std::int32_t m, n, stages;  // stages: of K
+    std::int32_t m, n, stages;  // n: columns of C; stages: of K
     // All blocks have full_passes passes. What is left is one more pass, of strips_per_block strips, or one more.
     std::int32_t full_passes, strips_per_block, blocks_with_one_more;
     FastDiv blocks;     // of a tile of rows
     FastDiv row_tiles;  // of a layer
-    float alpha;
-    bool wide;  // out's rows are such that two neighbours are stored at once
+    float alpha, swiglu_alpha, swiglu_limit;
+    bool wide;     // out's rows are such that two neighbours are stored at once
+    bool b_ready;  // codes and scales may be read before the kernel in front is over
     // Strides in elements, but a_stride and a_layer in units of 16 bytes, and code_layer in strips.
     std::int32_t a_stride, scale_stride, out_stride, residual_stride;
     std::int32_t code_layer, a_layer, scale_layer, out_layer, residual_layer, bias_layer, a_scale_layer;
@@ -77,11 +84,15 @@ struct GemmFewRowsKernel {
     const Passes passes(a, block);
     const int wave = B::wave_id();
 
+    if (!a.b_ready) B::wait_for_previous();
     Copies copies(a, tile, passes);
-    Rows rows(a, tile);
-    if (a.stages > 0) rows.load(a, wave);
+    B::promised_reads(a.b_ready);
     TILEWAVE_ROLL
     for (int i = 0; i < P.stages; ++i) copies.next(a, shared.ring[wave][i]);
+    B::promised_reads(false);
+    if (a.b_ready) B::wait_for_previous();
+    Rows rows(a, tile);
+    if (a.stages > 0) rows.load(a, wave);
     const int read_unit = B::opaque(slot_unit(B::lane_id() % 4, B::lane_id() / 4));
     std::int32_t stage_of_k = wave;
     int slot = 0, buffer = 0;
@@ -97,7 +108,7 @@ struct GemmFewRowsKernel {
         Stage& stage = shared.ring[wave][slot];
         B::template lane_copies_wait<P.stages - 1>();
         B::wave_barrier();
-        if (count == strips) {
+        if (count == out_strips) {
           multiply<true>(operands, stage, read_unit, count, sums);
         } else {
           multiply<false>(operands, stage, read_unit, count, sums);
@@ -107,12 +118,13 @@ struct GemmFewRowsKernel {
         slot = slot + 1 == P.stages ? 0 : slot + 1;
       }
       stage_of_k -= a.stages;
+      if (pass + 1 == passes.count(a)) B::launch_next();  // all that this wave reads of B is there
       if (sum_buffers == 1 && pass > 0) B::barrier();
       TILEWAVE_UNROLL
       for (int s = 0; s < strips; ++s) {
         TILEWAVE_UNROLL
         for (int n = 0; n < panels; ++n)
-          if (s < count) shared.sums[buffer][wave][s][n][B::lane_id()] = sums[s][n];
+          if (s % out_strips < count) shared.sums[buffer][wave][s][n][B::lane_id()] = sums[s][n];
       }
       B::barrier();
       tile.first_column = 16 * passes.first_of(a, pass);
@@ -128,7 +140,7 @@ struct GemmFewRowsKernel {
   /// time, four lines of two units, meet each bank once.
   TILEWAVE_DEVICE static int slot_unit(int line, int unit) { return 8 * line + (unit ^ 2 * line); }
 
-  /// The strips of a block. In each pass they follow those of the block before, so that all blocks read close together.
+  /// The strips of C of a block. In each pass they follow those of the block before, so all blocks read close together.
   struct Passes {
     std::int32_t block, last_strips;  // last_strips: of the pass behind the full ones
 
@@ -136,12 +148,12 @@ struct GemmFewRowsKernel {
         : block(own_block), last_strips(a.strips_per_block + (own_block < a.blocks_with_one_more ? 1 : 0)) {}
     TILEWAVE_DEVICE std::int32_t count(const Args& a) const { return a.full_passes + (last_strips > 0 ? 1 : 0); }
     TILEWAVE_DEVICE std::int32_t first_of(const Args& a, std::int32_t pass) const {
-      if (pass < a.full_passes) return (pass * a.blocks.divisor + block) * strips;
-      return a.full_passes * a.blocks.divisor * strips + block * a.strips_per_block +
+      if (pass < a.full_passes) return (pass * a.blocks.divisor + block) * out_strips;
+      return a.full_passes * a.blocks.divisor * out_strips + block * a.strips_per_block +
              min_of(block, a.blocks_with_one_more);
     }
     TILEWAVE_DEVICE std::int32_t strips_of(const Args& a, std::int32_t pass) const {
-      return pass < a.full_passes ? strips : pass == a.full_passes ? last_strips : 0;
+      return pass < a.full_passes ? out_strips : pass == a.full_passes ? last_strips : 0;
     }
   };
 
@@ -162,21 +174,8 @@ struct GemmFewRowsKernel {
         begin_pass(a);
       }
       if (count_ > 0) {
-        const char* from = codes_;
         TILEWAVE_UNROLL
-        for (int s = 0; s < strips; ++s) {
-          if (s >= count_) continue;
-          TILEWAVE_UNROLL
-          for (int i = 0; i < 2; ++i)
-            B::copy_lane(&to.codes[s][i][target_], reinterpret_cast<const Chunk*>(from + i * 512));
-          from += strip_stride_;
-        }
-        const auto* const scales = reinterpret_cast<const Scales*>(scales_);
-        TILEWAVE_UNROLL
-        for (int i = 0; i < 8 * strips; i += lanes) {
-          const int pair = i + B::lane_id();
-          if (pair < 8 * count_) B::copy_lane(&to.scales[pair / 8][pair % 8], scales + i);
-        }
+        for (int half = 0; half < halves; ++half) copy_half(a, half, to);
       }
       B::lane_copies_end();
       stage_ += waves;
@@ -185,6 +184,23 @@ struct GemmFewRowsKernel {
     }
 
    private:
+    TILEWAVE_DEVICE void copy_half(const Args& a, int half, Stage& to) {
+      const char* from = codes_ + half * (a.n / 16) * strip_stride_;
+      TILEWAVE_UNROLL
+      for (int s = 0; s < out_strips; ++s) {
+        if (s >= count_) continue;
+        TILEWAVE_UNROLL
+        for (int i = 0; i < 2; ++i)
+          B::copy_lane(&to.codes[half * out_strips + s][i][target_], reinterpret_cast<const Chunk*>(from + i * 512));
+        from += strip_stride_;
+      }
+      const auto* const scales = reinterpret_cast<const Scales*>(scales_ + half * std::int64_t{2} * a.n);
+      TILEWAVE_UNROLL
+      for (int i = 0; i < 8 * out_strips; i += lanes) {
+        const int pair = i + B::lane_id();
+        if (pair < 8 * count_) B::copy_lane(&to.scales[half * out_strips + pair / 8][pair % 8], scales + i);
+      }
+    }
     TILEWAVE_DEVICE void begin_pass(const Args& a) {
       const std::int64_t strip = passes_.first_of(a, pass_);
       count_ = a.stages > 0 ? passes_.strips_of(a, pass_) : 0;
@@ -268,7 +284,7 @@ struct GemmFewRowsKernel {
     return type == DType::bf16 ? B::mma(kv, rows, sum) : B::mma_f16(kv, rows, sum);
   }
 
-  /// Adds the products of `count` strips of a stage. Those of a full pass have no branches between them, so that ptxas
+  /// Adds the products of `count` strips of C of a stage. Those of a full pass have no branches between them, so ptxas
   /// mixes them: a strip by itself is a chain of eight products. `read_unit`: the unit of a strip that has this lane's
   /// codes.
   template <bool full>
@@ -276,7 +292,7 @@ struct GemmFewRowsKernel {
                                        Atom (&sums)[strips][panels]) {
     TILEWAVE_UNROLL
     for (int s = 0; s < strips; ++s) {
-      if (!full && s >= count) continue;
+      if (!full && s % out_strips >= count) continue;
       Atom stage_sums[panels];
       TILEWAVE_UNROLL
       for (int n = 0; n < panels; ++n) stage_sums[n] = operands.bias_sums[n];
@@ -311,7 +327,8 @@ struct GemmFewRowsKernel {
       int row, column;
     };
     GemmArgs gemm{};  // with what the epilogue reads
-    gemm.m = a.m, gemm.n = a.n, gemm.alpha = a.alpha;
+    gemm.m = a.m, gemm.n = a.n, gemm.gate_stride = 1, gemm.up_row = a.n;
+    gemm.alpha = a.alpha, gemm.swiglu_alpha = a.swiglu_alpha, gemm.swiglu_limit = a.swiglu_limit;
     gemm.a_scale = a.a_scale, gemm.a_scale_layer_stride = a.a_scale_layer;
     gemm.bias = a.bias, gemm.bias_layer_stride = a.bias_layer;
     gemm.residual = a.residual, gemm.residual_stride = a.residual_stride, gemm.residual_layer_stride = a.residual_layer;
@@ -322,16 +339,19 @@ struct GemmFewRowsKernel {
       const int lane = i % lanes, panel = i / lanes % panels, strip = i / lanes / panels;
       const InTile first{8 * panel + 2 * (lane % 4), 16 * strip + 2 * (lane / 4)};
       if (tile.first_row + first.row >= a.m) continue;
-      Vec<float, 4> merged[1]{};
+      Vec<float, 4> merged[halves]{};
       constexpr int at_once = 4;
       static_assert(waves % at_once == 0, "sums of waves are added up four at a time");
       TILEWAVE_ROLL
       for (int w = 0; w < waves; w += at_once) {
         TILEWAVE_UNROLL
         for (int i = 0; i < at_once; ++i) {
-          const Atom wave_sums = sums[w + i][strip][panel][lane];
           TILEWAVE_UNROLL
-          for (int e = 0; e < 4; ++e) merged[0][e] += wave_sums[e];
+          for (int half = 0; half < halves; ++half) {
+            const Atom wave_sums = sums[w + i][half * out_strips + strip][panel][lane];
+            TILEWAVE_UNROLL
+            for (int e = 0; e < 4; ++e) merged[half][e] += wave_sums[e];
+          }
         }
       }
       const auto at = [&](int e) TILEWAVE_INLINE_LAMBDA { return InTile{first.row + e % 2, first.column + e / 2}; };

@@ -21,6 +21,8 @@ inline Status check_gemm_repack_form(const GemmRepackProblem& p) {
     return {StatusCode::unsupported_dtype, "scales of mxfp4 are e8m0, others f16 or bf16"};
   if (p.bias_type != DType::bf16 && p.bias_type != DType::f16 && p.bias_type != DType::f32)
     return {StatusCode::unsupported_dtype, "a bias is bf16, f16 or f32"};
+  if (p.weights != GemmWeights::preshuffled && (p.weights != GemmWeights::fragments || !mxfp4))
+    return {StatusCode::unsupported_layout, "codes are written preshuffled, or those of mxfp4 as fragments"};
   if (p.group_index != nullptr)
     return {StatusCode::unsupported_layout, "K sorted by activations (act-order): sort K, and A's, by group first"};
   if (p.scale_k != 32 && (mxfp4 || (p.scale_k != 64 && p.scale_k != 128)))
@@ -51,11 +53,10 @@ inline Status gemm_repack_check(const GemmRepackProblem& p, const ArchFacts&) {
     return {StatusCode::null_pointer, "a bias is read and written, or neither"};
   if (p.k > 0 && (p.codes == nullptr || p.scales == nullptr || p.out_codes == nullptr || p.out_scales == nullptr))
     return {StatusCode::null_pointer, "codes, scales, out_codes or out_scales is null"};
-  const auto aligned = [](const void* at, int bytes) { return reinterpret_cast<std::uintptr_t>(at) % bytes == 0; };
-  if (!aligned(p.codes, 4) || !aligned(p.zeros, 4) || !aligned(p.scales, size_of(p.scale)) ||
-      !aligned(p.bias, size_of(p.bias_type)) || !aligned(p.out_bias, size_of(p.bias_type)))
+  if (!is_aligned(p.codes, 4) || !is_aligned(p.zeros, 4) || !is_aligned(p.scales, size_of(p.scale)) ||
+      !is_aligned(p.bias, size_of(p.bias_type)) || !is_aligned(p.out_bias, size_of(p.bias_type)))
     return {StatusCode::misaligned, "codes and zero points need 4-byte alignment, scales and bias that of an element"};
-  if (!aligned(p.out_codes, 16) || !aligned(p.out_scales, 8) || !aligned(p.out_zeros, 8))
+  if (!is_aligned(p.out_codes, 16) || !is_aligned(p.out_scales, 8) || !is_aligned(p.out_zeros, 8))
     return {StatusCode::misaligned, "out_codes need 16-byte alignment, out_scales and out_zeros 8-byte"};
   const std::int64_t rows = std::int64_t{p.layers} * p.n, groups = rows * (p.k / p.scale_k);
   const auto region = [](const void* at, DType type, std::int64_t count) {

@@ -3,24 +3,15 @@
 // gate.
 #pragma once
 
-#include <array>
-
 #include "tilewave/attention/value_tiles.hpp"
+#include "tilewave/core/value_list.hpp"
 #include "tilewave/ops/paged_attention/check.hpp"
 #include "tilewave/ops/paged_attention/policy.hpp"
 
 namespace tilewave {
 
 /// Policies of a spec, in the order that paged_attention_policies documents.
-struct PagedAttentionPolicies {
-  std::array<PagedAttentionPolicy, 11> list{};
-  int count = 0;
-  constexpr void add(const PagedAttentionPolicy& policy) { list[count++] = policy; }
-  constexpr const PagedAttentionPolicy& operator[](std::size_t i) const { return list[i]; }
-  constexpr const PagedAttentionPolicy* begin() const { return list.data(); }
-  constexpr const PagedAttentionPolicy* end() const { return list.data() + count; }
-  constexpr std::size_t size() const { return count; }
-};
+using PagedAttentionPolicies = ValueList<PagedAttentionPolicy, 11>;
 
 namespace detail {
 
@@ -126,7 +117,8 @@ constexpr Status paged_attention_has_bulk(ArchId arch, const PagedAttentionSpec&
   constexpr StatusCode none = StatusCode::no_matching_entry;
   if (!facts_of(arch).wave_groups || !facts_of(arch).tensor_copies)
     return {none, "bulk entries need bulk copies and wave groups, which only sm90 has"};
-  if (s.values != ValueLayout::dim_major) return {none, "there are no bulk entries for token_major values"};
+  if (s.values != ValueLayout::dim_major && (size_of(s.kv) != 2 || s.any_block_size))
+    return {none, "bulk entries for token_major values are for 16 bits and pages of whole 16 tokens"};
   if (s.head_size != 64 && s.head_size != 128) return {none, "there are bulk entries for head_size 64 and 128 alone"};
   return {};
 }
@@ -142,12 +134,17 @@ constexpr PagedAttentionPolicies paged_attention_policies(ArchId arch, const Pag
   const bool tuned = s.head_size == 64 || s.head_size == 128 || s.head_size == 256;
   if (s.values != ValueLayout::dim_major || !tuned) {
     policies.add(paged_attention_other_policy(arch, s));
-    policies.add(detail::balanced(policies.list[0]));
+    policies.add(detail::balanced(policies[0]));
+    if (!bulk) return policies;
+    for (const int rows : {8, 16}) {
+      policies.add(detail::bulk_policy(s, rows));
+      policies.add(detail::balanced(detail::bulk_policy(s, rows)));
+    }
     return policies;
   }
   if (!s.native) policies = detail::register_policies(arch, s, bulk);
   if (!bulk) {
-    policies.add(detail::balanced(policies.list[0]));
+    policies.add(detail::balanced(policies[0]));
     return policies;
   }
   for (const int rows : {8, 16, 32}) policies.add(detail::bulk_policy(s, rows));
