@@ -72,6 +72,12 @@ class MlaDecodeFetchWidened : MlaDecodeCopies<B, S, L> {
     look_up(tokens, first + L::tokens);
   }
 
+  /// ptxas moves streaming loads behind all of a tile's stores, where it has registers for few of them. That suits lanes
+  /// that hold a whole tile.
+  TILEWAVE_DEVICE static Chunk load_codes(const Chunk* p) {
+    if constexpr (held_boxes == boxes) return B::load_stream(p);
+    return B::load(p);
+  }
   /// Begins the loads of the n-th box of two tiles.
   template <int n>
   TILEWAVE_DEVICE void load() {
@@ -82,10 +88,10 @@ class MlaDecodeFetchWidened : MlaDecodeCopies<B, S, L> {
     for (int slot = 0; slot < slots; ++slot) {
       if constexpr (scaled && box == wide_box) {
         const auto* const wide = reinterpret_cast<const Chunk*>(token_[slot].row + row.wide_byte()) + 2 * column;
-        held.codes[slot] = B::load_stream(wide);
-        wide_[slot] = B::load_stream(wide + 1);
+        held.codes[slot] = load_codes(wide);
+        wide_[slot] = load_codes(wide + 1);
       } else {
-        held.codes[slot] = B::load_stream(reinterpret_cast<const Chunk*>(token_[slot].row + 64 * box) + column);
+        held.codes[slot] = load_codes(reinterpret_cast<const Chunk*>(token_[slot].row + 64 * box) + column);
         if constexpr (row.scales_apart()) {
           held.scale[slot] = B::load(reinterpret_cast<const std::uint8_t*>(token_[slot].scales) + box / scale_boxes);
         } else if constexpr (scaled) {

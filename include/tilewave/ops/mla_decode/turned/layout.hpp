@@ -29,7 +29,7 @@ struct MlaDecodeTurnedLayout : MlaDecodeTensorLayout<B, S, P> {
     alignas(1024) Chunk probabilities[groups][Base::q_box_size];
     typename Base::Aside aside;
     alignas(16) float of_wave[groups][rows][group_waves];  // maxima of a tile, or sums
-    float reference[groups][rows];             // of a group's sums, log2 units
+    float reference[groups][rows];                         // of a group's sums, log2 units
     Mbarrier q_full, q_free;
     Mbarrier full[Base::stages][Base::boxes];
     Mbarrier free[Base::stages][groups][Base::parts];  // both halves of a stage are freed by the same group
