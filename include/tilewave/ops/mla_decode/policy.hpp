@@ -84,7 +84,7 @@ constexpr Status mla_tensor_status(ArchId arch, const MlaDecodeSpec& s, const Ml
   constexpr StatusCode bad = StatusCode::bad_value;
   if (!facts_of(arch).tensor_copies) return {bad, "tensor: wave groups and the copy engine are sm90's"};
   if ((p.rows != 64 && p.rows != 32) || p.waves != 8) return {bad, "tensor: two wave groups share 64 rows, or 32"};
-  if (p.rows == 32 && (p.gathered || !p.balanced())) return {bad, "tensor: no gathered or even blocks of 32 rows"};
+  if (p.rows == 32 && (!is_fp8(s.kv) || !p.balanced())) return {bad, "tensor: 32 rows are for fp8, balanced"};
   if (p.tokens != 64) return {bad, "tensor: a tile has 64 tokens"};
   if (p.waves_per_simd != 3) return {bad, "tensor: one block with three wave groups fills an SM"};
   if (p.gathered && is_fp8(s.kv)) return {bad, "tensor: codes come by lanes from pages of any size, without gathered"};

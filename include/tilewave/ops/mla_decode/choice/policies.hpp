@@ -28,7 +28,7 @@ constexpr MlaDecodePolicies mla_decode_policies(ArchId arch, const MlaDecodeSpec
   tensor(balanced, false);
   if (s.kv == s.q) tensor(even, false);  // path registers makes batch-invariant calls of other caches
   tensor(balanced, true);
-  tensor(balanced, false, 32);
+  if (is_fp8(s.kv)) tensor(balanced, false, 32);  // of bf16 it is no faster
   // Wide blocks read the cache less often. On gfx950 they have the LDS for q of 64 rows, or of 32 twice; on gfx942 if q
   // is fp8.
   const bool cdna = facts_of(arch).family == Family::cdna, wide_lds = cdna && facts_of(arch).lds_bytes > 128 * 1024;

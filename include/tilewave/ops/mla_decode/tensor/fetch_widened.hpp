@@ -72,7 +72,7 @@ class MlaDecodeFetchWidened : MlaDecodeCopies<B, S, L> {
     look_up(tokens, first + L::tokens);
   }
 
-  /// ptxas moves streaming loads behind all of a tile's stores, where it has registers for few of them. That suits lanes
+  /// ptxas moves streaming loads behind all of a tile's stores, where it has few registers for them. That suits lanes
   /// that hold a whole tile.
   TILEWAVE_DEVICE static Chunk load_codes(const Chunk* p) {
     if constexpr (held_boxes == boxes) return B::load_stream(p);

@@ -2,14 +2,13 @@
 // Decode of latent attention for few query rows, in rooms with products of wave groups.
 //
 // Grid: by the schedule of the policy (work.hpp), one block per multiprocessor at a time. A block has up to 32 query
-// rows. Products have tokens, and then dimensions, as their 64 rows, and query rows as columns, so that none of them
-// multiplies rows that do not exist. Each of two wave groups takes every other tile of 64 tokens, has a stage of its
-// own and an online softmax, and sums all 512 dimensions. Both add up their sums at the end (output.hpp). Four waves
-// fetch q and tiles, as for MlaDecodeTensor. Bound: reads of the cache.
+// rows, and the cache is of fp8. Products have tokens, and then dimensions, as their 64 rows, and query rows as
+// columns, so that none of them multiplies rows that do not exist. Each of two wave groups takes every other tile of
+// 64 tokens, has a stage of its own and an online softmax, and sums all 512 dimensions. Both add up their sums at the
+// end (output.hpp). Four waves fetch q and tiles, as for MlaDecodeTensor. Bound: reads of the cache.
 #pragma once
 
 #include "tilewave/core/static_for.hpp"
-#include "tilewave/ops/mla_decode/tensor/fetch.hpp"
 #include "tilewave/ops/mla_decode/tensor/fetch_widened.hpp"
 #include "tilewave/ops/mla_decode/tensor/half_query.hpp"
 #include "tilewave/ops/mla_decode/tensor/kernel.hpp"
@@ -25,8 +24,8 @@ struct MlaDecodeTurned {
   using Shared = typename L::Shared;
   using Item = PagedAttentionWorkItem;
   static constexpr int block_threads = P.block_waves() * L::lanes, waves_per_simd = P.waves_per_simd;
-  static constexpr int fetching_registers = L::widens ? 120 : 56;
-  static constexpr int multiplying_registers = L::widens ? 192 : 224;
+  static constexpr int fetching_registers = 120;
+  static constexpr int multiplying_registers = 192;
 
   static Status prepare(const MlaDecodeProblem& p, Args& args) { return MlaDecodeTensor<B, S, P>::prepare(p, args); }
 
@@ -35,15 +34,13 @@ struct MlaDecodeTurned {
     if (wave == 0) L::begin(args, shared);
     if (wave == L::groups * L::group_waves && B::lane_id() == 0) {
       B::prefetch_map(args.q);
-      if constexpr (!L::widens) B::prefetch_map(args.kv);
     }
     if (wave == L::groups * L::group_waves + 1) MlaDecodeTensor<B, S, P>::touch_inputs(args.of.attention);
     B::barrier();
     MlaDecodeWork<L> work(args.of.attention);
     if (group == L::groups) {
       B::template give_registers<fetching_registers>();
-      using Fetch = std::conditional_t<L::widens, MlaDecodeFetchWidened<B, S, L>, MlaDecodeFetch<B, S, L>>;
-      Fetch fetch(args, shared, wave - L::groups * L::group_waves);
+      MlaDecodeFetchWidened<B, S, L> fetch(args, shared, wave - L::groups * L::group_waves);
       for (; work.more(); work.next()) fetch.run(work.item(), work.table());
     } else {
       B::template take_registers<multiplying_registers>();
@@ -113,7 +110,6 @@ struct MlaDecodeTurned {
       B::group_mma_end();
       B::template group_mma_wait<0>();
       B::group_mma_fence(scores);
-      if constexpr (!L::widens) clear_values(item, tile);
       Vec<float, Softmax::lane_rows> factors;
       if (softmax.run(item.begin + tile * L::tokens, scores, shared.of_wave[group], shared.probabilities[group],
                       factors))
@@ -147,17 +143,6 @@ struct MlaDecodeTurned {
       for (int box = 0; box < L::last_box; ++box) {
         TILEWAVE_UNROLL
         for (int e = 0; e < L::rows / 2; ++e) out.of[box][e] *= factors[2 * (e / 4) + e % 2];
-      }
-    }
-    /// Clears values of tokens behind the sequence's last: they may be NaN.
-    TILEWAVE_DEVICE void clear_values(const Item& item, std::int32_t tile) {
-      const std::int32_t first = item.end - item.begin - tile * L::tokens;
-      if (first >= L::tokens) return;
-      const int lane = B::block_lane_id() % L::group_lanes;
-      TILEWAVE_ROLL
-      for (int i = first * L::box_chunks + lane; i < L::box_size; i += L::group_lanes) {
-        TILEWAVE_UNROLL
-        for (int box = 0; box < L::last_box; ++box) shared.kv[group][box * L::box_size + i] = Chunk{};
       }
     }
   };
