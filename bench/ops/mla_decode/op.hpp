@@ -164,12 +164,12 @@ struct MlaDecodeOp {
     const std::int32_t head = row % p.num_q_heads, token = row / p.num_q_heads;
     const reference::MlaDecodeRow wanted =
         reference::mla_decode_row(p, token / p.query_tokens, token % p.query_tokens, head);
-    const double score = wanted.score_error * 0x1p-20;
+    const double score = wanted.score_error * (is_fp8(p.spec.q) ? 0x1p-12 : 0x1p-20);
     const std::int64_t at = token * p.out_row_stride + head * p.out_head_stride;
     for (std::int32_t d = 0; d < latent_value_size; ++d) {
       const double got = reference::element(DType::bf16, p.out, at + d), want = wanted.out[d];
-      const double bound = reference::mla_probability_error(wanted, d) + 2 * score * wanted.magnitudes[d] +
-                           0x1p-8 * std::abs(want) + 0x1p-130;
+      const double bound = reference::mla_probability_error(wanted, d, is_fp8(p.spec.q)) +
+                           2 * score * wanted.magnitudes[d] + 0x1p-8 * std::abs(want) + 0x1p-130;
       errors.out(std::abs(got - want) <= bound, row, d, got, want);
     }
     if (p.lse == nullptr) return;

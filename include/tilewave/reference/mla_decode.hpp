@@ -41,6 +41,7 @@ inline std::vector<double> latent_row(const LatentRow& layout, const unsigned ch
 struct MlaDecodeRow {
   std::vector<double> out;         // [512]
   std::vector<double> magnitudes;  // [512]: sums of the absolute values of the terms of `out`
+  std::vector<double> values;      // [512]: the same without their weights
   double score_error =
       0.0;  // the largest sum of absolute terms of a score: what rounded rows may change it by, in 2^-8
   double lse = -std::numeric_limits<double>::infinity();  // natural log
@@ -52,7 +53,8 @@ inline MlaDecodeRow mla_decode_row(const MlaDecodeProblem& p, std::int32_t seque
                                    std::int32_t head) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   MlaDecodeRow row;
-  row.out.assign(latent_value_size, 0.0), row.magnitudes.assign(latent_value_size, 0.0);
+  row.out.assign(latent_value_size, 0.0), row.magnitudes.assign(latent_value_size, 0.0),
+      row.values.assign(latent_value_size, 0.0);
   const std::int64_t length = std::max(0, p.context_lengths[sequence]);
   if (length > p.capacity()) {
     row.out.assign(latent_value_size, std::numeric_limits<double>::quiet_NaN());
@@ -93,12 +95,16 @@ inline MlaDecodeRow mla_decode_row(const MlaDecodeProblem& p, std::int32_t seque
     for (int d = 0; d < latent_value_size; ++d) {
       row.out[d] += weight * rows[t][d];
       row.magnitudes[d] += std::abs(weight * rows[t][d]);
+      row.values[d] += std::abs(rows[t][d]);
     }
   }
   return row;
 }
 
-/// Returns what rounding probabilities to bf16 may change dimension d of a row by.
-inline double mla_probability_error(const MlaDecodeRow& row, int d) { return 0x1p-8 * row.magnitudes[d]; }
+/// Returns what rounding probabilities may change dimension d of a row by. Those of products of fp8 have four bits and
+/// end at 2^-9, where the largest is 2^6 or more.
+inline double mla_probability_error(const MlaDecodeRow& row, int d, bool of_fp8) {
+  return of_fp8 ? 0x1p-4 * row.magnitudes[d] + 0x1p-16 * row.values[d] : 0x1p-8 * row.magnitudes[d];
+}
 
 }  // namespace tilewave::reference

@@ -86,6 +86,7 @@ class MlaCall {
     if (!out_.empty()) bench::check_hip(hipMemset(device_out_, unwritten_byte, out_.size()), "poisoning out");
     if (!lse_.empty()) bench::check_hip(hipMemset(device_lse_, unwritten_byte, lse_.size()), "poisoning lse");
     lend(entry);
+    fp8_probabilities_ = entry.policy.path == MlaDecodePath::lds && is_fp8(entry.spec.q);
     const Status status = entry.launch(p, {});
     if (!status.ok()) return std::string(name_of(status.code)) + ": " + status.reason;
     return wrong();
@@ -215,13 +216,13 @@ class MlaCall {
   }
 
   /// Returns what is wrong with a row. The bound is the rounding of probabilities, of the output to bf16, and of rows if
-  /// scales are no powers of two, and the error of sums in f32.
+  /// scales are no powers of two, and the error of sums in f32, or of the 13 bits that products of fp8 keep.
   std::string wrong_row(const reference::MlaDecodeRow& want, std::int32_t b, std::int32_t i, std::int32_t h) const {
     const bool rounded = shape_.odd_scale != 1.0f && host.spec.layout == LatentLayout::groups_128;
-    const double score = want.score_error * (rounded ? 0x1p-9 : 0x1p-20);
+    const double score = want.score_error * (fp8_probabilities_ ? 0x1p-12 : rounded ? 0x1p-9 : 0x1p-20);
     for (int d = 0; d < latent_value_size; ++d) {
       const double got = value(b, i, h, d), wanted = want.out[d];
-      const double bound = reference::mla_probability_error(want, d) +
+      const double bound = reference::mla_probability_error(want, d, fp8_probabilities_) +
                            ((rounded ? 0x1p-9 : 0.0) + 2 * score) * want.magnitudes[d] + 0x1p-8 * std::abs(wanted) +
                            0x1p-130;
       const bool good = std::isnan(wanted) ? std::isnan(got) : std::abs(got - wanted) <= bound;
@@ -244,6 +245,7 @@ class MlaCall {
   bench::DeviceBuffer workspace_{16};
   void* device_out_ = nullptr;
   float* device_lse_ = nullptr;
+  bool fp8_probabilities_ = false;
 };
 
 inline bool any_spec(const MlaDecodeSpec&) { return true; }

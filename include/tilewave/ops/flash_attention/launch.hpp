@@ -4,7 +4,6 @@
 
 #include "tilewave/core/hip.hpp"
 #include "tilewave/ops/flash_attention/check.hpp"
-#include "tilewave/ops/flash_attention/choice/cost_sm90.hpp"
 #include "tilewave/ops/flash_attention/kernel.hpp"
 #include "tilewave/ops/flash_attention/launch_lds.hpp"
 #include "tilewave/ops/flash_attention/launch_tensor.hpp"
@@ -46,10 +45,6 @@ Status flash_attention_launch(const FlashAttentionProblem& p, hipStream_t stream
   if (Status s = flash_attention_check(p, B::facts); !s.ok()) return s;
   if (p.batch == 0 || p.q_tokens() == 0) return {};
   if (Status s = flash_attention_takes(P, p); !s.ok()) return s;
-  if (p.workspace != nullptr) {
-    const std::size_t needed = flash_attention_workspace_size(p, P);
-    if (Status s = check_workspace(p.workspace, p.workspace_bytes, needed); !s.ok()) return s;
-  }
   if constexpr (P.path == FlashAttentionPath::lds) {
     return detail::flash_launch_lds<B, S, P>(p, stream);
   } else if constexpr (P.path == FlashAttentionPath::tensor) {

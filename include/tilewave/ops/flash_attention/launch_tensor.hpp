@@ -10,6 +10,7 @@
 #include "tilewave/ops/flash_attention/kernel.hpp"
 #include "tilewave/ops/flash_attention/tensor/combine.hpp"
 #include "tilewave/ops/flash_attention/tensor/row_heads.hpp"
+#include "tilewave/tile/workspace.hpp"
 
 namespace tilewave::detail {
 
@@ -206,6 +207,8 @@ Status flash_launch_tensor(const FlashAttentionProblem& p, hipStream_t stream) {
   if constexpr (P.splits_keys()) {
     const std::int32_t splits = p.workspace != nullptr ? flash_attention_splits_sm90(p, P) : 1;
     if (splits > 1) {
+      const std::size_t needed = flash_attention_splits_size(p, splits);
+      if (Status s = check_workspace(p.workspace, p.workspace_bytes, needed); !s.ok()) return s;
       using Kernel = FlashAttentionTensor<B, S, P, true>;
       using Combine = FlashAttentionCombine<B, S>;
       typename Kernel::Args args{};

@@ -81,14 +81,18 @@ inline Status check_moe_pointers(const MoeProblem& p) {
     return {s.mx() ? null : useless, s.mx() ? "x_mx_scale is null" : "x_mx_scale is for x with mx scales"};
   if (!scaled(p.x_scale) || !scaled(p.h_scale)) return {StatusCode::misaligned, "scales need 4-byte alignment"};
   if ((s.routing == MoeRouting::logits) != (p.logits != nullptr))
-    return {p.logits == nullptr ? null : useless, "logits come where the layer chooses experts, and only there"};
+    return {p.logits == nullptr ? null : useless, p.logits == nullptr
+                                                      ? "logits is null: the layer chooses experts by them"
+                                                      : "logits are for a layer that chooses experts"};
   const bool given = s.routing == MoeRouting::given;
   if (given != (p.topk_ids != nullptr) || given != (p.topk_weights != nullptr))
-    return {given ? null : useless, "topk_ids and topk_weights come where routing is given, and only there"};
+    return {given ? null : useless,
+            given ? "topk_ids or topk_weights is null" : "topk_ids and topk_weights are for routing that is given"};
   if (s.routing != MoeRouting::logits && p.gating_bias != nullptr)
     return {useless, "gating_bias is for a layer that chooses experts"};
   if (s.masked() != (p.expert_rows != nullptr))
-    return {s.masked() ? null : useless, "expert_rows come where tokens lie by expert, and only there"};
+    return {s.masked() ? null : useless,
+            s.masked() ? "expert_rows is null" : "expert_rows are for tokens that lie by expert"};
   for (const void* table : {static_cast<const void*>(p.expert_map), static_cast<const void*>(p.topk_ids),
                             static_cast<const void*>(p.topk_weights)}) {
     if (!is_aligned(table, 4)) return {StatusCode::misaligned, "ids, weights and expert_map need 4-byte alignment"};
@@ -105,6 +109,20 @@ inline Status check_moe_strides(const MoeProblem& p) {
     return {StatusCode::bad_value, "ids_stride and weights_stride are for routing that is given"};
   if (!p.spec.masked() && (p.x_expert_stride != 0 || p.out_expert_stride != 0 || p.x_scale_expert_stride != 0))
     return {StatusCode::bad_value, "strides of experts are for tokens that lie by expert"};
+  if (p.spec.four_bit() || p.spec.mx()) return {};  // the products know how such weights lie
+  const int size = size_of(p.spec.weights);
+  const Region w1(p.w1.data, size, p.hidden,
+                  {{p.resident(), p.w1.expert_stride, "w1.expert_stride is 0"},
+                   {2 * p.intermediate, p.w1.stride, "w1.stride is 0"}});
+  const Region w2(
+      p.w2.data, size, p.intermediate,
+      {{p.resident(), p.w2.expert_stride, "w2.expert_stride is 0"}, {p.hidden, p.w2.stride, "w2.stride is 0"}});
+  for (const Region* w : {&w1, &w2}) {
+    if (w->zero_stride() != nullptr) return {StatusCode::bad_stride, w->zero_stride()};
+    if (w->overlaps_itself())
+      return {StatusCode::bad_stride, w == &w1 ? "rows or experts of w1 overlap: it has 2 * intermediate rows an expert"
+                                               : "rows or experts of w2 overlap: it has hidden rows an expert"};
+  }
   return {};
 }
 
