@@ -35,6 +35,15 @@ TEST_CASE("sinks join the sum and the lse, and lse may be left out") {
   check_mla({.lengths = {90}, .lse = false}, plain);
 }
 
+TEST_CASE("q of any magnitude") {
+  const auto wanted = [](const MlaDecodeSpec& s) { return !in_groups(s) && s.q == DType::bf16; };
+  for (const int exponent : {-120, 100}) {
+    const float q = std::ldexp(1.0f, exponent);
+    check_mla({.lengths = {130}, .heads = 40, .spread = q, .softmax_scale = 0.1147f / q}, wanted);
+    check_mla({.lengths = {70}, .heads = 6, .spread = q, .softmax_scale = 0.1147f / q}, wanted);
+  }
+}
+
 TEST_CASE("scales from 2^-126 to 2^126") {
   // Codes are 1 to 2 in magnitude, so that rows are normal numbers of bf16. With q of 2^-120 scores stay small.
   const auto code = [](int t, int d) { return std::copysign(1.0f + std::abs(drawn('x', t, d)) / 2, drawn('z', t, d)); };

@@ -40,11 +40,15 @@ struct LatentTokens {
     const char* row;
     const char* scales;
   };
-  TILEWAVE_DEVICE Token token(std::int32_t t) const {
+  TILEWAVE_DEVICE Token token(std::int32_t t) const { return token(t, page_of(t)); }
+  TILEWAVE_DEVICE std::int32_t page_of(std::int32_t t) const {
+    return B::load(table + args.attention.block_size.quotient(min_of(t, last)));
+  }
+  TILEWAVE_DEVICE Token token(std::int32_t t, std::int32_t page_number) const {
     const PagedAttentionArgs& a = args.attention;
     t = min_of(t, last);
-    const std::int32_t column = a.block_size.quotient(t), in_page = t - column * a.block_size.divisor;
-    const auto* const page = static_cast<const char*>(a.k) + element * (B::load(table + column) * a.k_strides.page);
+    const std::int32_t in_page = t - a.block_size.quotient(t) * a.block_size.divisor;
+    const auto* const page = static_cast<const char*>(a.k) + element * (page_number * a.k_strides.page);
     const char* const row = page + element * (in_page * a.k_strides.token);
     return {row, apart ? page + args.page_scales + in_page * apart_bytes : row + scale_byte};
   }

@@ -13,9 +13,9 @@
 namespace tilewave {
 
 /// The path of the cache to the products. `registers` loads it straight to registers, whatever its layout (all rooms).
-/// `tensor` brings it through shared memory for products of wave groups (sm90): by the tensor copy engine, where lanes
-/// widen codes if q is bf16, or, if `gathered`, by lanes that copy and widen token by token. `lds` brings it through
-/// LDS once, for scores and values (CDNA).
+/// `tensor` brings it through shared memory for products of wave groups (sm90): by the tensor copy engine, or, if
+/// `gathered`, by lanes that copy token by token. Lanes bring codes of fp8 and widen them, from pages of any size.
+/// `lds` brings it through LDS once, for scores and values (CDNA).
 enum class MlaDecodePath : int { registers, tensor, lds };
 
 constexpr const char* name_of(MlaDecodePath p) {
@@ -114,10 +114,11 @@ constexpr Status mla_registers_status(ArchId arch, const MlaDecodeSpec& s, const
 constexpr Status mla_tensor_status(ArchId arch, const MlaDecodeSpec& s, const MlaDecodePolicy& p) {
   constexpr StatusCode bad = StatusCode::bad_value;
   if (!facts_of(arch).tensor_copies) return {bad, "tensor: wave groups and the copy engine are sm90's"};
-  if (p.rows != 64 || p.waves != 8) return {bad, "tensor: two wave groups share 64 rows"};
+  if ((p.rows != 64 && p.rows != 32) || p.waves != 8) return {bad, "tensor: two wave groups share 64 rows, or 32"};
+  if (p.rows == 32 && (!is_fp8(s.kv) || !p.balanced())) return {bad, "tensor: 32 rows are for fp8, balanced"};
   if (p.tokens != 64) return {bad, "tensor: a tile has 64 tokens"};
   if (p.waves_per_simd != 3) return {bad, "tensor: one block with three wave groups fills an SM"};
-  if (p.gathered && s.q != DType::bf16) return {bad, "tensor: q is bf16 if tokens are gathered"};
+  if (p.gathered && is_fp8(s.kv)) return {bad, "tensor: codes come by lanes from pages of any size, without gathered"};
   return {};
 }
 

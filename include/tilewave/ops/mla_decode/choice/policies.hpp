@@ -16,9 +16,9 @@ constexpr MlaDecodePolicies mla_decode_policies(ArchId arch, const MlaDecodeSpec
     if (mla_decode_policy_status(arch, s, p).ok()) all.add(p);
   };
   constexpr PagedAttentionSchedule balanced = PagedAttentionSchedule::balanced, even = PagedAttentionSchedule::even;
-  const auto tensor = [&](PagedAttentionSchedule schedule, bool gathered) {
+  const auto tensor = [&](PagedAttentionSchedule schedule, bool gathered, int rows = 64) {
     add({.path = MlaDecodePath::tensor,
-         .rows = 64,
+         .rows = rows,
          .tokens = 64,
          .waves = 8,
          .schedule = schedule,
@@ -28,6 +28,7 @@ constexpr MlaDecodePolicies mla_decode_policies(ArchId arch, const MlaDecodeSpec
   tensor(balanced, false);
   if (s.kv == s.q) tensor(even, false);  // path registers makes batch-invariant calls of other caches
   tensor(balanced, true);
+  if (is_fp8(s.kv)) tensor(balanced, false, 32);  // of bf16 it is no faster
   for (const int rows : {128, 64, 32}) {
     add({.path = MlaDecodePath::lds,
          .rows = rows,

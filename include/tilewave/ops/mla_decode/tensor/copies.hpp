@@ -33,10 +33,10 @@ class MlaDecodeCopies {
   TILEWAVE_DEVICE void fetch_q(const Item& item) {
     const std::int32_t row = item.sequence * args_.q_sequence_rows + item.first_row;
     B::mbarrier_wait(&shared_.q_free, q_parity_ ^ 1);
-    B::mbarrier_expect(&shared_.q_full, L::score_boxes * L::box_bytes);
+    B::mbarrier_expect(&shared_.q_full, L::score_boxes * L::q_box_size * int{sizeof(Chunk)});
     const int box = B::lane_id();
     if (box < L::score_boxes)
-      B::copy_tensor(shared_.q + box * L::box_size, args_.q, box * L::box_columns, row, 0, &shared_.q_full);
+      B::copy_tensor(shared_.q + box * L::q_box_size, args_.q, box * L::box_columns, row, 0, &shared_.q_full);
     q_parity_ ^= 1;
   }
 
@@ -75,31 +75,15 @@ class MlaDecodeCopies {
       }
     }
   }
-  /// Brings 128 bytes of each of a tile's rows, from a column of the cache's map on, into a box, and tells `full`.
-  TILEWAVE_DEVICE void copy_box(std::int32_t segment_rows, int column, Chunk* to, typename L::Mbarrier* full,
-                                bool mine) {
-    B::mbarrier_expect(full, L::box_bytes);
-    if (!mine) return;
-    TILEWAVE_ROLL
-    for (int token = 0; token < L::tokens; token += args_.box_rows) {
-      const std::int32_t row = B::uniform(B::shuffle(segment_rows, token / args_.box_rows));
-      if (B::lane_id() != 0) continue;
-      if (args_.clustered()) {
-        B::copy_tensor(to + token * L::box_chunks, args_.kv, column, row, 0, full, 3u);
-      } else {
-        B::copy_tensor(to + token * L::box_chunks, args_.kv, column, row, 0, full);
-      }
-    }
-  }
 
   // Rows of the cache are asked for so many tiles before their copies begin, which then take as long as copies from L2.
-  // That helps where row blocks share rows and products bound the kernel, and where codes must be widened behind their
-  // copies. Where memory bounds it, it would only push other rows out of L2.
+  // That helps where row blocks share rows and products bound the kernel. Where memory bounds it, it would only push
+  // other rows out of L2.
   static constexpr int ahead = 2;
 
   /// Has `count` rows brought to L2, from row `first` of the tile `ahead` behind the one from `token` on.
   TILEWAVE_DEVICE void prefetch(const Item& item, const std::int32_t* table, std::int32_t token, int first, int count) {
-    if (!L::widens && args_.of.attention.row_blocks.divisor == 1) return;
+    if (args_.of.attention.row_blocks.divisor == 1) return;
     const std::int32_t t = token + ahead * L::tokens + first + B::lane_id();
     if (B::lane_id() >= count || t >= item.begin + item.tiles * L::tokens || t >= item.end) return;
     B::prefetch(LatentTokens<B, S>{args_.of, table, item.end - 1}.token(t).row, L::read_bytes);

@@ -65,7 +65,7 @@ class MlaDecodeFetch : MlaDecodeCopies<B, S, L> {
     }
   }
 
-  /// The same by lanes, which widen codes. Lanes that follow each other have neighbouring units of a token.
+  /// The same by lanes. Lanes that follow each other have neighbouring units of a token.
   template <int boxes>
   TILEWAVE_DEVICE void gather(const LatentTokens<B, S>& tokens, std::int32_t first_token, int first_unit, Chunk* to) {
     constexpr int units = boxes * L::box_chunks, at_once = L::lanes / units;  // tokens
@@ -73,31 +73,17 @@ class MlaDecodeFetch : MlaDecodeCopies<B, S, L> {
     const int unit = B::lane_id() % units, box = unit / L::box_chunks;
     TILEWAVE_ROLL
     for (int first = 0; first < L::tokens; first += unrolled * at_once) {
-      if constexpr (L::spec.kv == DType::bf16) {
-        TILEWAVE_UNROLL
-        for (int i = 0; i < unrolled; ++i) {
-          const int row = first + i * at_once + B::lane_id() / units;
-          const auto token = tokens.token(first_token + row);
-          B::copy_lane(to + box * L::box_size + L::chunk_of(row, unit % L::box_chunks),
-                       reinterpret_cast<const Chunk*>(token.row) + first_unit + unit);
-        }
-        B::lane_copies_end();
-        B::template lane_copies_wait<3>();
-      } else {
-        Chunk loaded[unrolled];
-        TILEWAVE_UNROLL
-        for (int i = 0; i < unrolled; ++i) {
-          loaded[i] =
-              tokens.unit(tokens.token(first_token + first + i * at_once + B::lane_id() / units), first_unit + unit);
-        }
-        TILEWAVE_UNROLL
-        for (int i = 0; i < unrolled; ++i) {
-          const int row = first + i * at_once + B::lane_id() / units;
-          to[box * L::box_size + L::chunk_of(row, unit % L::box_chunks)] = loaded[i];
-        }
+      TILEWAVE_UNROLL
+      for (int i = 0; i < unrolled; ++i) {
+        const int row = first + i * at_once + B::lane_id() / units;
+        const auto token = tokens.token(first_token + row);
+        B::copy_lane(to + box * L::box_size + L::chunk_of(row, unit % L::box_chunks),
+                     reinterpret_cast<const Chunk*>(token.row) + first_unit + unit);
       }
+      B::lane_copies_end();
+      B::template lane_copies_wait<3>();
     }
-    if constexpr (L::spec.kv == DType::bf16) B::template lane_copies_wait<0>();
+    B::template lane_copies_wait<0>();
   }
 
   int stage_, half_, parity_ = 0;

@@ -15,8 +15,8 @@
 
 #include "tilewave/core/static_for.hpp"
 #include "tilewave/ops/mla_decode/tensor/fetch.hpp"
-#include "tilewave/ops/mla_decode/tensor/fetch_transposed.hpp"
 #include "tilewave/ops/mla_decode/tensor/fetch_widened.hpp"
+#include "tilewave/ops/mla_decode/tensor/half_query.hpp"
 #include "tilewave/ops/mla_decode/tensor/output.hpp"
 
 namespace tilewave {
@@ -29,10 +29,10 @@ struct MlaDecodeTensor {
   using Shared = typename L::Shared;
   using Item = PagedAttentionWorkItem;
   static constexpr int block_threads = P.block_waves() * L::lanes, waves_per_simd = P.waves_per_simd;
-  // Lanes that gather and widen, or transpose, need more registers than those that start copies. ptxas has products
-  // wait for one another (C7512) where those that multiply have too few.
-  static constexpr int fetching_registers = L::widens ? 72 : P.gathered || L::transposes ? 88 : 56;
-  static constexpr int multiplying_registers = L::widens ? 216 : P.gathered || L::transposes ? 208 : 224;
+  // Lanes that gather or widen need more registers than those that start copies. ptxas has products wait for one
+  // another (C7512) where those that multiply have too few.
+  static constexpr int fetching_registers = P.gathered || L::widens ? 88 : 56;
+  static constexpr int multiplying_registers = P.gathered || L::widens ? 208 : 224;
 
   static Status prepare(const MlaDecodeProblem& p, Args& args) {
     args.of = mla_decode_args(p, P, B::facts);
@@ -42,7 +42,7 @@ struct MlaDecodeTensor {
     const std::int64_t q_rows = p.output_rows();
     if (Status s = B::make_tensor_map({p.q, S.q, S.head_size, q_rows, 1, q_bytes, q_bytes, L::rows}, args.q); !s.ok())
       return s;
-    if constexpr (!P.gathered) {
+    if constexpr (!P.gathered && !L::widens) {
       args.box_rows = mla_decode_box_rows(p);
       args.page_rows = static_cast<std::int32_t>(p.num_pages > 1 ? p.page_stride / p.token_stride : 0);
       const std::int64_t rows = (p.num_pages - 1) * args.page_rows + p.block_size;
@@ -61,7 +61,7 @@ struct MlaDecodeTensor {
     if (wave == 0) L::begin(args, shared);
     if (wave == L::groups * L::group_waves && B::lane_id() == 0) {
       B::prefetch_map(args.q);
-      if constexpr (!P.gathered) B::prefetch_map(args.kv);
+      if constexpr (!P.gathered && !L::widens) B::prefetch_map(args.kv);
     }
     if (wave == L::groups * L::group_waves + 1) touch_inputs(args.of.attention);
     if (args.clustered()) {
@@ -73,9 +73,7 @@ struct MlaDecodeTensor {
     MlaDecodeWork<L> work(args.of.attention);
     if (group == L::groups) {
       B::template give_registers<fetching_registers>();
-      using Fetch =
-          std::conditional_t<L::transposes, MlaDecodeFetchTransposed<B, S, L>,
-                             std::conditional_t<L::widens, MlaDecodeFetchWidened<B, S, L>, MlaDecodeFetch<B, S, L>>>;
+      using Fetch = std::conditional_t<L::widens, MlaDecodeFetchWidened<B, S, L>, MlaDecodeFetch<B, S, L>>;
       Fetch fetch(args, shared, wave - L::groups * L::group_waves);
       for (; work.more(); work.next()) fetch.run(work.item(), work.table());
     } else {
@@ -89,11 +87,6 @@ struct MlaDecodeTensor {
     }
   }
 
- private:
-  using Softmax = MlaDecodeSoftmax<B, L>;
-  using Scores = typename L::Scores;
-  using Sums = typename L::Sums;
-
   /// Asks for the row of the block table and the queries that the block probably begins with, while lengths say with
   /// which it does: their addresses are translated meanwhile.
   TILEWAVE_DEVICE static void touch_inputs(const PagedAttentionArgs& a) {
@@ -104,6 +97,11 @@ struct MlaDecodeTensor {
     if (B::lane_id() == 1)
       B::prefetch(static_cast<const char*>(a.q) + sequence * a.query_tokens * a.q_row_stride * size_of(S.q));
   }
+
+ private:
+  using Softmax = MlaDecodeSoftmax<B, L>;
+  using Scores = typename L::Scores;
+  using Sums = typename L::Sums;
 
   /// A wave group, and the phases of the barriers that it waits for.
   struct WaveGroup {
@@ -120,8 +118,15 @@ struct MlaDecodeTensor {
       Softmax softmax(args, item, wave);
       Sums out{};
       if (item.tiles > 0) {
+        if constexpr (L::converts_q) {
+          B::mbarrier_wait(&shared.q_free, q_parity ^ 1);
+          MlaDecodeHalfQuery<B, L>::put(args, item, shared, group * L::group_waves + wave);
+          B::shared_written();
+          B::mbarrier_arrive(&shared.q_full);
+        }
         B::mbarrier_wait(&shared.q_full, q_parity);
         q_parity ^= 1;
+        if constexpr (L::converts_q) softmax.multiply_scale(shared.aside.unit);
         if constexpr (L::any_last) load_last(wave);
         if (group == 0) {
           lead(item, softmax, out);
@@ -160,7 +165,7 @@ struct MlaDecodeTensor {
       B::mbarrier_arrive(&shared.turn);
       finish_scores(0, scores);
       for (std::int32_t tile = 0;; tile += 2) {
-        scale(out, softmax.run(item.begin + tile * L::tokens, scores, shared.reference[0]));
+        scale(out, softmax.run(item.begin + tile * L::tokens, scores, shared.reference[0], []() {}));
         publish(0, softmax, scores);
         begin_values<true>(item, tile, out);
         finish_values(0, out);
@@ -192,8 +197,11 @@ struct MlaDecodeTensor {
         await_turn();
         begin_scores<0, L::score_boxes>(1, scores);
         finish_scores(1, scores);
+        // A group waits while it begins products of which several are under way, so the softmax comes between.
         begin_other_values(item, tile, softmax, out);
-        const Vec<float, 2> factor = softmax.run(item.begin + (tile + 1) * L::tokens, scores, shared.reference[1]);
+        begin_part<false>(0, 0, out);
+        const Vec<float, 2> factor = softmax.run(item.begin + (tile + 1) * L::tokens, scores, shared.reference[1],
+                                                 [&]() TILEWAVE_INLINE_LAMBDA { begin_part<false>(0, 1, out); });
         publish(1, softmax, scores);
         finish_values(0, out);
         scale(out, factor);
@@ -203,14 +211,16 @@ struct MlaDecodeTensor {
       if (tile >= item.tiles) return;
       turn_parity ^= 1;  // nobody took that turn
       begin_other_values(item, tile, softmax, out);
+      begin_parts<false>(0, out);
       finish_values(0, out);
     }
-    /// Begins the products of the first tile of a pair, whose probabilities are the other group's.
+    /// What comes before the products of the first tile of a pair, whose probabilities are the other group's.
     TILEWAVE_DEVICE void begin_other_values(const Item& item, std::int32_t tile, Softmax& softmax, Sums& out) {
       await_values(0);
       await_probabilities(0);
       scale(out, softmax.follow(shared.reference[0]));
-      begin_values<false>(item, tile, out);
+      if constexpr (!L::widens) clear_values(item, tile);
+      out.fence();
     }
 
     /// Waits until group 0 has begun all of its scores. If both began theirs at once, both softmaxes would come when no
@@ -222,49 +232,39 @@ struct MlaDecodeTensor {
     TILEWAVE_DEVICE void finish_scores(int stage, Scores& scores) {
       B::template group_mma_wait<0>();
       B::group_mma_fence(scores);
-      if constexpr (L::transposes) L::release(all, shared.free[stage][0][0]);
     }
     /// Begins the scores of boxes [first, end) of the tile in a stage, as one batch.
     template <int first, int end>
     TILEWAVE_DEVICE void begin_scores(int stage, Scores& scores) {
-      const Shared& in = near(shared);
       static_for<end - first>([&](auto n) TILEWAVE_INLINE_LAMBDA {
         constexpr int box = L::score_box(first + n);
-        B::mbarrier_wait(&shared.full[stage][box], stage_parity[stage]);
+        L::template await_box<first + n, end>(shared.full[stage], stage_parity[stage]);
         B::group_mma_begin();  // again behind each loop that waits, or ptxas does so
         TILEWAVE_UNROLL
         for (int i = 4 * box; i < min_of(4 * box + 4, L::score_slices); ++i) {
-          const SwizzledOperand keys = L::key_operand(in, stage, i);
+          const SwizzledOperand keys = L::key_operand(shared, stage, i);
           if constexpr (box == L::last_box) {
             B::template group_multiply<L::type, L::tokens>(q_last[i % 4], keys, scores);
           } else {
-            B::template group_multiply<L::type, L::tokens>(L::q_operand(in, i), keys, scores, i > 0);
+            B::template group_multiply<L::type, L::tokens>(L::q_operand(shared, i), keys, scores, i > 0);
           }
         }
       });
       B::group_mma_end();
     }
-    /// Waits for the boxes of the group's half of a tile whose scores the other group has made, or until a tile is
-    /// transposed.
+    /// Waits for the boxes of the group's half of a tile whose scores the other group has made.
     TILEWAVE_DEVICE void await_values(int stage) {
-      if constexpr (L::transposes) {
-        B::mbarrier_wait(&shared.aside.full[stage], stage_parity[stage]);
-        return;
-      }
       TILEWAVE_UNROLL
       for (int box = 0; box < L::half_boxes; ++box)
         B::mbarrier_wait(&shared.full[stage][group * L::half_boxes + box], stage_parity[stage]);
+      if constexpr (L::widens) B::shared_written();
     }
     /// Packs the probabilities of a tile, and stores them for the other group. All waves of this group have read the
-    /// last box by then. A tile that is transposed follows one whose probabilities both groups have multiplied.
+    /// last box by then.
     TILEWAVE_DEVICE void publish(int stage, const Softmax& softmax, const Scores& scores) {
       Softmax::pack(scores, own);
-      if constexpr (L::transposes) {
-        await_values(stage);
-      } else {
-        B::group_barrier();
-      }
-      softmax.store(own, L::probabilities(shared, stage), L::first_probability(stage));
+      B::group_barrier();
+      softmax.store(own, shared.kv[stage] + L::last_box * L::box_size);
       B::shared_written();
       B::mbarrier_arrive(&shared.probabilities[stage]);
     }
@@ -277,24 +277,29 @@ struct MlaDecodeTensor {
     template <bool from_registers>
     TILEWAVE_DEVICE void begin_values(const Item& item, std::int32_t tile, Sums& out) {
       const int stage = tile % L::stages;
-      if constexpr (!L::transposes) clear_values(item, tile);
-      const Shared& in = near(shared);
+      if constexpr (!L::widens) clear_values(item, tile);  // codes behind the last token's are those of it again
       out.fence();
+      begin_parts<from_registers>(stage, out);
+    }
+    template <bool from_registers>
+    TILEWAVE_DEVICE void begin_parts(int stage, Sums& out) {
       TILEWAVE_UNROLL
-      for (int part = 0; part < L::parts; ++part) {
-        B::group_mma_begin();
-        TILEWAVE_UNROLL
-        for (int k_slice = 0; k_slice < L::value_slices; ++k_slice) {
-          const auto values = L::value_operand(in, stage, group, part, k_slice);
-          if constexpr (from_registers) {
-            B::template group_multiply<L::type, L::part_columns>(own[k_slice], values, out.of[part]);
-          } else {
-            B::template group_multiply<L::type, L::part_columns>(L::probability_operand(in, stage, k_slice), values,
-                                                                 out.of[part], true);
-          }
+      for (int part = 0; part < L::parts; ++part) begin_part<from_registers>(stage, part, out);
+    }
+    template <bool from_registers>
+    TILEWAVE_DEVICE void begin_part(int stage, int part, Sums& out) {
+      B::group_mma_begin();
+      TILEWAVE_UNROLL
+      for (int k_slice = 0; k_slice < L::value_slices; ++k_slice) {
+        const auto values = L::value_operand(shared, stage, group, part, k_slice);
+        if constexpr (from_registers) {
+          B::template group_multiply<L::type, L::part_columns>(own[k_slice], values, out.of[part]);
+        } else {
+          B::template group_multiply<L::type, L::part_columns>(L::probability_operand(shared, stage, k_slice), values,
+                                                               out.of[part], true);
         }
-        B::group_mma_end();
       }
+      B::group_mma_end();
     }
     /// Clears the group's half of the values of tokens behind the sequence's last: they may be NaN.
     TILEWAVE_DEVICE void clear_values(const Item& item, std::int32_t tile) {
@@ -316,11 +321,7 @@ struct MlaDecodeTensor {
     TILEWAVE_DEVICE void finish_part(int stage, int part) {
       B::template group_mma_wait<behind>();
       const bool last = part == L::parts - 1;
-      if constexpr (!L::transposes) {
-        L::release(all, shared.free[stage][group][part]);
-      } else {
-        if (last) B::mbarrier_arrive(&shared.free[stage][1][0]);
-      }
+      L::release(all, shared.free[stage][group][part]);
       if (last) stage_parity[stage] ^= 1;
     }
     TILEWAVE_DEVICE void finish_values(int stage, Sums& out) {
@@ -328,11 +329,6 @@ struct MlaDecodeTensor {
       finish_part<1>(stage, 0);
       finish_part<0>(stage, 1);
       out.fence();
-    }
-    /// Returns the same. The few operands of fp8 would all be worked out before the loop, and not have the registers.
-    TILEWAVE_DEVICE static const Shared& near(const Shared& shared) {
-      if constexpr (!L::transposes) return shared;
-      return *reinterpret_cast<const Shared*>(reinterpret_cast<const char*>(&shared) + B::opaque(std::uint32_t{0}));
     }
     TILEWAVE_DEVICE static void scale(Sums& out, const Vec<float, 2>& factor) {
       if (B::any(factor[0] != 1.0f || factor[1] != 1.0f)) out.scale(factor);

@@ -14,8 +14,8 @@ namespace tilewave {
 /// last box of a stage has the dimensions behind the values, if there are any. When scores have been made of it, it
 /// takes the probabilities of the tile.
 ///
-/// With q and rows of fp8 there are five boxes each, and products take values transposed: both tiles of a pair lie side
-/// by side in rows of 128 tokens, one for each dimension of a value. Their probabilities have a box of their own.
+/// Codes of fp8 become operands there: f16, which has all of their values, where one scale serves the whole cache, or
+/// bf16 times the scales of groups.
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
 struct MlaDecodeTensorLayout {
   static_assert(mla_decode_policy_status(B::facts.id, S, P).ok(),
@@ -29,9 +29,9 @@ struct MlaDecodeTensorLayout {
   static constexpr int token_waves = 1, wave_tokens = tokens, block_tokens = tokens, block_rows = rows;
   static constexpr int row_tiles = 1, atom_rows = rows;
 
-  static constexpr DType type = S.q;                           // of both products
-  static constexpr bool transposes = is_fp8(type);             // values, for products of fp8
-  static constexpr bool widens = !P.gathered && S.kv != type;  // codes, from shared memory
+  static constexpr bool widens = is_fp8(S.kv), one_scale = widens && S.layout == LatentLayout::plain;
+  static constexpr DType type = one_scale ? DType::f16 : DType::bf16;  // of both products
+  static constexpr bool converts_q = one_scale;                        // lanes do, as they bring it
   static constexpr int box_columns = 128 / size_of(type), slice = 32 / size_of(type);
   static constexpr int box_chunks = 8, box_size = 64 * box_chunks;  // chunks of a row, and of a box
   static constexpr int last_box = latent_value_size / box_columns, boxes = last_box + 1, half_boxes = last_box / 2;
@@ -39,10 +39,13 @@ struct MlaDecodeTensorLayout {
   static constexpr int score_slices = S.head_size / slice, value_slices = tokens / slice;  // products of a tile
   static constexpr int last_slices = score_slices - 4 * last_box;                          // those of the last box
   static constexpr int box_bytes = box_size * int{sizeof(Chunk)};
+  static constexpr int q_box_size = rows * box_chunks;  // chunks
   static constexpr int read_bytes = S.row().token_bytes();
+  static constexpr int full_waves = widens ? group_waves : 1;  // that make a box full
+  // Boxes of codes that lanes hold in registers. There must be room for them, and two tiles have a multiple of them.
+  static constexpr int held_boxes = one_scale ? 6 : S.layout == LatentLayout::groups_128 ? 3 : 4;
   static constexpr int stages = 2, half_columns = latent_value_size / groups;
   static constexpr bool any_last = score_boxes > last_box;  // whether rows have dimensions behind their values
-  static constexpr bool one_scale = is_fp8(S.kv) && S.layout == LatentLayout::plain;
 
   using Mbarrier = typename B::Mbarrier;
   using Scores = Vec<float, tokens / 2>;
@@ -62,27 +65,20 @@ struct MlaDecodeTensorLayout {
     TILEWAVE_DEVICE bool clustered() const { return !P.gathered && P.balanced() && cluster > 1; }
   };
 
-  struct Transposed {
-    alignas(1024) Chunk values[latent_value_size * box_chunks];  // of the token in a row, stage by stage
-    alignas(1024) Chunk probabilities[box_size];                 // likewise
-    Mbarrier full[stages];
-  };
-  struct Widened {
-    Mbarrier codes[stages][boxes / 2 + 1];  // of each box of 128 codes: they are there
+  struct Units {
+    float unit[rows];  // of the scores of a row, see half_query.hpp
   };
   struct Nothing {};
-  using Aside = std::conditional_t<transposes, Transposed, std::conditional_t<widens, Widened, Nothing>>;
+  using Aside = std::conditional_t<converts_q, Units, Nothing>;
   struct Shared {
-    alignas(1024) Chunk q[boxes * box_size];
+    alignas(1024) Chunk q[boxes * q_box_size];
     alignas(1024) Chunk kv[stages][boxes * box_size];
     Aside aside;
     float reference[stages][rows];  // of a tile's probabilities, log2 units
     float sum[groups][rows];
     Mbarrier q_full, q_free;
     Mbarrier full[stages][boxes];  // of each box, so that scores begin with the first
-    // Wave group g of each block of the cluster frees the parts of its half of the values. If values are transposed,
-    // free[stage][0][0] says that the tile was transposed and multiplied by q, and free[stage][1][0] that values were
-    // multiplied.
+    // Wave group g of each block of the cluster frees the parts of its half of the values.
     Mbarrier free[stages][groups][parts];
     Mbarrier probabilities[stages], summed[groups];
     Mbarrier turn;  // group 1 begins its scores behind those of group 0
@@ -91,27 +87,26 @@ struct MlaDecodeTensorLayout {
   /// Wave 0 initialises the barriers, in front of a barrier of the block.
   TILEWAVE_DEVICE static void begin(const Args& args, Shared& shared) {
     if (B::lane_id() == 0) {
-      B::mbarrier_init(&shared.q_full, 1);
-      B::mbarrier_init(&shared.q_free, groups * group_waves);
+      begin_fetching(args, shared);
       B::mbarrier_init(&shared.turn, group_waves);
       for (int stage = 0; stage < stages; ++stage) {
-        for (int box = 0; box < boxes; ++box) B::mbarrier_init(&shared.full[stage][box], 1);
-        if constexpr (widens) {
-          for (auto& codes : shared.aside.codes[stage]) B::mbarrier_init(&codes, 1);
-        }
-        if constexpr (transposes) {
-          B::mbarrier_init(&shared.free[stage][0][0], 2 * group_waves * args.cluster);
-          B::mbarrier_init(&shared.free[stage][1][0], groups * group_waves);
-          B::mbarrier_init(&shared.aside.full[stage], group_waves);
-        } else {
-          for (auto& half : shared.free[stage])
-            for (auto& part : half) B::mbarrier_init(&part, group_waves * args.cluster);
-        }
         B::mbarrier_init(&shared.probabilities[stage], group_waves);
         B::mbarrier_init(&shared.summed[stage], group_waves);
       }
     }
     B::mbarrier_ready();
+  }
+
+  /// Initialises the barriers of q and of stages.
+  template <class AnyShared>
+  TILEWAVE_DEVICE static void begin_fetching(const Args& args, AnyShared& shared) {
+    B::mbarrier_init(&shared.q_full, converts_q ? groups * group_waves : 1);
+    B::mbarrier_init(&shared.q_free, groups * group_waves);
+    for (int stage = 0; stage < stages; ++stage) {
+      for (int box = 0; box < boxes; ++box) B::mbarrier_init(&shared.full[stage][box], full_waves);
+      for (auto& half : shared.free[stage])
+        for (auto& part : half) B::mbarrier_init(&part, group_waves * args.cluster);
+    }
   }
 
   /// Frees a place in this block and the other one of its cluster.
@@ -127,38 +122,35 @@ struct MlaDecodeTensorLayout {
   /// Return the operands of a k slice: 32 bytes of q or of a tile's rows, as many tokens of a part of a group's half
   /// of the values, and of their probabilities.
   TILEWAVE_DEVICE static SwizzledOperand q_operand(const Shared& shared, int k_slice) {
-    return {shared.q + k_slice / 4 * box_size, 0, k_slice % 4};
+    return {shared.q + k_slice / 4 * q_box_size, 0, k_slice % 4};
   }
   TILEWAVE_DEVICE static SwizzledOperand key_operand(const Shared& shared, int stage, int k_slice) {
     return {shared.kv[stage] + k_slice / 4 * box_size, 0, k_slice % 4};
   }
   TILEWAVE_DEVICE static auto value_operand(const Shared& shared, int stage, int group, int part, int k_slice) {
-    if constexpr (transposes) {
-      return SwizzledOperand{shared.aside.values, group * half_columns + part * part_columns,
-                             value_slices * stage + k_slice};
-    } else {
-      return TransposedOperand{shared.kv[stage] + (group * half_boxes + part * part_boxes) * box_size, tokens, 0,
-                               k_slice};
-    }
+    return TransposedOperand{shared.kv[stage] + (group * half_boxes + part * part_boxes) * box_size, tokens, 0,
+                             k_slice};
   }
   /// The n-th box that scores take: those come first whose places are free first.
   TILEWAVE_HOST_DEVICE static constexpr int score_box(int n) {
-    if (transposes || n >= last_box) return n;
+    if (P.rows == 32 || n >= last_box) return n;
     return n / part_boxes % groups * half_boxes + n / (groups * part_boxes) * part_boxes + n % part_boxes;
   }
-  TILEWAVE_DEVICE static SwizzledOperand probability_operand(const Shared& shared, int stage, int k_slice) {
-    return {probabilities(shared, stage), 0, first_probability(stage) / 2 + k_slice};
-  }
-  /// The box where a tile's probabilities lie, and the unit of its rows where they begin.
-  template <class SharedOrConst>
-  TILEWAVE_DEVICE static auto* probabilities(SharedOrConst& shared, int stage) {
-    if constexpr (transposes) {
-      return shared.aside.probabilities;
-    } else {
-      return shared.kv[stage] + last_box * box_size;
+  /// Waits for the n-th box of scores, of those up to `end`. Codes are awaited two boxes at a time: what lanes stored
+  /// must be fenced.
+  template <int n, int end>
+  TILEWAVE_DEVICE static void await_box(Mbarrier (&full)[boxes], int parity) {
+    if constexpr (!widens) {
+      B::mbarrier_wait(&full[score_box(n)], parity);
+    } else if constexpr (n % 2 == 0) {
+      B::mbarrier_wait(&full[score_box(n)], parity);
+      if constexpr (n + 1 < end) B::mbarrier_wait(&full[score_box(n + 1)], parity);
+      B::shared_written();
     }
   }
-  TILEWAVE_DEVICE static int first_probability(int stage) { return transposes ? 2 * value_slices * stage : 0; }
+  TILEWAVE_DEVICE static SwizzledOperand probability_operand(const Shared& shared, int stage, int k_slice) {
+    return {shared.kv[stage] + last_box * box_size, 0, k_slice};
+  }
   /// Returns where a 16-byte unit of a row lies in a box.
   TILEWAVE_DEVICE static int chunk_of(int row, int unit) { return row * box_chunks + (unit ^ row % 8); }
 };

@@ -94,9 +94,8 @@ struct MlaDecodeOutput {
         TILEWAVE_UNROLL
         for (int m = 0; m < 4; ++m) {
           const int i = 8 * (pass * squares + square) + 4 * (m / 2) + 2 * (m % 2);
-          // Combine adds partial results to 0, which turns -0 into +0. Subtracting -0 does the same.
-          words[m] = B::round_bf16(B::subtract(out.at(i) * scale[m % 2], -0.0f),
-                                   B::subtract(out.at(i + 1) * scale[m % 2], -0.0f));
+          // Combine adds partial results to 0, which turns -0 into +0. So does this.
+          words[m] = B::round_bf16(fused(out.at(i), scale[m % 2], 0.0f), fused(out.at(i + 1), scale[m % 2], 0.0f));
         }
         B::template store_matrices_straight<4>(boxes + chunk(staged, 2 * square + matrix / 2), words);
       }

@@ -19,10 +19,9 @@ class MlaDecodeSoftmax {
   using Lane = LaneScores<B, L::tokens>;
 
   TILEWAVE_DEVICE MlaDecodeSoftmax(const MlaDecodeArgs& args, const PagedAttentionWorkItem& item, int wave)
-      : item_(item), scale_(args.attention.scale_log2), row_(16 * wave + B::lane_id() / 4) {
+      : item_(item), row_(16 * wave + B::lane_id() / 4) {
     const PagedAttentionArgs& a = args.attention;
-    if constexpr (L::one_scale) scale_ *= B::load(a.k_scale);
-    if constexpr (L::transposes) scale_ *= B::load(args.q_scale);
+    for (float& scale : scale_) scale = a.scale_log2;
     TILEWAVE_UNROLL
     for (int h = 0; h < 2; ++h) {
       const std::int32_t row = min_of(item.first_row + block_row(h), a.rows - 1);
@@ -35,25 +34,29 @@ class MlaDecodeSoftmax {
   /// Returns the lane's row h of the block.
   TILEWAVE_DEVICE int block_row(int h) const { return row_ + 8 * h; }
 
+  /// Scores are multiples of each row's unit.
+  TILEWAVE_DEVICE void multiply_scale(const float (&units)[L::rows]) {
+    // A product that is too small would make NaN of scores of -inf, of tokens that a row does not see.
+    for (int h = 0; h < 2; ++h) scale_[h] = max_of(scale_[h] * units[block_row(h)], 0x1p-126f);
+  }
+
   /// Turns the scores of the tile from `token` on into probabilities, as f32, and leaves the reference for the other
-  /// group. Returns what sums and outputs so far must be multiplied by.
-  TILEWAVE_DEVICE Vec<float, 2> run(std::int32_t token, Scores& scores, float (&references)[L::rows]) {
+  /// group. Returns what sums and outputs so far must be multiplied by. `between` is called between the two rows.
+  template <class Between>
+  TILEWAVE_DEVICE Vec<float, 2> run(std::int32_t token, Scores& scores, float (&references)[L::rows],
+                                    const Between& between) {
     Vec<float, 2> factor;
-    float scale = scale_;
-    if constexpr (L::one_scale) {  // which may be negative
-      TILEWAVE_UNROLL
-      for (int i = 0; i < Scores::size; ++i) scores[i] *= scale_;
-      scale = 1.0f;
-    }
     if (item_.is_edge(token, L::tokens)) mask(token, scores);
     TILEWAVE_UNROLL
     for (int h = 0; h < 2; ++h) {
+      const float scale = scale_[L::converts_q ? h : 0];
       const float largest = B::template reduce<4>(Lane::largest(scores, h), Max{}) * scale;
       const float raised = largest > reference_[h] + max_slack ? largest : reference_[h];
       if (B::lane_id() % 4 == 0) references[block_row(h)] = raised;
       factor[h] = follow(h, raised);
       const float reference = raised == minus_infinity ? 0.0f : raised;  // no token was seen yet
       sum_[h] += Lane::exponentiate(scores, h, scale, shift - reference);
+      if (h == 0) between();
     }
     return factor;
   }
@@ -62,29 +65,23 @@ class MlaDecodeSoftmax {
     return {{follow(0, references[block_row(0)]), follow(1, references[block_row(1)])}};
   }
 
-  /// Packs probabilities into operands, as products take them from registers. A word of fp8 has two tokens of each of
-  /// two tiles of eight: waves that transpose values put tokens where these stand.
+  /// Packs probabilities into operands, as products take them from registers.
   TILEWAVE_DEVICE static void pack(const Scores& scores, typename L::Operands& to) {
     TILEWAVE_UNROLL
     for (int k_slice = 0; k_slice < L::value_slices; ++k_slice) {
       TILEWAVE_UNROLL
       for (int w = 0; w < 4; ++w) {
-        if constexpr (L::transposes) {
-          const int i = 16 * k_slice + w / 2 * 8 + w % 2 * 2;
-          to[k_slice][w] = B::pack_fp8(scores[i], scores[i + 1], scores[i + 4], scores[i + 5]);
-        } else {
-          to[k_slice][w] = B::pack_bf16(scores[8 * k_slice + 2 * w], scores[8 * k_slice + 2 * w + 1]);
-        }
+        const float low = scores[8 * k_slice + 2 * w], high = scores[8 * k_slice + 2 * w + 1];
+        to[k_slice][w] = L::type == DType::f16 ? B::pack_f16(low, high) : B::pack_bf16(low, high);
       }
     }
   }
-  /// Stores packed probabilities as an operand of the block's 64 rows, from unit `first` of the rows of a box on.
-  TILEWAVE_DEVICE void store(const typename L::Operands& probabilities, Chunk* box, int first) const {
+  /// Stores packed probabilities as an operand of the block's 64 rows.
+  TILEWAVE_DEVICE void store(const typename L::Operands& probabilities, Chunk* box) const {
     const int matrix = B::lane_id() / 8, row = row_ - B::lane_id() / 4 + B::lane_id() % 8 + 8 * (matrix % 2);
     TILEWAVE_UNROLL
     for (int k_slice = 0; k_slice < L::value_slices; ++k_slice) {
-      B::template store_matrices_straight<4>(box + L::chunk_of(row, first + 2 * k_slice + matrix / 2),
-                                             probabilities[k_slice]);
+      B::template store_matrices_straight<4>(box + L::chunk_of(row, 2 * k_slice + matrix / 2), probabilities[k_slice]);
     }
   }
 
@@ -106,9 +103,9 @@ class MlaDecodeSoftmax {
 
  private:
   // A row's reference follows its maximum when it is more than this far behind, in log2 units. So sums of values are
-  // seldom scaled, and probabilities are at most 2^8. Those of fp8, which ends at 2^-9, are multiplied by 2^shift: a
-  // weight is lost below 2^-16 of the largest.
-  static constexpr float max_slack = L::transposes ? 2.0f : 8.0f, shift = L::transposes ? 6.0f : 0.0f;
+  // seldom scaled, and probabilities are at most 2^8. Those of f16 are multiplied by 2^shift: a weight is lost below
+  // 2^-32 of the largest.
+  static constexpr float max_slack = 8.0f, shift = L::type == DType::f16 ? 7.0f : 0.0f;
 
   TILEWAVE_DEVICE float follow(int h, float raised) {
     const float factor = B::exp2(reference_[h] - (raised == minus_infinity ? 0.0f : raised));
@@ -125,7 +122,7 @@ class MlaDecodeSoftmax {
   }
 
   const PagedAttentionWorkItem& item_;
-  float scale_;  // scores times scale are log2 units
+  float scale_[2];  // scores times scale are log2 units
   int row_;
   std::int32_t causal_end_[2];   // the first token that a row does not see
   float reference_[2], sum_[2];  // log2 units, -inf before the first token; sums of this lane's tokens

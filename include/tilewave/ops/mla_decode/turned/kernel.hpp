@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+// Decode of latent attention for few query rows, in rooms with products of wave groups.
+//
+// Grid: by the schedule of the policy (work.hpp), one block per multiprocessor at a time. A block has up to 32 query
+// rows, and the cache is of fp8. Products have tokens, and then dimensions, as their 64 rows, and query rows as
+// columns, so that none of them multiplies rows that do not exist. Each of two wave groups takes every other tile of
+// 64 tokens, has a stage of its own and an online softmax, and sums all 512 dimensions. Both add up their sums at the
+// end (output.hpp). Four waves fetch q and tiles, as for MlaDecodeTensor. Bound: reads of the cache.
+#pragma once
+
+#include "tilewave/core/static_for.hpp"
+#include "tilewave/ops/mla_decode/tensor/fetch_widened.hpp"
+#include "tilewave/ops/mla_decode/tensor/half_query.hpp"
+#include "tilewave/ops/mla_decode/tensor/kernel.hpp"
+#include "tilewave/ops/mla_decode/turned/output.hpp"
+
+namespace tilewave {
+
+template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
+struct MlaDecodeTurned {
+  using Room = B;
+  using L = MlaDecodeTurnedLayout<B, S, P>;
+  using Args = typename L::Args;
+  using Shared = typename L::Shared;
+  using Item = PagedAttentionWorkItem;
+  static constexpr int block_threads = P.block_waves() * L::lanes, waves_per_simd = P.waves_per_simd;
+  static constexpr int fetching_registers = 120;
+  static constexpr int multiplying_registers = 192;
+
+  static Status prepare(const MlaDecodeProblem& p, Args& args) { return MlaDecodeTensor<B, S, P>::prepare(p, args); }
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
+    const int wave = B::wave_id(), group = wave / L::group_waves;
+    if (wave == 0) L::begin(args, shared);
+    if (wave == L::groups * L::group_waves && B::lane_id() == 0) {
+      B::prefetch_map(args.q);
+    }
+    if (wave == L::groups * L::group_waves + 1) MlaDecodeTensor<B, S, P>::touch_inputs(args.of.attention);
+    B::barrier();
+    MlaDecodeWork<L> work(args.of.attention);
+    if (group == L::groups) {
+      B::template give_registers<fetching_registers>();
+      MlaDecodeFetchWidened<B, S, L> fetch(args, shared, wave - L::groups * L::group_waves);
+      for (; work.more(); work.next()) fetch.run(work.item(), work.table());
+    } else {
+      B::template take_registers<multiplying_registers>();
+      WaveGroup of{args, shared, group, wave % L::group_waves};
+      for (; work.more(); work.next()) of.run(work.item());
+    }
+  }
+
+ private:
+  using Softmax = MlaDecodeTurnedSoftmax<B, L>;
+  using Scores = typename L::Scores;
+  using Sums = typename L::Sums;
+
+  /// A wave group, and the phases of the barriers that it waits for.
+  struct WaveGroup {
+    const Args& all;
+    Shared& shared;
+    int group, wave;  // of the group
+    int q_parity = 0, stage_parity = 0, merged_parity = 0;
+
+    TILEWAVE_DEVICE void run(const Item& item) {
+      Softmax softmax(all.of, item, wave);
+      Sums out{};
+      if (item.tiles > 0) {
+        if constexpr (L::converts_q) {
+          B::mbarrier_wait(&shared.q_free, q_parity ^ 1);
+          MlaDecodeHalfQuery<B, L>::put(all.of, item, shared, group * L::group_waves + wave);
+          B::shared_written();
+          B::mbarrier_arrive(&shared.q_full);
+        }
+        B::mbarrier_wait(&shared.q_full, q_parity);
+        q_parity ^= 1;
+        if constexpr (L::converts_q) softmax.multiply_scale(shared.aside.unit);
+        out.fence();
+        for (std::int32_t tile = group; tile < item.tiles; tile += L::groups) add_tile(item, tile, softmax, out);
+      }
+      // Maxima of the last tile were read by all waves of the group before they stored their probabilities.
+      softmax.publish(shared.of_wave[group], shared.reference[group]);
+      meet();
+      MlaDecodeTurnedOutput<B, L>(all.of, item, shared, group, wave).write(softmax, out, [&]() TILEWAVE_INLINE_LAMBDA {
+        meet();
+      });
+      B::shared_written();
+      meet();  // the next item's sums come into the place of these
+      if (item.tiles > 0) B::mbarrier_arrive(&shared.q_free);
+    }
+
+   private:
+    /// A barrier of both groups.
+    TILEWAVE_DEVICE void meet() {
+      B::mbarrier_arrive(&shared.merged);
+      B::mbarrier_wait(&shared.merged, merged_parity);
+      merged_parity ^= 1;
+    }
+
+    TILEWAVE_DEVICE void add_tile(const Item& item, std::int32_t tile, Softmax& softmax, Sums& out) {
+      Scores scores;
+      static_for<L::score_boxes>([&](auto box) TILEWAVE_INLINE_LAMBDA {
+        L::template await_box<box, L::score_boxes>(shared.full[group], stage_parity);
+        B::group_mma_begin();  // again behind each loop that waits, or ptxas does so
+        TILEWAVE_UNROLL
+        for (int i = 4 * box; i < min_of(4 * box + 4, L::score_slices); ++i) {
+          B::template group_multiply<L::type, L::rows>(L::key_operand(shared, group, i), L::q_operand(shared, i),
+                                                       scores, i > 0);
+        }
+      });
+      B::group_mma_end();
+      B::template group_mma_wait<0>();
+      B::group_mma_fence(scores);
+      Vec<float, Softmax::lane_rows> factors;
+      if (softmax.run(item.begin + tile * L::tokens, scores, shared.of_wave[group], shared.probabilities[group],
+                      factors))
+        scale(out, factors);
+      B::shared_written();
+      B::group_barrier();
+      out.fence();
+      TILEWAVE_UNROLL
+      for (int part = 0; part < L::last_box / L::part_boxes; ++part) {
+        B::group_mma_begin();
+        TILEWAVE_UNROLL
+        for (int box = part * L::part_boxes; box < (part + 1) * L::part_boxes; ++box) {
+          TILEWAVE_UNROLL
+          for (int k_slice = 0; k_slice < L::value_slices; ++k_slice) {
+            B::template group_multiply<L::type, L::rows>(L::value_operand(shared, group, box, k_slice),
+                                                         L::probability_operand(shared, group, k_slice), out.of[box],
+                                                         true);
+          }
+        }
+        B::group_mma_end();
+      }
+      static_for<L::last_box / L::part_boxes>([&](auto part) TILEWAVE_INLINE_LAMBDA {
+        B::template group_mma_wait<L::last_box / L::part_boxes - 1 - part>();
+        B::mbarrier_arrive(&shared.free[group][part / L::parts][part % L::parts]);
+      });
+      out.fence();
+      stage_parity ^= 1;
+    }
+    TILEWAVE_DEVICE static void scale(Sums& out, const Vec<float, Softmax::lane_rows>& factors) {
+      TILEWAVE_UNROLL
+      for (int box = 0; box < L::last_box; ++box) {
+        TILEWAVE_UNROLL
+        for (int e = 0; e < L::rows / 2; ++e) out.of[box][e] *= factors[2 * (e / 4) + e % 2];
+      }
+    }
+  };
+};
+
+}  // namespace tilewave

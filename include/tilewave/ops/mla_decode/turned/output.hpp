@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+// At the end of an item both wave groups add up their sums in the place of q, half of the dimensions at a time, and
+// write whole rows of them: the output, or a partial result.
+#pragma once
+
+#include "tilewave/ops/mla_decode/turned/softmax.hpp"
+
+namespace tilewave {
+
+template <class B, class L>
+class MlaDecodeTurnedOutput {
+  using Softmax = MlaDecodeTurnedSoftmax<B, L>;
+  static constexpr int block_waves = L::groups * L::group_waves, wave_rows = L::rows / block_waves;
+
+ public:
+  TILEWAVE_DEVICE MlaDecodeTurnedOutput(const MlaDecodeArgs& args, const PagedAttentionWorkItem& item,
+                                        typename L::Shared& shared, int group, int wave)
+      : a_(args.attention), item_(item), shared_(shared), group_(group), block_wave_(group * L::group_waves + wave) {}
+
+  /// Sums and references of both groups are there, and nobody reads q any more.
+  template <class Meet>
+  TILEWAVE_DEVICE void write(const Softmax& softmax, const typename L::Sums& out, const Meet& meet) {
+    float factor[Softmax::lane_rows], scale[wave_rows];
+    TILEWAVE_UNROLL
+    for (int i = 0; i < Softmax::lane_rows; ++i) factor[i] = softmax.factor(i, common(Softmax::row(i)));
+    TILEWAVE_UNROLL
+    for (int i = 0; i < wave_rows; ++i) scale[i] = finish_row(block_wave_ + i * block_waves);
+    auto* const staged = reinterpret_cast<float*>(shared_.q);
+    TILEWAVE_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      if (group_ == 1) put<false>(half, out, factor, staged);
+      meet();
+      if (group_ == 0) put<true>(half, out, factor, staged);
+      meet();
+      TILEWAVE_UNROLL
+      for (int i = 0; i < wave_rows; ++i) write_row(block_wave_ + i * block_waves, half, scale[i], staged);
+      if (half == 0) meet();
+    }
+  }
+
+ private:
+  TILEWAVE_DEVICE float common(int row) const { return Max{}(shared_.reference[0][row], shared_.reference[1][row]); }
+
+  /// Returns the factor of a row of the block, and writes its lse.
+  TILEWAVE_DEVICE float finish_row(int r) const {
+    const float reference = common(r), base = reference == minus_infinity ? 0.0f : reference;
+    float total = 0.0f;
+    TILEWAVE_UNROLL
+    for (int g = 0; g < L::groups; ++g) {
+      const auto sums = *reinterpret_cast<const Vec<float, 4>*>(shared_.of_wave[g][r]);
+      total += B::exp2(shared_.reference[g][r] - base) * (sums[0] + sums[1] + (sums[2] + sums[3]));
+    }
+    if (item_.beyond_table) total = __builtin_nanf("");
+    float scale = 1.0f;
+    if constexpr (L::one_scale) scale = B::load(a_.k_scale);
+    scale = total == 0.0f ? 0.0f : scale / total;
+    float lse = total == 0.0f ? minus_infinity : (reference - Softmax::shift + B::log2(total)) * ln_2;
+    const std::int32_t row = item_.first_row + r;
+    const QueryRow query = query_row(a_, item_, min_of(row, a_.rows - 1));
+    if (item_.slot < 0 && a_.sinks != nullptr) {
+      const JoinedSink joined = join_sink<B>(lse, B::load(a_.sinks + query.head));
+      scale *= joined.out_scale;
+      lse = joined.lse;
+    }
+    if (row < a_.rows && B::lane_id() == 0) {
+      if (item_.slot >= 0) {
+        B::store(a_.partial_lse + std::int64_t{item_.slot} * L::rows + r, lse);
+      } else if (a_.lse != nullptr) {
+        B::store(a_.lse + query.out_row * a_.num_q_heads + query.head, lse);
+      }
+    }
+    return scale;
+  }
+
+  /// Puts half of the group's sums into rows, or adds them to those that are there.
+  template <bool adds>
+  TILEWAVE_DEVICE void put(int half, const typename L::Sums& out, const float (&factor)[Softmax::lane_rows],
+                           float* staged) const {
+    TILEWAVE_UNROLL
+    for (int box = 0; box < L::half_boxes; ++box) {
+      TILEWAVE_UNROLL
+      for (int e = 0; e < L::rows / 2; ++e) {
+        const int i = 2 * (e / 4) + e % 2;
+        const int dimension = 64 * box + 16 * (block_wave_ % L::group_waves) + B::lane_id() / 4 + 8 * (e / 2 % 2);
+        float& at = staged[Softmax::row(i) * L::staged_row + dimension];
+        // Both halves are written out, or registers would have an index that is not known.
+        const float sum = (half == 0 ? out.of[box][e] : out.of[L::half_boxes + box][e]) * factor[i];
+        at = adds ? at + sum : sum;
+      }
+    }
+  }
+
+  TILEWAVE_DEVICE void write_row(int r, int half, float scale, const float* staged) const {
+    const std::int32_t row = item_.first_row + r;
+    if (row >= a_.rows) return;
+    const int first = 8 * B::lane_id();
+    const auto* const from = reinterpret_cast<const Vec<float, 4>*>(staged + r * L::staged_row + first);
+    const Vec<float, 4> low = from[0], high = from[1];
+    const int dimension = half * L::half_dimensions + first;
+    if (item_.slot >= 0) {
+      float* const to = a_.partial_out + (std::int64_t{item_.slot} * L::rows + r) * latent_value_size + dimension;
+      B::store(reinterpret_cast<Vec<float, 4>*>(to), scaled(low, scale));
+      B::store(reinterpret_cast<Vec<float, 4>*>(to) + 1, scaled(high, scale));
+      return;
+    }
+    const QueryRow query = query_row(a_, item_, row);
+    auto* const to = static_cast<std::uint16_t*>(a_.out) + query.out_row * a_.out_row_stride +
+                     query.head * a_.out_head_stride + dimension;
+    Chunk words;
+    TILEWAVE_UNROLL
+    for (int w = 0; w < 2; ++w) {
+      // Combine adds partial results to 0, which turns -0 into +0. So does this.
+      words[w] = B::round_bf16(fused(low[2 * w], scale, 0.0f), fused(low[2 * w + 1], scale, 0.0f));
+      words[2 + w] = B::round_bf16(fused(high[2 * w], scale, 0.0f), fused(high[2 * w + 1], scale, 0.0f));
+    }
+    B::store(reinterpret_cast<Chunk*>(to), words);
+  }
+  TILEWAVE_DEVICE static Vec<float, 4> scaled(const Vec<float, 4>& v, float scale) {
+    return {{v[0] * scale, v[1] * scale, v[2] * scale, v[3] * scale}};
+  }
+
+  const PagedAttentionArgs& a_;
+  const PagedAttentionWorkItem& item_;
+  typename L::Shared& shared_;
+  int group_, block_wave_;
+};
+
+}  // namespace tilewave
