@@ -140,8 +140,8 @@ Status gemm_launch_few_rows(const Epilogue& epilogue, const GemmProblem& p, hipS
   // The number of blocks that strips are dealt to does not follow from M, since a row's bits must not depend on M.
   const std::int32_t strips = p.n / 16, layer_blocks = max_of(1, gemm_tensor_blocks(P) / max_of(1, gemm_layers(p)));
   const std::int32_t blocks_of_tile = ceil_div(strips, ceil_div(strips, layer_blocks));
-  const std::int32_t row_tiles = ceil_div(p.m, P.rows), passes = strips / (blocks_of_tile * Kernel::strips);
-  const std::int32_t rest = strips - passes * blocks_of_tile * Kernel::strips;
+  const std::int32_t row_tiles = ceil_div(p.m, P.rows), passes = strips / (blocks_of_tile * Kernel::pass_strips);
+  const std::int32_t rest = strips - passes * blocks_of_tile * Kernel::pass_strips;
   const std::uintptr_t pair = 2 * size_of(S.out);
   const typename Kernel::Args args{.codes = static_cast<const char*>(p.b),
                                    .a = static_cast<const char*>(p.a),

@@ -204,11 +204,17 @@ constexpr Status gemm_few_rows_policy(const GemmSpec& s, const GemmPolicy& p) {
   if (p.swapped || p.stream || p.cluster != 1 || p.splits != 1 || p.waves_per_simd != 1)
     return illegal_policy(
         "few rows of int4 weights: not swapped, no stream, one of cluster, splits and waves_per_simd");
-  if (p.waves() != 1) return illegal_policy("few rows of int4 weights: all waves share K, waves_k of them");
-  if (p.waves_k % 4 != 0 || p.waves_k > 32)
-    return illegal_policy("few rows of int4 weights: waves_k is a multiple of 4, for four SIMDs, up to 32");
-  if (p.rows % 8 != 0 || p.columns % 16 != 0)
-    return illegal_policy("few rows of int4 weights: rows are a multiple of 8, columns of 16, which is a strip");
+  const int groups = p.waves_columns, waves = groups * p.waves_k;
+  if (p.waves_rows != 1)
+    return illegal_policy("few rows of int4 weights: waves share K, or take strips side by side: waves_rows is 1");
+  if (p.waves_k % 4 != 0 && p.waves_k % 3 != 0)
+    return illegal_policy(
+        "few rows of int4 weights: sums are added three or four at a time: waves_k is such a multiple");
+  if (waves % 4 != 0 || waves > 32)
+    return illegal_policy("few rows of int4 weights: a block's waves are a multiple of 4, for four SIMDs, up to 32");
+  if (p.rows % 8 != 0 || p.columns % (16 * groups) != 0)
+    return illegal_policy(
+        "few rows of int4 weights: rows are a multiple of 8, columns of 16, which is a strip, for each wave beside another");
   if (p.depth_bytes != 128 * size_of(s.a))
     return illegal_policy("a stage of int4 weights is 128 values of k: depth_bytes is 128 times A's element");
   const int strips = p.columns / 16, sums = p.waves_k * strips * (p.rows / 8) * 32 * 16;

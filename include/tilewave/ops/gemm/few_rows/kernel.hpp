@@ -27,22 +27,23 @@ struct GemmFewRowsKernel {
   using Epilogue = GemmEpilogue<B, S, UserEpilogue>;
   using Atom = typename B::Accumulator;
   using Scales = Packed<S.group_scale(), 2>;  // of a lane's two rows of a strip
-  static constexpr int lanes = B::facts.wave_lanes, waves = P.waves_k, block_threads = waves * lanes;
-  static constexpr int waves_per_simd = waves / B::facts.simds_per_cu;
+  static constexpr int lanes = B::facts.wave_lanes, waves = P.waves_k, groups = P.waves_columns;  // waves: of a group
+  static constexpr int block_threads = groups * waves * lanes, waves_per_simd = groups * waves / B::facts.simds_per_cu;
   static constexpr int stage_k = 128, strip_bytes = stage_k * 8;  // strip_bytes: of a strip in a stage
-  static constexpr int strips = P.columns / 16;                   // of a pass
-  static constexpr int panels = P.rows / 8;                       // of 8 rows of A
-  static constexpr DType type = is_fp8(S.a) ? DType::f16 : S.a;   // of the products; f16 holds every fp8 value
+  static constexpr int pass_strips = P.columns / 16, strips = pass_strips / groups;  // strips: of a group in a pass
+  static constexpr int panels = P.rows / 8;                                          // of 8 rows of A
+  static constexpr DType type = is_fp8(S.a) ? DType::f16 : S.a;  // of the products; f16 holds every fp8 value
 
   struct Stage {
     Chunk codes[strips][2][lanes];
     Scales scales[strips][8];
   };
-  using Sums = Atom[waves][strips][panels][lanes];
-  static constexpr int sum_buffers = 2 * sizeof(Sums) + waves * P.stages * sizeof(Stage) <= B::facts.lds_bytes ? 2 : 1;
+  using Sums = Atom[groups][waves][strips][panels][lanes];
+  static constexpr int ring_bytes = groups * waves * P.stages * sizeof(Stage);
+  static constexpr int sum_buffers = 2 * sizeof(Sums) + ring_bytes <= B::facts.lds_bytes ? 2 : 1;
   struct Shared {
     Sums sums[sum_buffers];
-    Stage ring[waves][P.stages];
+    Stage ring[groups * waves][P.stages];
   };
   /// At most 176 bytes come with a launch. A block would read what goes beyond from memory
   /// (docs/notebook/2026-11-22-decode.md).
@@ -75,13 +76,13 @@ struct GemmFewRowsKernel {
     tile.first_row = (row_tile - tile.layer * a.row_tiles.divisor) * P.rows;
     tile.row_end = a.m;
     const Passes passes(a, block);
-    const int wave = B::wave_id();
+    const int wave_of_block = B::wave_id(), wave = wave_of_block % waves, group = wave_of_block / waves;
 
-    Copies copies(a, tile, passes);
+    Copies copies(a, tile, passes, wave, group);
     Rows rows(a, tile);
     if (a.stages > 0) rows.load(a, wave);
     TILEWAVE_ROLL
-    for (int i = 0; i < P.stages; ++i) copies.next(a, shared.ring[wave][i]);
+    for (int i = 0; i < P.stages; ++i) copies.next(a, shared.ring[wave_of_block][i]);
     const int read_unit = B::opaque(slot_unit(B::lane_id() % 4, B::lane_id() / 4));
     std::int32_t stage_of_k = wave;
     int slot = 0, buffer = 0;
@@ -89,18 +90,20 @@ struct GemmFewRowsKernel {
       Atom sums[strips][panels];
       TILEWAVE_UNROLL
       for (int i = 0; i < strips * panels; ++i) sums[i / panels][i % panels] = {};
-      const int count = passes.strips_of(a, pass);
+      const int strips_of_block = passes.strips_of(a, pass), count = strips_of_group(strips_of_block, group);
       TILEWAVE_ROLL
       for (; stage_of_k < a.stages; stage_of_k += waves) {
         const Operands operands(rows);
         rows.load(a, stage_of_k + waves);
-        Stage& stage = shared.ring[wave][slot];
+        Stage& stage = shared.ring[wave_of_block][slot];
         B::template lane_copies_wait<P.stages - 1>();
         B::wave_barrier();
         if (count == strips) {
-          multiply<true>(operands, stage, read_unit, count, sums);
+          multiply<strips>(operands, stage, read_unit, count, sums);
+        } else if (groups > 1 && count == strips - 1) {
+          multiply<max_of(strips - 1, 1)>(operands, stage, read_unit, count, sums);
         } else {
-          multiply<false>(operands, stage, read_unit, count, sums);
+          multiply<0>(operands, stage, read_unit, count, sums);
         }
         B::wave_barrier();
         copies.next(a, stage);
@@ -112,11 +115,11 @@ struct GemmFewRowsKernel {
       for (int s = 0; s < strips; ++s) {
         TILEWAVE_UNROLL
         for (int n = 0; n < panels; ++n)
-          if (s < count) shared.sums[buffer][wave][s][n][B::lane_id()] = sums[s][n];
+          if (s < count) shared.sums[buffer][group][wave][s][n][B::lane_id()] = sums[s][n];
       }
       B::barrier();
       tile.first_column = 16 * passes.first_of(a, pass);
-      finish(a, tile, count, shared.sums[buffer]);
+      finish(a, tile, strips_of_block, shared.sums[buffer]);
       if (sum_buffers == 2) buffer ^= 1;
     }
     B::template lane_copies_wait<0>();
@@ -128,6 +131,12 @@ struct GemmFewRowsKernel {
   /// time, four lines of two units, meet each bank once.
   TILEWAVE_DEVICE static int slot_unit(int line, int unit) { return 8 * line + (unit ^ 2 * line); }
 
+  /// Of the strips of a block in a pass, groups have equally many, give or take one.
+  TILEWAVE_DEVICE static int first_of_group(int strips_of_block, int group) { return strips_of_block * group / groups; }
+  TILEWAVE_DEVICE static int strips_of_group(int strips_of_block, int group) {
+    return first_of_group(strips_of_block, group + 1) - first_of_group(strips_of_block, group);
+  }
+
   /// The strips of a block. In each pass they follow those of the block before, so that all blocks read close together.
   struct Passes {
     std::int32_t block, last_strips;  // last_strips: of the pass behind the full ones
@@ -136,20 +145,20 @@ struct GemmFewRowsKernel {
         : block(own_block), last_strips(a.strips_per_block + (own_block < a.blocks_with_one_more ? 1 : 0)) {}
     TILEWAVE_DEVICE std::int32_t count(const Args& a) const { return a.full_passes + (last_strips > 0 ? 1 : 0); }
     TILEWAVE_DEVICE std::int32_t first_of(const Args& a, std::int32_t pass) const {
-      if (pass < a.full_passes) return (pass * a.blocks.divisor + block) * strips;
-      return a.full_passes * a.blocks.divisor * strips + block * a.strips_per_block +
+      if (pass < a.full_passes) return (pass * a.blocks.divisor + block) * pass_strips;
+      return a.full_passes * a.blocks.divisor * pass_strips + block * a.strips_per_block +
              min_of(block, a.blocks_with_one_more);
     }
     TILEWAVE_DEVICE std::int32_t strips_of(const Args& a, std::int32_t pass) const {
-      return pass < a.full_passes ? strips : pass == a.full_passes ? last_strips : 0;
+      return pass < a.full_passes ? pass_strips : pass == a.full_passes ? last_strips : 0;
     }
   };
 
   /// Copies a wave's stages of all passes, in order.
   class Copies {
    public:
-    TILEWAVE_DEVICE Copies(const Args& a, const GemmTile& tile, const Passes& passes)
-        : passes_(passes), stage_(B::wave_id()), strip_stride_(std::int64_t{a.stages} * strip_bytes) {
+    TILEWAVE_DEVICE Copies(const Args& a, const GemmTile& tile, const Passes& passes, int wave, int group)
+        : passes_(passes), stage_(wave), group_(group), strip_stride_(std::int64_t{a.stages} * strip_bytes) {
       first_ = a.codes + tile.layer * std::int64_t{a.code_layer} * strip_stride_ + 16 * B::lane_id();
       first_scales_ = a.scales + tile.layer * std::int64_t{a.scale_layer} * 2 + 4 * B::lane_id();
       target_ = B::opaque(slot_unit(B::lane_id() / 8, B::lane_id() % 8));
@@ -186,17 +195,19 @@ struct GemmFewRowsKernel {
 
    private:
     TILEWAVE_DEVICE void begin_pass(const Args& a) {
-      const std::int64_t strip = passes_.first_of(a, pass_);
-      count_ = a.stages > 0 ? passes_.strips_of(a, pass_) : 0;
+      const int of_block = passes_.strips_of(a, pass_);
+      const std::int64_t strip = passes_.first_of(a, pass_) + first_of_group(of_block, group_);
+      count_ = a.stages > 0 ? strips_of_group(of_block, group_) : 0;
       codes_ = B::opaque(first_ + strip * strip_stride_ + std::int64_t{stage_} * strip_bytes);
       scales_ = B::opaque(first_scales_ + strip * 32 + std::int64_t{stage_} * a.scale_stride * 2);
     }
 
     const Passes& passes_;
     std::int32_t pass_ = 0, stage_;  // stage_: of the pass
-    int count_;                      // strips of the pass
-    int target_;                     // unit of a stage that this lane copies
-    std::int64_t strip_stride_;      // in bytes
+    int group_;
+    int count_;                  // strips of the pass
+    int target_;                 // unit of a stage that this lane copies
+    std::int64_t strip_stride_;  // in bytes
     const char *first_, *first_scales_, *codes_, *scales_;
   };
 
@@ -271,12 +282,12 @@ struct GemmFewRowsKernel {
   /// Adds the products of `count` strips of a stage. Those of a full pass have no branches between them, so that ptxas
   /// mixes them: a strip by itself is a chain of eight products. `read_unit`: the unit of a strip that has this lane's
   /// codes.
-  template <bool full>
+  template <int all>
   TILEWAVE_DEVICE static void multiply(const Operands& operands, const Stage& stage, int read_unit, int count,
                                        Atom (&sums)[strips][panels]) {
     TILEWAVE_UNROLL
-    for (int s = 0; s < strips; ++s) {
-      if (!full && s >= count) continue;
+    for (int s = 0; s < (all > 0 ? all : strips); ++s) {
+      if (all == 0 && s >= count) continue;
       Atom stage_sums[panels];
       TILEWAVE_UNROLL
       for (int n = 0; n < panels; ++n) stage_sums[n] = operands.bias_sums[n];
@@ -320,16 +331,17 @@ struct GemmFewRowsKernel {
     TILEWAVE_ROLL
     for (int i = B::block_lane_id(); i < count * panels * lanes; i += block_threads) {
       const int lane = i % lanes, panel = i / lanes % panels, strip = i / lanes / panels;
+      const int group = groups == 1 ? 0 : ((strip + 1) * groups - 1) / count;
       const InTile first{8 * panel + 2 * (lane % 4), 16 * strip + 2 * (lane / 4)};
       if (tile.first_row + first.row >= a.m) continue;
       Vec<float, 4> merged[1]{};
-      constexpr int at_once = 4;
-      static_assert(waves % at_once == 0, "sums of waves are added up four at a time");
+      constexpr int at_once = waves % 4 == 0 ? 4 : 3;
+      static_assert(waves % at_once == 0, "sums of waves are added up three or four at a time");
       TILEWAVE_ROLL
       for (int w = 0; w < waves; w += at_once) {
         TILEWAVE_UNROLL
         for (int i = 0; i < at_once; ++i) {
-          const Atom wave_sums = sums[w + i][strip][panel][lane];
+          const Atom wave_sums = sums[group][w + i][strip - first_of_group(count, group)][panel][lane];
           TILEWAVE_UNROLL
           for (int e = 0; e < 4; ++e) merged[0][e] += wave_sums[e];
         }
