@@ -49,7 +49,7 @@ def judge(nvcc, include, spec, policy, folder):
     source = pathlib.Path(folder) / f"{abs(hash((spec, policy)))}.cu"
     source.write_text((MLA_SOURCE if spec.isdigit() else SOURCE).replace("@SPEC@", spec).replace("@POLICY@", str(policy)))
     done = subprocess.run([nvcc, "-std=c++20", "-O2", "-w", "-gencode=arch=compute_90a,code=sm_90a", "-Xptxas", "-v", "-I", include,
-                           "--expt-relaxed-constexpr", "-cubin", "-o", os.devnull, str(source)], capture_output=True, text=True)
+                           "-cubin", "-o", os.devnull, str(source)], capture_output=True, text=True)
     return faults_of(done.stdout + done.stderr) if done.returncode == 0 else [done.stderr[-2000:]]
 
 

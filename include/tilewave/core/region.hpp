@@ -3,11 +3,17 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <utility>
 
 namespace tilewave {
+
+/// True if an address is a multiple of so many bytes. Null is.
+inline bool is_aligned(const void* address, std::size_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(address) % bytes == 0;
+}
 
 /// Runs of contiguous bytes, one at every sum of multiples of the strides. A null tensor has no bytes.
 class Region {

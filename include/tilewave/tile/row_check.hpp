@@ -14,12 +14,9 @@ namespace tilewave {
 /// True if every row of a tensor starts at a multiple of 16 bytes. A null tensor is aligned.
 inline bool rows_aligned(const void* data, const RowStrides& s, std::int32_t inner_rows, DType type) {
   const std::int64_t unit = elements_of_unit(type);
-  return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 &&
-         (data == nullptr || (s.outer % unit == 0 && (inner_rows == 1 || s.inner % unit == 0)));
+  return is_aligned(data, 16) && (data == nullptr || (s.outer % unit == 0 && (inner_rows == 1 || s.inner % unit == 0)));
 }
-inline bool element_aligned(const void* data, DType type) {
-  return is_fp6(type) || reinterpret_cast<std::uintptr_t>(data) % size_of(type) == 0;
-}
+inline bool element_aligned(const void* data, DType type) { return is_fp6(type) || is_aligned(data, size_of(type)); }
 
 inline Status check_row_extent(std::int32_t rows, std::int32_t columns, std::int32_t inner_rows) {
   constexpr std::int32_t int_max = std::numeric_limits<std::int32_t>::max();

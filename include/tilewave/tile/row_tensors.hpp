@@ -129,13 +129,6 @@ Status check_absent(const void* tensor, std::initializer_list<std::int64_t> stri
       return {StatusCode::bad_value, detail::joined<"a stride of ", name, " is given, but ", name, " is null">.data()};
   return {};
 }
-/// Checks the size of a workspace. More bytes than can exist would overlap every tensor, which would be a misleading
-/// reason.
-inline Status check_workspace_bytes(std::size_t bytes) {
-  if (bytes > static_cast<std::size_t>(Region::most_bytes))
-    return {StatusCode::bad_value, "workspace_bytes is more than 2^56"};
-  return {};
-}
 /// True if the tensors share no byte, or are the same tensor element for element. Each lane reads what it holds before
 /// it writes there.
 inline bool in_place_or_clear(const Region& written, const Region& other) {

@@ -67,7 +67,7 @@ inline Status attention_combine_check(const AttentionCombineProblem& p, const Ar
 inline bool attention_combine_aligned(const AttentionCombineProblem& p) {
   const auto whole = [](const void* data, DType type, std::initializer_list<std::int64_t> strides) {
     const int unit = 16 / size_of(type);
-    return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 &&
+    return is_aligned(data, 16) &&
            std::all_of(strides.begin(), strides.end(), [&](std::int64_t stride) { return stride % unit == 0; });
   };
   return whole(p.x, p.spec.x, {p.x_strides.partial, p.x_strides.row, p.x_strides.head}) &&

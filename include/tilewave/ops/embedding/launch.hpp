@@ -25,7 +25,7 @@ inline Status embedding_check(const EmbeddingProblem& p, const ArchFacts&) {
   if (p.out == nullptr) return {StatusCode::null_pointer, "out is null"};
   if (!element_aligned(p.table, type)) return {StatusCode::misaligned, "table is not aligned to its elements"};
   if (!element_aligned(p.out, type)) return {StatusCode::misaligned, "out is not aligned to its elements"};
-  if (reinterpret_cast<std::uintptr_t>(p.ids) % size_of(p.id_type) != 0) {
+  if (!is_aligned(p.ids, size_of(p.id_type))) {
     return {StatusCode::misaligned, "ids are not aligned to their elements"};
   }
   const Region table(p.table, size_of(type), p.columns, {{p.vocab_rows, p.table_stride}});

@@ -131,7 +131,7 @@ inline Status check_flash_pointers(const FlashAttentionProblem& p) {
   if (s.alibi != (p.alibi_slopes != nullptr)) return {value, "alibi_slopes go with a spec that has alibi"};
   if (s.bit_mask != (p.mask != nullptr)) return {value, "mask goes with a spec that has bit_mask"};
   for (const void* wide : {p.q, p.k, p.v, static_cast<const void*>(p.out)}) {
-    if (reinterpret_cast<std::uintptr_t>(wide) % 16 != 0) {
+    if (!is_aligned(wide, 16)) {
       return {StatusCode::misaligned, "q, k, v and out need 16-byte alignment"};
     }
   }

@@ -10,6 +10,7 @@
 #include "tilewave/ops/gemm/check_spec.hpp"
 #include "tilewave/ops/gemm/problem.hpp"
 #include "tilewave/tile/row_tensors.hpp"
+#include "tilewave/tile/workspace.hpp"
 
 namespace tilewave {
 
@@ -159,8 +160,6 @@ struct GemmRegions {
     }
   }
 };
-
-inline bool is_aligned(const void* at, int bytes) { return reinterpret_cast<std::uintptr_t>(at) % bytes == 0; }
 
 /// Checks the tables of groups.
 inline Status check_gemm_tables(const GemmProblem& p) {

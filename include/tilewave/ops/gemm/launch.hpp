@@ -47,7 +47,8 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
   if constexpr (P.stream) {
     args.stream = gemm_stream(p, P, tiles);
     if (args.stream.whole == 0) args.blocks = args.stream.blocks();
-    if (Status s = check_gemm_workspace(p, gemm_stream_bytes(P, args.stream)); !s.ok()) return s;
+    const std::size_t needed = gemm_stream_bytes(P, args.stream);
+    if (Status s = check_workspace(p.workspace, p.workspace_bytes, needed); !s.ok()) return s;
     args.partial = static_cast<decltype(args.partial)>(p.workspace);
   }
   args.clusters = args.blocks / args.cluster.divisor;
@@ -90,8 +91,7 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
     }
   }
   const std::int64_t unit = 16 / size_of(S.out);
-  args.wide_stores = reinterpret_cast<std::uintptr_t>(p.out) % 16 == 0 &&
-                     (gemm_out_rows(p) == 1 || p.out_stride % unit == 0) &&
+  args.wide_stores = is_aligned(p.out, 16) && (gemm_out_rows(p) == 1 || p.out_stride % unit == 0) &&
                      (a_layers == 1 || p.out_batch_stride % unit == 0);
   if (args.wide_stores && L::out_in_boxes && !S.scattered) {
     const TensorShape out =
@@ -160,8 +160,7 @@ Status gemm_launch_few_rows(const Epilogue& epilogue, const GemmProblem& p, hipS
                                    .blocks = FastDiv::by(blocks_of_tile),
                                    .row_tiles = FastDiv::by(row_tiles),
                                    .alpha = p.alpha,
-                                   .wide = reinterpret_cast<std::uintptr_t>(p.out) % pair == 0 &&
-                                           (p.m == 1 || p.out_stride % 2 == 0) &&
+                                   .wide = is_aligned(p.out, pair) && (p.m == 1 || p.out_stride % 2 == 0) &&
                                            (p.batch == 1 || p.out_batch_stride % 2 == 0),
                                    .a_stride = narrow(strides.a),
                                    .scale_stride = narrow(strides.scale),

@@ -32,17 +32,6 @@ inline Status check_gemm_reach(const GemmProblem& p, const GemmPolicy& policy) {
   return {};
 }
 
-/// Checks that the problem has a workspace of so many bytes. Errors: null_pointer, workspace_too_small, misaligned.
-inline Status check_gemm_workspace(const GemmProblem& p, std::size_t needed) {
-  if (needed == 0) return {};
-  if (p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};
-  if (p.workspace_bytes < needed)
-    return {StatusCode::workspace_too_small, "workspace_bytes is less than plan.workspace_bytes(problem)"};
-  if (reinterpret_cast<std::uintptr_t>(p.workspace) % 16 != 0)
-    return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
-  return {};
-}
-
 /// Returns the bytes of workspace for blocks that share K: their sums in f32.
 inline std::size_t gemm_partial_bytes(const GemmPolicy& p, std::int64_t tiles, int splits) {
   return splits > 1 ? tiles * splits * p.rows * p.columns * std::int64_t{sizeof(float)} : 0;
@@ -57,11 +46,10 @@ Status gemm_launch_lds(const GemmProblem& p, typename GemmKernel<B, S, P, Epilog
   const int splits = args.gemm.splits;
   args.k_steps = ceil_div(bytes_of(S.a, p.k), P.depth_bytes);
   const auto in_fours = [](std::int64_t elements) { return elements % 4 == 0; };
-  args.wide_rows = reinterpret_cast<std::uintptr_t>(p.out) % (4 * size_of(S.out)) == 0 &&
-                   (gemm_out_rows(p) == 1 || in_fours(p.out_stride)) &&
+  args.wide_rows = is_aligned(p.out, 4 * size_of(S.out)) && (gemm_out_rows(p) == 1 || in_fours(p.out_stride)) &&
                    (gemm_a_layers(p) == 1 || in_fours(p.out_batch_stride));
   const std::size_t needed = gemm_partial_bytes(P, args.tiles, splits);
-  if (Status s = check_gemm_workspace(p, needed); !s.ok()) return s;
+  if (Status s = check_workspace(p.workspace, p.workspace_bytes, needed); !s.ok()) return s;
   args.partial = static_cast<float*>(p.workspace);
   if (Status s = B::template launch<Kernel>({args.tiles * splits, Kernel::block_threads}, args, stream);
       !s.ok() || splits == 1) {

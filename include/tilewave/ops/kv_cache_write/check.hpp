@@ -145,19 +145,19 @@ inline Status check_cache_tensors(const KvCacheWriteProblem& p) {
   if (!heads_aligned(p.k, s.x, p.kv_heads, p.k_strides) || (v && !heads_aligned(p.v, s.x, p.kv_heads, p.v_strides))) {
     return {StatusCode::misaligned, "k and v need a 16-byte base and strides of whole 16 bytes"};
   }
-  if (!aligned(p.slots, size_of(p.slot_type))) {
+  if (!is_aligned(p.slots, size_of(p.slot_type))) {
     return {StatusCode::misaligned, "slots are not aligned to their elements"};
   }
-  if (!s.e8m0 && (!aligned(p.k_scale, 4) || !aligned(p.v_scale, 4) || !aligned(p.q_scale, 4))) {
+  if (!s.e8m0 && (!is_aligned(p.k_scale, 4) || !is_aligned(p.v_scale, 4) || !is_aligned(p.q_scale, 4))) {
     return {StatusCode::misaligned, "scales need 4-byte alignment"};
   }
   const auto whole = [&](std::int64_t stride) { return stride % s.unit() == 0; };
   const PagedKeyStrides& k = p.k_cache_strides;
-  if (!aligned(p.k_cache, 16) || !whole(k.page) || !whole(k.head) || !whole(k.unit) || !whole(k.token)) {
+  if (!is_aligned(p.k_cache, 16) || !whole(k.page) || !whole(k.head) || !whole(k.unit) || !whole(k.token)) {
     return {StatusCode::misaligned, "k_cache needs a 16-byte base and strides of whole 16 bytes"};
   }
   const PagedValueStrides& of = p.v_cache_strides;
-  if (v && (!aligned(p.v_cache, 16) || !whole(of.page) || !whole(of.head) ||
+  if (v && (!is_aligned(p.v_cache, 16) || !whole(of.page) || !whole(of.head) ||
             (p.values == ValueLayout::token_major ? !whole(of.token) : !whole(of.unit) || !whole(of.dim)))) {
     return {StatusCode::misaligned, "v_cache needs a 16-byte base and strides of whole 16 bytes"};
   }
@@ -174,10 +174,10 @@ inline Status check_cache_tensors(const KvCacheWriteProblem& p) {
   if (!rows_aligned(p.cos, {p.table_stride, 0}, 1, s.table) || !rows_aligned(p.sin, {p.table_stride, 0}, 1, s.table)) {
     return {StatusCode::misaligned, "cos and sin need a 16-byte base and a stride of whole 16 bytes"};
   }
-  if (!aligned(p.q_norm, 16) || !aligned(p.k_norm, 16)) {
+  if (!is_aligned(p.q_norm, 16) || !is_aligned(p.k_norm, 16)) {
     return {StatusCode::misaligned, "weights of norms need a 16-byte base"};
   }
-  if (!aligned(p.positions, size_of(p.position_type))) {
+  if (!is_aligned(p.positions, size_of(p.position_type))) {
     return {StatusCode::misaligned, "positions are not aligned to their elements"};
   }
   return {};

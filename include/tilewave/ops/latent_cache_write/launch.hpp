@@ -62,7 +62,7 @@ inline Status check_latent_write_tensors(const LatentCacheWriteProblem& p) {
     return {null, "q and q_out go with q_heads"};
   }
   const auto whole = [](const void* data, std::int64_t unit, std::initializer_list<std::int64_t> strides) {
-    bool is_whole = reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
+    bool is_whole = is_aligned(data, 16);
     for (const std::int64_t stride : strides) is_whole = is_whole && stride % unit == 0;
     return is_whole;
   };
@@ -77,9 +77,8 @@ inline Status check_latent_write_tensors(const LatentCacheWriteProblem& p) {
   if (row.scales_apart() && p.token_stride != row.token_bytes()) {
     return {StatusCode::bad_stride, "token_stride of groups_64 is 576: scales follow the rows of a page"};
   }
-  if (!element_aligned(p.kv_scale, DType::f32) ||
-      reinterpret_cast<std::uintptr_t>(p.slots) % size_of(p.slot_type) != 0 ||
-      reinterpret_cast<std::uintptr_t>(p.positions) % size_of(p.position_type) != 0) {
+  if (!element_aligned(p.kv_scale, DType::f32) || !is_aligned(p.slots, size_of(p.slot_type)) ||
+      !is_aligned(p.positions, size_of(p.position_type))) {
     return {StatusCode::misaligned, "kv_scale, slots and positions are not aligned to their elements"};
   }
   return {};

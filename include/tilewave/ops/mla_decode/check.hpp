@@ -8,6 +8,7 @@
 #include "tilewave/core/region.hpp"
 #include "tilewave/ops/mla_decode/args.hpp"
 #include "tilewave/tile/row_check.hpp"
+#include "tilewave/tile/workspace.hpp"
 
 namespace tilewave {
 
@@ -74,7 +75,7 @@ inline Status check_mla_pointers(const MlaDecodeProblem& p) {
   if (!kv_scaled && p.kv_scale != nullptr) return {value, "kv_scale is of fp8 rows of the plain layout"};
   const void* const out = p.out;
   for (const void* wide : {p.q, p.kv, out}) {
-    if (reinterpret_cast<std::uintptr_t>(wide) % 16 != 0) {
+    if (!is_aligned(wide, 16)) {
       return {StatusCode::misaligned, "q, kv and out need 16-byte alignment"};
     }
   }
@@ -126,6 +127,7 @@ inline Status check_mla_strides(const MlaDecodeProblem& p) {
     }
   }
   if (overlap(out, lse)) return {StatusCode::bad_value, "out and lse overlap"};
+  if (Status s = check_workspace_bytes(p.workspace_bytes); !s.ok()) return s;
   const Region workspace(p.workspace, 1, static_cast<std::int64_t>(p.workspace_bytes), {});
   if (!clear_of(workspace, {q, kv, table, out, lse})) {
     return {StatusCode::bad_value, "workspace overlaps another tensor"};

@@ -88,11 +88,7 @@ Status mla_decode_launch(const MlaDecodeProblem& p, hipStream_t stream) {
   if (Status s = mla_decode_takes(P, p, B::facts); !s.ok()) return s;
   if (p.batch == 0) return {};
   const std::size_t needed = mla_decode_workspace_size(p, P, B::facts);
-  if (needed > 0 && p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};
-  if (p.workspace_bytes < needed) return {StatusCode::workspace_too_small, "see plan.workspace_bytes"};
-  if (needed > 0 && reinterpret_cast<std::uintptr_t>(p.workspace) % 16 != 0) {
-    return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
-  }
+  if (Status s = check_workspace(p.workspace, p.workspace_bytes, needed); !s.ok()) return s;
   using Decode = typename MlaDecodeKernel<B, S, P>::type;
   typename Decode::Args args{};
   if (Status s = Decode::prepare(p, args); !s.ok()) return s;

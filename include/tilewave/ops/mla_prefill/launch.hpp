@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tilewave/ops/mla_prefill/check.hpp"
+#include "tilewave/tile/workspace.hpp"
 
 namespace tilewave {
 
@@ -133,10 +134,7 @@ struct MlaPrefillPlan {
     if (mla_prefill_is_empty(p)) return {};
     const std::size_t bytes = up_bytes(p);
     const MlaPrefillCalls calls(p, p.workspace, bytes);
-    if (p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};
-    if (p.workspace_bytes < calls.workspace_bytes)
-      return {StatusCode::workspace_too_small, "workspace_bytes is less than plan.workspace_bytes(problem)"};
-    if (!detail::is_aligned(p.workspace, 16)) return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
+    if (Status s = check_workspace(p.workspace, p.workspace_bytes, calls.workspace_bytes); !s.ok()) return s;
     if (Status s = mla_prefill_check(p, facts, p.workspace, bytes); !s.ok()) return s;
     if (own.attend == nullptr || (p.chunks() > 0 && (chunk.attend == nullptr || merge == nullptr)))
       return {StatusCode::no_matching_entry, "the plan was made for a problem without earlier tokens, or without any"};

@@ -67,9 +67,7 @@ inline Status check_moe_extents(const MoeProblem& p) {
 inline Status check_moe_pointers(const MoeProblem& p) {
   constexpr StatusCode null = StatusCode::null_pointer, useless = StatusCode::bad_value;
   const MoeSpec& s = p.spec;
-  const auto scaled = [&](const float* scale) {
-    return scale == nullptr || reinterpret_cast<std::uintptr_t>(scale) % 4 == 0;
-  };
+  const auto scaled = [&](const float* scale) { return scale == nullptr || is_aligned(scale, 4); };
   if (p.x == nullptr || p.out == nullptr) return {null, "x or out is null"};
   if (p.w1.data == nullptr || p.w2.data == nullptr) return {null, "w1 or w2 is null"};
   const bool wants_x_scale = s.quantised() && (is_fp8(s.x) || s.scale == Scaling::per_tensor);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tilewave/ops/moe/check.hpp"
+#include "tilewave/tile/workspace.hpp"
 
 namespace tilewave {
 
@@ -104,10 +105,7 @@ struct MoePlan {
     if (Status s = moe_check(p, entry->policy, facts, p.workspace, bytes); !s.ok()) return s;
     if (moe_is_empty(p)) return {};
     const MoeCalls calls(p, entry->policy, p.workspace, bytes);
-    if (calls.workspace_bytes > 0 && p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};
-    if (p.workspace_bytes < calls.workspace_bytes)
-      return {StatusCode::workspace_too_small, "workspace_bytes is less than plan.workspace_bytes(problem)"};
-    if (!detail::is_aligned(p.workspace, 16)) return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
+    if (Status s = check_workspace(p.workspace, p.workspace_bytes, calls.workspace_bytes); !s.ok()) return s;
     if (Status s = detail::check_gemm_addresses(calls.first, first.entry->policy, facts); !s.ok()) return s;
     if (Status s = detail::check_gemm_addresses(calls.second, second.entry->policy, facts); !s.ok()) return s;
     return queue(calls);

@@ -5,6 +5,7 @@
 #include "tilewave/core/hip.hpp"
 #include "tilewave/ops/moe_sort/kernel.hpp"
 #include "tilewave/tile/row_check.hpp"
+#include "tilewave/tile/workspace.hpp"
 
 namespace tilewave {
 
@@ -166,12 +167,7 @@ Status moe_sort_launch(const MoeSortProblem& p, hipStream_t stream) {
   if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
   if (Status s = moe_sort_check(p, B::facts); !s.ok()) return s;
   const std::size_t needed = moe_sort_workspace_size(p, P);
-  if (Status s = check_workspace_bytes(p.workspace_bytes); !s.ok()) return s;
-  if (needed > 0 && p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};
-  if (p.workspace_bytes < needed) return {StatusCode::workspace_too_small, "see moe_sort_workspace_size"};
-  if (needed > 0 && reinterpret_cast<std::uintptr_t>(p.workspace) % 16 != 0) {
-    return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
-  }
+  if (Status s = check_workspace(p.workspace, p.workspace_bytes, needed); !s.ok()) return s;
   if (needed > 0) {
     const detail::SortRegions r(p);
     const Region workspace = vector_region(p.workspace, DType::f32, static_cast<std::int64_t>(needed / 4));

@@ -56,7 +56,7 @@ inline Status check_mqa_pointers(const MqaLogitsProblem& p) {
     return {StatusCode::bad_value, "starts and ends are of ranges, block_tables and context_lengths of paged keys"};
   }
   for (const void* wide : {p.q, p.k, static_cast<const void*>(p.weights)}) {
-    if (reinterpret_cast<std::uintptr_t>(wide) % 16 != 0) {
+    if (!is_aligned(wide, 16)) {
       return {StatusCode::misaligned, "q, k and weights need 16-byte alignment"};
     }
   }
@@ -127,7 +127,7 @@ inline Status mqa_logits_takes(const MqaLogitsPolicy& policy, const MqaLogitsPro
   const bool paged = p.spec.keys == MqaKeys::paged;
   if (paged && p.block_size % 64 != 0) return {StatusCode::unsupported_block_size, "bulk entries take whole 64 keys"};
   const bool whole = paged ? p.k_scale_page_stride % 4 == 0 : p.columns % 4 == 0;
-  if (!whole || reinterpret_cast<std::uintptr_t>(p.k_scale) % 16 != 0) {
+  if (!whole || !is_aligned(p.k_scale, 16)) {
     return {StatusCode::misaligned, "bulk entries copy scales by 16 bytes"};
   }
   return {};

@@ -14,8 +14,6 @@ namespace tilewave {
 
 namespace detail {
 
-inline bool aligned(const void* p, std::size_t bytes) { return reinterpret_cast<std::uintptr_t>(p) % bytes == 0; }
-
 inline Status check_spec(const PagedAttentionSpec& s, const ArchFacts& facts) {
   if (s.q != DType::bf16 && s.q != DType::f16) return {StatusCode::unsupported_dtype, "q must be bf16 or f16"};
   if (s.out != s.q) return {StatusCode::unsupported_dtype, "out must be of q's type"};
@@ -235,23 +233,23 @@ inline Status check_tensors(const PagedAttentionProblem& p) {
   if (p.out == nullptr) return {StatusCode::null_pointer, "out is null"};
   if (p.block_table == nullptr) return {StatusCode::null_pointer, "block_table is null"};
   if (p.context_lengths == nullptr) return {StatusCode::null_pointer, "context_lengths is null"};
-  if (!aligned(p.q, 16) || p.q_row_stride % 8 != 0 || p.q_head_stride % 8 != 0) {
+  if (!is_aligned(p.q, 16) || p.q_row_stride % 8 != 0 || p.q_head_stride % 8 != 0) {
     return {StatusCode::misaligned, "q needs a 16-byte base and row and head strides that are multiples of 16 bytes"};
   }
-  if (!aligned(p.out, 16) || p.out_row_stride % 8 != 0 || p.out_head_stride % 8 != 0) {
+  if (!is_aligned(p.out, 16) || p.out_row_stride % 8 != 0 || p.out_head_stride % 8 != 0) {
     return {StatusCode::misaligned, "out needs a 16-byte base and row and head strides that are multiples of 16 bytes"};
   }
   const int unit = p.spec.unit();
   const PagedKeyStrides& k = p.k_strides;
-  if (!aligned(p.k, 16) || k.page % unit != 0 || k.head % unit != 0 || k.unit % unit != 0 || k.token % unit != 0) {
+  if (!is_aligned(p.k, 16) || k.page % unit != 0 || k.head % unit != 0 || k.unit % unit != 0 || k.token % unit != 0) {
     return {StatusCode::misaligned, "k needs a 16-byte base and page, head, unit and token strides of whole 16 bytes"};
   }
   const PagedValueStrides& v = p.v_strides;
-  if (!aligned(p.v, 16) || v.page % unit != 0 || v.head % unit != 0 ||
+  if (!is_aligned(p.v, 16) || v.page % unit != 0 || v.head % unit != 0 ||
       (p.spec.values == ValueLayout::token_major ? v.token % unit != 0 : v.unit % unit != 0 || v.dim % unit != 0)) {
     return {StatusCode::misaligned, "v needs a 16-byte base and strides of whole 16 bytes"};
   }
-  if (!aligned(p.block_table, 4) || !aligned(p.context_lengths, 4) || !aligned(p.lse, 4)) {
+  if (!is_aligned(p.block_table, 4) || !is_aligned(p.context_lengths, 4) || !is_aligned(p.lse, 4)) {
     return {StatusCode::misaligned, "block_table, context_lengths and lse need 4-byte alignment"};
   }
   if (p.spec.alibi && p.alibi_slopes == nullptr) {
@@ -260,17 +258,17 @@ inline Status check_tensors(const PagedAttentionProblem& p) {
   if (!p.spec.alibi && p.alibi_slopes != nullptr) {
     return {StatusCode::bad_value, "alibi_slopes are given, but the spec has no alibi"};
   }
-  if (!aligned(p.alibi_slopes, 4)) return {StatusCode::misaligned, "alibi_slopes need 4-byte alignment"};
-  if (!aligned(p.sinks, 4)) return {StatusCode::misaligned, "sinks need 4-byte alignment"};
+  if (!is_aligned(p.alibi_slopes, 4)) return {StatusCode::misaligned, "alibi_slopes need 4-byte alignment"};
+  if (!is_aligned(p.sinks, 4)) return {StatusCode::misaligned, "sinks need 4-byte alignment"};
   if (p.stage_starts != nullptr && !p.balanced) {
     return {StatusCode::bad_value, "stage_starts are given, but the problem is not balanced"};
   }
-  if (!aligned(p.stage_starts, 4)) return {StatusCode::misaligned, "stage_starts need 4-byte alignment"};
+  if (!is_aligned(p.stage_starts, 4)) return {StatusCode::misaligned, "stage_starts need 4-byte alignment"};
   if (p.spec.quant != Scaling::none) {
     if (p.k_scale == nullptr || p.v_scale == nullptr) {
       return {StatusCode::null_pointer, "fp8 KV needs k_scale and v_scale"};
     }
-    if (!aligned(p.k_scale, 4) || !aligned(p.v_scale, 4)) {
+    if (!is_aligned(p.k_scale, 4) || !is_aligned(p.v_scale, 4)) {
       return {StatusCode::misaligned, "scales need 4-byte alignment"};
     }
   }

@@ -10,6 +10,7 @@
 #include "tilewave/ops/paged_attention/kernel.hpp"
 #include "tilewave/ops/paged_attention/merge/balanced_combine.hpp"
 #include "tilewave/ops/paged_attention/merge/combine.hpp"
+#include "tilewave/tile/workspace.hpp"
 
 namespace tilewave {
 
@@ -22,7 +23,7 @@ inline Status check_bulk(const PagedAttentionProblem& p) {
   if (p.k_strides.token != unit || p.v_strides.dim != unit) {
     return {StatusCode::no_matching_entry, "a bulk entry needs tokens of K and dimensions of V in 16-byte steps"};
   }
-  if (p.spec.quant == Scaling::per_token && (!aligned(p.k_scale, 16) || !aligned(p.v_scale, 16) ||
+  if (p.spec.quant == Scaling::per_token && (!is_aligned(p.k_scale, 16) || !is_aligned(p.v_scale, 16) ||
                                              p.scale_page_stride % 4 != 0 || p.scale_head_stride % 4 != 0)) {
     return {StatusCode::no_matching_entry, "a bulk entry needs the scales of a page at whole 16 bytes"};
   }
@@ -96,10 +97,7 @@ Status paged_attention_launch(const PagedAttentionProblem& p, int num_splits, hi
   if (Status s = paged_attention_takes(p, P, B::facts, num_splits); !s.ok()) return s;
   if (p.batch == 0) return {};
   const std::size_t needed = paged_attention_workspace_size(p, P, B::facts, num_splits);
-  if (needed > 0 && p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};
-  if (p.workspace_bytes < needed) return {StatusCode::workspace_too_small, "see paged_attention_workspace_size"};
-  if (needed > 0 && !detail::aligned(p.workspace, 16))
-    return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
+  if (Status s = check_workspace(p.workspace, p.workspace_bytes, needed); !s.ok()) return s;
   if (Status s = detail::check_workspace_region(p, needed); !s.ok()) return s;
 
   using Decode = typename PagedAttentionKernel<B, S, P>::type;

@@ -4,6 +4,7 @@
 
 #include "tilewave/ops/quant/kernel.hpp"
 #include "tilewave/tile/row_check.hpp"
+#include "tilewave/tile/workspace.hpp"
 
 namespace tilewave {
 
@@ -72,13 +73,8 @@ inline Status quant_check(const QuantProblem& p, const ArchFacts& facts) {
   if (p.x == nullptr) return {StatusCode::null_pointer, "x is null"};
   if (!element_aligned(p.x, s.x)) return {StatusCode::misaligned, "x is not aligned to its elements"};
   if (!element_aligned(p.smooth, s.x)) return {StatusCode::misaligned, "smooth is not aligned to its elements"};
-  if (const std::size_t needed = quant_workspace_size(p); needed > 0) {
-    if (p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};
-    if (p.workspace_bytes < needed) return {StatusCode::workspace_too_small, "see quant_workspace_size"};
-    if (!rows_aligned(p.workspace, {}, 1, DType::f32)) {
-      return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
-    }
-  }
+  const std::size_t needed = quant_workspace_size(p);
+  if (Status status = check_workspace(p.workspace, p.workspace_bytes, needed); !status.ok()) return status;
   if (Status status = check_row_output_tensors(p.out, p.scale, s.out, s.scale); !status.ok()) return status;
   if (Status status = check_scale_layout(p, quant_aligned(p)); !status.ok()) return status;
   return detail::check_quant_regions(p);

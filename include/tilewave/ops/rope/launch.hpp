@@ -87,7 +87,7 @@ inline Status rope_check(const RopeProblem& p, const ArchFacts&) {
   if (!element_aligned(p.cos, s.table) || !element_aligned(p.sin, s.table)) {
     return {StatusCode::misaligned, "cos or sin is not aligned to its elements"};
   }
-  if (reinterpret_cast<std::uintptr_t>(p.positions) % size_of(p.position_type) != 0) {
+  if (!is_aligned(p.positions, size_of(p.position_type))) {
     return {StatusCode::misaligned, "positions are not aligned to their elements"};
   }
   return detail::check_rope_regions(p);

@@ -6,6 +6,7 @@
 #include <initializer_list>
 
 #include "tilewave/ops/sampling/kernel.hpp"
+#include "tilewave/tile/workspace.hpp"
 
 namespace tilewave {
 
@@ -18,7 +19,7 @@ Region value_region(const RowValue<T>& v, std::int32_t rows) {
 }
 template <class T>
 bool value_aligned(const RowValue<T>& v) {
-  return reinterpret_cast<std::uintptr_t>(v.data) % sizeof(T) == 0;
+  return is_aligned(v.data, sizeof(T));
 }
 
 inline Status check_sampling_values(const SamplingProblem& p) {
@@ -47,10 +48,7 @@ inline Status check_sampling_values(const SamplingProblem& p) {
 /// Checks the workspace, where there is one, whether it is used or not.
 inline Status check_sampling_workspace(const SamplingProblem& p, std::initializer_list<Region> others) {
   if (Status s = check_workspace_bytes(p.workspace_bytes); !s.ok()) return s;
-  if (p.workspace == nullptr) return {};
-  if (reinterpret_cast<std::uintptr_t>(p.workspace) % 16 != 0) {
-    return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
-  }
+  if (Status s = check_workspace_alignment(p.workspace); !s.ok()) return s;
   if (!clear_of(Region(p.workspace, 1, static_cast<std::int64_t>(p.workspace_bytes), {}), others)) {
     return {StatusCode::bad_value, "workspace overlaps a tensor"};
   }
@@ -150,9 +148,8 @@ Status sampling_launch(const SamplingProblem& p, hipStream_t stream) {
   if constexpr (!P.held && B::facts.max_cluster_blocks == 1) {
     const int bits = p.workspace == nullptr ? 0 : sampling_part_bits(p, P, B::facts);
     if (bits > 0) {
-      if (p.workspace_bytes < sampling_workspace_size(p, B::facts)) {
-        return {StatusCode::workspace_too_small, "see sampling_workspace_size"};
-      }
+      const std::size_t needed = sampling_workspace_size(p, B::facts);
+      if (Status s = check_workspace(p.workspace, p.workspace_bytes, needed); !s.ok()) return s;
       using Weigh = Sampling<B, S, P, SamplingLaunch::weigh>;
       SamplingArgs args = sampling_args(p, bits);
       const std::int64_t blocks = std::int64_t{align_up(p.rows, sampling_dies)} << bits;

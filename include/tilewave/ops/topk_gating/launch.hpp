@@ -91,8 +91,7 @@ inline Status topk_gating_check(const TopkGatingProblem& p, const ArchFacts&) {
 
 /// True if the kernels with 16-byte accesses can take the problem: the experts of one access lie in one group.
 inline bool topk_gating_aligned(const TopkGatingProblem& p) {
-  return rows_aligned(p.logits, {p.logits_stride, 0}, 1, p.spec.x) &&
-         reinterpret_cast<std::uintptr_t>(p.bias) % 16 == 0 &&
+  return rows_aligned(p.logits, {p.logits_stride, 0}, 1, p.spec.x) && is_aligned(p.bias, 16) &&
          (p.groups <= 1 || p.experts / p.groups % (16 / size_of(p.spec.x)) == 0);
 }
 

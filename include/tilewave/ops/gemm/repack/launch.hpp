@@ -51,11 +51,10 @@ inline Status gemm_repack_check(const GemmRepackProblem& p, const ArchFacts&) {
     return {StatusCode::null_pointer, "a bias is read and written, or neither"};
   if (p.k > 0 && (p.codes == nullptr || p.scales == nullptr || p.out_codes == nullptr || p.out_scales == nullptr))
     return {StatusCode::null_pointer, "codes, scales, out_codes or out_scales is null"};
-  const auto aligned = [](const void* at, int bytes) { return reinterpret_cast<std::uintptr_t>(at) % bytes == 0; };
-  if (!aligned(p.codes, 4) || !aligned(p.zeros, 4) || !aligned(p.scales, size_of(p.scale)) ||
-      !aligned(p.bias, size_of(p.bias_type)) || !aligned(p.out_bias, size_of(p.bias_type)))
+  if (!is_aligned(p.codes, 4) || !is_aligned(p.zeros, 4) || !is_aligned(p.scales, size_of(p.scale)) ||
+      !is_aligned(p.bias, size_of(p.bias_type)) || !is_aligned(p.out_bias, size_of(p.bias_type)))
     return {StatusCode::misaligned, "codes and zero points need 4-byte alignment, scales and bias that of an element"};
-  if (!aligned(p.out_codes, 16) || !aligned(p.out_scales, 8) || !aligned(p.out_zeros, 8))
+  if (!is_aligned(p.out_codes, 16) || !is_aligned(p.out_scales, 8) || !is_aligned(p.out_zeros, 8))
     return {StatusCode::misaligned, "out_codes need 16-byte alignment, out_scales and out_zeros 8-byte"};
   const std::int64_t rows = std::int64_t{p.layers} * p.n, groups = rows * (p.k / p.scale_k);
   const auto region = [](const void* at, DType type, std::int64_t count) {

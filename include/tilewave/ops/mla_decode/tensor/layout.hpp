@@ -142,7 +142,7 @@ struct MlaDecodeTensorLayout {
     }
   }
   /// The n-th box that scores take: those come first whose places are free first.
-  static constexpr int score_box(int n) {
+  TILEWAVE_HOST_DEVICE static constexpr int score_box(int n) {
     if (transposes || n >= last_box) return n;
     return n / part_boxes % groups * half_boxes + n / (groups * part_boxes) * part_boxes + n % part_boxes;
   }
