@@ -48,21 +48,22 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   return gemm_cdna_policies(arch, s);
 }
 
-/// Returns the entries of a spec for the policies that policies_of(arch, spec) lists.
-template <class B, GemmSpec S, GemmPolicies (*policies_of)(ArchId, const GemmSpec&)>
+/// Returns the entries of a spec for the policies that policies_of(arch, spec) lists, or for one of several parts.
+template <class B, GemmSpec S, GemmPolicies (*policies_of)(ArchId, const GemmSpec&), int part = 0, int parts = 1>
 constexpr auto gemm_entries_of() {
+  constexpr int count = policies_of(B::facts.id, S).count, first = count * part / parts;
   return []<std::size_t... i>(std::index_sequence<i...>) {
     constexpr GemmPolicies policies = policies_of(B::facts.id, S);
     return std::array<GemmEntry, sizeof...(i)>{
-        GemmEntry{B::facts.id, B::emulated, S, policies.list[i], &gemm_launch<B, S, policies.list[i]>,
-                  sizeof(typename GemmKernel<B, S, policies.list[i], GemmIdentity>::Shared)}...};
+        GemmEntry{B::facts.id, B::emulated, S, policies.list[first + i], &gemm_launch<B, S, policies.list[first + i]>,
+                  sizeof(typename GemmKernel<B, S, policies.list[first + i], GemmIdentity>::Shared)}...};
   }
-  (std::make_index_sequence<policies_of(B::facts.id, S).count>{});
+  (std::make_index_sequence<count * (part + 1) / parts - first>{});
 }
 
 /// All entries of one spec on one backend.
-template <class B, GemmSpec S>
-inline constexpr auto gemm_entries = gemm_entries_of<B, S, gemm_policies>();
+template <class B, GemmSpec S, int part = 0, int parts = 1>
+inline constexpr auto gemm_entries = gemm_entries_of<B, S, gemm_policies, part, parts>();
 
 /// The functions by which a plan knows its entries; see tile/plan.hpp.
 struct GemmRegistry {
