@@ -9,13 +9,6 @@
 
 namespace tilewave {
 
-/// Clusters of so many blocks, each of which fills an SM, that an H200 runs at a time. They lie within a part of the
-/// chip of 16 or 18 SMs: fewer fit than there are SMs for (seen as second rounds).
-constexpr int clusters_at_a_time(int blocks) {
-  constexpr int most[] = {132, 66, 38, 30, 22, 17, 15, 15};
-  return most[min_of(blocks, 8) - 1];
-}
-
 /// A streamed product: rounds of tiles, of which the last is as long as a block's share of what is left, and what it
 /// takes to put sums aside and to add them up, by a launch of its own.
 struct GemmTail {

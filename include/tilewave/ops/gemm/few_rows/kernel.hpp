@@ -41,9 +41,17 @@ struct GemmFewRowsKernel {
   using Sums = Atom[groups][waves][strips][panels][lanes];
   static constexpr int ring_bytes = groups * waves * P.stages * sizeof(Stage);
   static constexpr int sum_buffers = 2 * sizeof(Sums) + ring_bytes <= B::facts.lds_bytes ? 2 : 1;
+  /// Blocks that share K send each other sums by mailboxes. In a panel, lane l has rows 2 (l % 4) and the next one, and
+  /// block l % 4 % splits writes them: [blocks][strips x panels of a pass][8 lanes][most of four such lanes].
+  struct Landing {
+    Mailbox box;
+    Atom sums[pass_strips * panels * 8 * (P.splits > 2 ? 6 : 4)];  // three blocks: 3 x 2
+  };
+  struct NoLanding {};
   struct Shared {
     Sums sums[sum_buffers];
     Stage ring[groups * waves][P.stages];
+    [[no_unique_address]] std::conditional_t<(P.splits > 1), Landing, NoLanding> landing;
   };
   /// At most 176 bytes come with a launch. A block would read what goes beyond from memory
   /// (docs/notebook/2026-11-22-decode.md).
@@ -56,8 +64,9 @@ struct GemmFewRowsKernel {
     std::int32_t m, n, stages;  // stages: of K
     // All blocks have full_passes passes. What is left is one more pass, of strips_per_block strips, or one more.
     std::int32_t full_passes, strips_per_block, blocks_with_one_more;
-    FastDiv blocks;     // of a tile of rows
-    FastDiv row_tiles;  // of a layer
+    FastDiv blocks;       // of a tile of rows
+    FastDiv row_tiles;    // of a layer
+    std::int32_t splits;  // blocks of a cluster, which share the K of one pass
     float alpha;
     bool wide;  // out's rows are such that two neighbours are stored at once
     // Strides in elements, but a_stride and a_layer in units of 16 bytes, and code_layer in strips.
@@ -68,8 +77,10 @@ struct GemmFewRowsKernel {
   static_assert(!std::is_empty_v<UserEpilogue> || sizeof(Args) <= 176, "arguments beyond 176 bytes come from memory");
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const std::int32_t row_tile = a.blocks.quotient(B::block_id());
-    const std::int32_t block = B::block_id() - row_tile * a.blocks.divisor;  // of the tile of rows
+    const bool clustered = P.splits > 1 && a.splits > 1;
+    const std::int32_t of_all = clustered ? B::block_id() / a.splits : B::block_id();
+    const std::int32_t row_tile = a.blocks.quotient(of_all);
+    const std::int32_t block = of_all - row_tile * a.blocks.divisor;  // of the tile of rows
     GemmTile tile{};
     tile.layer = a.row_tiles.quotient(row_tile);
     tile.a_layer = tile.layer;
@@ -77,14 +88,19 @@ struct GemmFewRowsKernel {
     tile.row_end = a.m;
     const Passes passes(a, block);
     const int wave_of_block = B::wave_id(), wave = wave_of_block % waves, group = wave_of_block / waves;
+    const int rank = clustered ? B::cluster_rank() : 0;
+    const int first_stage = rank * waves + wave, next_stage = clustered ? a.splits * waves : waves;
+    if constexpr (P.splits > 1) {
+      if (clustered) B::template open<1>(&shared.landing.box);
+    }
 
-    Copies copies(a, tile, passes, wave, group);
+    Copies copies(a, tile, passes, first_stage, next_stage, group);
     Rows rows(a, tile);
-    if (a.stages > 0) rows.load(a, wave);
+    if (a.stages > 0) rows.load(a, first_stage);
     TILEWAVE_ROLL
     for (int i = 0; i < P.stages; ++i) copies.next(a, shared.ring[wave_of_block][i]);
     const int read_unit = B::opaque(slot_unit(B::lane_id() % 4, B::lane_id() / 4));
-    std::int32_t stage_of_k = wave;
+    std::int32_t stage_of_k = first_stage;
     int slot = 0, buffer = 0;
     for (std::int32_t pass = 0; pass < passes.count(a); ++pass) {
       Atom sums[strips][panels];
@@ -92,9 +108,9 @@ struct GemmFewRowsKernel {
       for (int i = 0; i < strips * panels; ++i) sums[i / panels][i % panels] = {};
       const int strips_of_block = passes.strips_of(a, pass), count = strips_of_group(strips_of_block, group);
       TILEWAVE_ROLL
-      for (; stage_of_k < a.stages; stage_of_k += waves) {
+      for (; stage_of_k < a.stages; stage_of_k += next_stage) {
         const Operands operands(rows);
-        rows.load(a, stage_of_k + waves);
+        rows.load(a, stage_of_k + next_stage);
         Stage& stage = shared.ring[wave_of_block][slot];
         B::template lane_copies_wait<P.stages - 1>();
         B::wave_barrier();
@@ -119,7 +135,7 @@ struct GemmFewRowsKernel {
       }
       B::barrier();
       tile.first_column = 16 * passes.first_of(a, pass);
-      finish(a, tile, strips_of_block, shared.sums[buffer]);
+      finish(a, tile, strips_of_block, rank, shared, shared.sums[buffer]);
       if (sum_buffers == 2) buffer ^= 1;
     }
     B::template lane_copies_wait<0>();
@@ -157,8 +173,13 @@ struct GemmFewRowsKernel {
   /// Copies a wave's stages of all passes, in order.
   class Copies {
    public:
-    TILEWAVE_DEVICE Copies(const Args& a, const GemmTile& tile, const Passes& passes, int wave, int group)
-        : passes_(passes), stage_(wave), group_(group), strip_stride_(std::int64_t{a.stages} * strip_bytes) {
+    TILEWAVE_DEVICE Copies(const Args& a, const GemmTile& tile, const Passes& passes, int first_stage, int next_stage,
+                           int group)
+        : passes_(passes),
+          stage_(first_stage),
+          next_stage_(P.splits > 1 ? next_stage : waves),
+          group_(group),
+          strip_stride_(std::int64_t{a.stages} * strip_bytes) {
       first_ = a.codes + tile.layer * std::int64_t{a.code_layer} * strip_stride_ + 16 * B::lane_id();
       first_scales_ = a.scales + tile.layer * std::int64_t{a.scale_layer} * 2 + 4 * B::lane_id();
       target_ = B::opaque(slot_unit(B::lane_id() / 8, B::lane_id() % 8));
@@ -188,9 +209,9 @@ struct GemmFewRowsKernel {
         }
       }
       B::lane_copies_end();
-      stage_ += waves;
-      codes_ += waves * strip_bytes;
-      scales_ += std::int64_t{2 * waves} * a.scale_stride;
+      stage_ += next_stage_;
+      codes_ += next_stage_ * strip_bytes;
+      scales_ += std::int64_t{2 * next_stage_} * a.scale_stride;
     }
 
    private:
@@ -204,7 +225,7 @@ struct GemmFewRowsKernel {
 
     const Passes& passes_;
     std::int32_t pass_ = 0, stage_;  // stage_: of the pass
-    int group_;
+    int next_stage_, group_;
     int count_;                  // strips of the pass
     int target_;                 // unit of a stage that this lane copies
     std::int64_t strip_stride_;  // in bytes
@@ -315,12 +336,14 @@ struct GemmFewRowsKernel {
     }
   }
 
-  /// Adds up the sums of all waves in the order of the waves, and writes them. Elements 2 h and 2 h + 1 of lane l's
-  /// atom have column 2 (l / 4) + h of the strip. Their rows of the panel are 2 (l % 4) and the next one.
-  TILEWAVE_DEVICE static void finish(const Args& a, const GemmTile& tile, int count, const Sums& sums) {
-    struct InTile {
-      int row, column;
-    };
+  struct InTile {
+    int row, column;
+  };
+  /// Adds up the sums of all waves in the order of the waves, then those of blocks in the order of blocks, and writes
+  /// them. Elements 2 h and 2 h + 1 of lane l's atom have column 2 (l / 4) + h of the strip. Their rows of the panel are
+  /// 2 (l % 4) and the next one.
+  TILEWAVE_DEVICE static void finish(const Args& a, const GemmTile& tile, int count, int rank, Shared& shared,
+                                     const Sums& sums) {
     GemmArgs gemm{};  // with what the epilogue reads
     gemm.m = a.m, gemm.n = a.n, gemm.alpha = a.alpha;
     gemm.a_scale = a.a_scale, gemm.a_scale_layer_stride = a.a_scale_layer;
@@ -328,40 +351,87 @@ struct GemmFewRowsKernel {
     gemm.residual = a.residual, gemm.residual_stride = a.residual_stride, gemm.residual_layer_stride = a.residual_layer;
     gemm.out = a.out, gemm.out_stride = a.out_stride, gemm.out_layer_stride = a.out_layer, gemm.out_scale = a.out_scale;
     const float factor = Epilogue::out_factor(gemm);
-    TILEWAVE_ROLL
-    for (int i = B::block_lane_id(); i < count * panels * lanes; i += block_threads) {
-      const int lane = i % lanes, panel = i / lanes % panels, strip = i / lanes / panels;
-      const int group = groups == 1 ? 0 : ((strip + 1) * groups - 1) / count;
-      const InTile first{8 * panel + 2 * (lane % 4), 16 * strip + 2 * (lane / 4)};
-      if (tile.first_row + first.row >= a.m) continue;
-      Vec<float, 4> merged[1]{};
-      constexpr int at_once = waves % 4 == 0 ? 4 : 3;
-      static_assert(waves % at_once == 0, "sums of waves are added up three or four at a time");
-      TILEWAVE_ROLL
-      for (int w = 0; w < waves; w += at_once) {
-        TILEWAVE_UNROLL
-        for (int i = 0; i < at_once; ++i) {
-          const Atom wave_sums = sums[group][w + i][strip - first_of_group(count, group)][panel][lane];
-          TILEWAVE_UNROLL
-          for (int e = 0; e < 4; ++e) merged[0][e] += wave_sums[e];
-        }
-      }
-      const auto at = [&](int e) TILEWAVE_INLINE_LAMBDA { return InTile{first.row + e % 2, first.column + e / 2}; };
-      Epilogue::apply(gemm, a.epilogue, tile, merged, at);
-      TILEWAVE_UNROLL
-      for (int r = 0; r < 2; ++r) {
-        const Vec<float, 2> pair{{merged[0][r] * factor, merged[0][2 + r] * factor}};
-        const std::int32_t row = tile.first_row + first.row + r, column = tile.first_column + first.column;
-        if (row >= a.m) continue;
-        if constexpr (size_of(S.out) > 1) {
-          if (a.wide) {
-            Epilogue::store(gemm, tile, row, column, pair);
-            continue;
+    const int items = count * panels * lanes;
+    if constexpr (P.splits > 1) {
+      if (a.splits > 1) {
+        const auto landing = [&](int i, int from) TILEWAVE_INLINE_LAMBDA {
+          const int most = ceil_div(4, a.splits);  // of four lanes that a block writes for
+          return shared.landing.sums + ((from * count * panels + i / lanes) * 8 + i % lanes / 4) * most +
+                 i % 4 / a.splits;
+        };
+        B::cluster_wait();  // the other blocks have opened their boxes
+        TILEWAVE_ROLL
+        for (int i = B::block_lane_id(); i < items; i += block_threads) {
+          const Vec<float, 4> own = sum_of_waves(i, count, sums);
+          const int owner = i % 4 % a.splits;
+          if (owner == rank) {
+            *reinterpret_cast<Vec<float, 4>*>(landing(i, rank)) = own;
+          } else {
+            B::post(shared.landing.box, reinterpret_cast<Vec<float, 4>*>(landing(i, rank)), owner, own);
           }
         }
-        TILEWAVE_UNROLL
-        for (int c = 0; c < 2; ++c) Epilogue::store(gemm, tile, row, column + c, Vec<float, 1>{{pair[c]}});
+        const int lanes_of_four = ceil_div(4 - rank, a.splits);
+        B::collect(shared.landing.box, (a.splits - 1) * count * panels * 8 * lanes_of_four * 4, 0);
+        TILEWAVE_ROLL
+        for (int i = B::block_lane_id(); i < items; i += block_threads) {
+          if (i % 4 % a.splits != rank) continue;
+          Vec<float, 4> merged{};
+          TILEWAVE_ROLL
+          for (int from = 0; from < a.splits; ++from) {
+            const auto part = *reinterpret_cast<const Vec<float, 4>*>(landing(i, from));
+            TILEWAVE_UNROLL
+            for (int e = 0; e < 4; ++e) merged[e] += part[e];
+          }
+          write(a, gemm, tile, i, factor, merged);
+        }
+        return;
       }
+    }
+    TILEWAVE_ROLL
+    for (int i = B::block_lane_id(); i < items; i += block_threads) {
+      if (tile.first_row + row_of(i) >= a.m) continue;
+      write(a, gemm, tile, i, factor, sum_of_waves(i, count, sums));
+    }
+  }
+  /// The first of the two rows of item i: lane i % lanes of panel i / lanes % panels, then strips.
+  TILEWAVE_DEVICE static int row_of(int i) { return 8 * (i / lanes % panels) + 2 * (i % 4); }
+  TILEWAVE_DEVICE static Vec<float, 4> sum_of_waves(int i, int count, const Sums& sums) {
+    const int lane = i % lanes, panel = i / lanes % panels, strip = i / lanes / panels;
+    const int group = groups == 1 ? 0 : ((strip + 1) * groups - 1) / count,
+              of_group = strip - first_of_group(count, group);
+    constexpr int at_once = waves % 4 == 0 ? 4 : 3;
+    static_assert(waves % at_once == 0, "sums of waves are added up three or four at a time");
+    Vec<float, 4> merged{};
+    TILEWAVE_ROLL
+    for (int w = 0; w < waves; w += at_once) {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < at_once; ++i) {
+        const Atom wave_sums = sums[group][w + i][of_group][panel][lane];
+        TILEWAVE_UNROLL
+        for (int e = 0; e < 4; ++e) merged[e] += wave_sums[e];
+      }
+    }
+    return merged;
+  }
+  TILEWAVE_DEVICE static void write(const Args& a, const GemmArgs& gemm, const GemmTile& tile, int i, float factor,
+                                    const Vec<float, 4>& merged) {
+    const InTile first{row_of(i), 16 * (i / lanes / panels) + 2 * (i % lanes / 4)};
+    Vec<float, 4> values[1]{merged};
+    const auto at = [&](int e) TILEWAVE_INLINE_LAMBDA { return InTile{first.row + e % 2, first.column + e / 2}; };
+    Epilogue::apply(gemm, a.epilogue, tile, values, at);
+    TILEWAVE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      const Vec<float, 2> pair{{values[0][r] * factor, values[0][2 + r] * factor}};
+      const std::int32_t row = tile.first_row + first.row + r, column = tile.first_column + first.column;
+      if (row >= a.m) continue;
+      if constexpr (size_of(S.out) > 1) {
+        if (a.wide) {
+          Epilogue::store(gemm, tile, row, column, pair);
+          continue;
+        }
+      }
+      TILEWAVE_UNROLL
+      for (int c = 0; c < 2; ++c) Epilogue::store(gemm, tile, row, column + c, Vec<float, 1>{{pair[c]}});
     }
   }
 };
