@@ -43,7 +43,7 @@ endif()
 # tilewave_entries(LIST [HEADER file] [SOURCES count] [POLICY_SOURCES count] [HOST_SOURCES count] [ROWS] [TESTS])
 # HEADER: by default registry.hpp. SOURCES: among how many files an architecture's specs are divided, that they compile in
 # parallel: one takes the least time in all. POLICY_SOURCES: among how many files the policies of one spec are divided, where
-# there is a file for each spec and L_entries takes two more arguments, a part and how many there are (GPU rooms alone, whose
+# there is a file for each spec and L_entries takes one more argument, an EntryPart (GPU rooms alone, whose
 # kernels take seconds each). HOST_SOURCES: the same as SOURCES in the host room, whose kernels take less, and whose
 # headers more; without it all chips' entries are compiled together there. ROWS: kernels of rows, whose lanes mostly wait for each other: -Og compiles them for the host room in a quarter
 # less time, and they run as fast (GEMM takes twice the time, decode a third more). TESTS: only tests run these entries, the op's benchmark does not.
@@ -110,7 +110,7 @@ function(tilewave_entry_list list)  # of the op of tilewave_op_entries, by the a
       set(end "count * (${spec_part} + 1) / ${parts}")
       set(of_policies)
       if(policy_parts GREATER 1)
-        set(of_policies ", ${policy_part}, ${policy_parts}")
+        set(of_policies ", EntryPart{${policy_part}, ${policy_parts}}")
       endif()
       if(focus_list STREQUAL list AND NOT focus_spec STREQUAL "")
         set(first ${focus_spec})

@@ -48,22 +48,22 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   return gemm_cdna_policies(arch, s);
 }
 
-/// Returns the entries of a spec for the policies that policies_of(arch, spec) lists, or for one of several parts.
-template <class B, GemmSpec S, GemmPolicies (*policies_of)(ArchId, const GemmSpec&), int part = 0, int parts = 1>
+/// Returns the entries of a spec for the policies that policies_of(arch, spec) lists, or for a part of them.
+template <class B, GemmSpec S, GemmPolicies (*policies_of)(ArchId, const GemmSpec&), EntryPart part = EntryPart{}>
 constexpr auto gemm_entries_of() {
-  constexpr int count = policies_of(B::facts.id, S).count, first = count * part / parts;
+  constexpr int count = policies_of(B::facts.id, S).count, first = count * part.number / part.of;
   return []<std::size_t... i>(std::index_sequence<i...>) {
     constexpr GemmPolicies policies = policies_of(B::facts.id, S);
     return std::array<GemmEntry, sizeof...(i)>{
         GemmEntry{B::facts.id, B::emulated, S, policies.list[first + i], &gemm_launch<B, S, policies.list[first + i]>,
                   sizeof(typename GemmKernel<B, S, policies.list[first + i], GemmIdentity>::Shared)}...};
   }
-  (std::make_index_sequence<count * (part + 1) / parts - first>{});
+  (std::make_index_sequence<count*(part.number + 1) / part.of - first>{});
 }
 
 /// All entries of one spec on one backend.
-template <class B, GemmSpec S, int part = 0, int parts = 1>
-inline constexpr auto gemm_entries = gemm_entries_of<B, S, gemm_policies, part, parts>();
+template <class B, GemmSpec S, EntryPart part = EntryPart{}>
+inline constexpr auto gemm_entries = gemm_entries_of<B, S, gemm_policies, part>();
 
 /// The functions by which a plan knows its entries; see tile/plan.hpp.
 struct GemmRegistry {
