@@ -143,10 +143,10 @@ Status gemm_launch_few_rows(const Epilogue& epilogue, const GemmProblem& p, int 
     return ceil_div(strips, ceil_div(strips, max_of(1, at_a_time / layers)));
   };
   // Blocks that share K have one pass.
-  if (deal(clusters_at_a_time(splits)) * Kernel::pass_strips < strips) splits = 1;
+  if (deal(clusters_at_a_time(splits)) * Kernel::L::pass_strips < strips) splits = 1;
   const std::int32_t blocks_of_tile = deal(clusters_at_a_time(splits));
-  const std::int32_t row_tiles = ceil_div(p.m, P.rows), passes = strips / (blocks_of_tile * Kernel::pass_strips);
-  const std::int32_t rest = strips - passes * blocks_of_tile * Kernel::pass_strips;
+  const std::int32_t row_tiles = ceil_div(p.m, P.rows), passes = strips / (blocks_of_tile * Kernel::L::pass_strips);
+  const std::int32_t rest = strips - passes * blocks_of_tile * Kernel::L::pass_strips;
   const std::uintptr_t pair = 2 * size_of(S.out);
   const typename Kernel::Args args{.codes = static_cast<const char*>(p.b),
                                    .a = static_cast<const char*>(p.a),

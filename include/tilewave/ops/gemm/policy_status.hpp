@@ -217,7 +217,7 @@ constexpr Status gemm_few_rows_policy(const GemmSpec& s, const GemmPolicy& p) {
     return illegal_policy("few rows of int4 weights: a block's waves are a multiple of 4, for four SIMDs, up to 32");
   if (p.rows % 8 != 0 || p.columns % (16 * groups) != 0)
     return illegal_policy(
-        "few rows of int4 weights: rows are a multiple of 8, columns of 16, which is a strip, for each wave beside another");
+        "few rows of int4 weights: rows are a multiple of 8, columns of a strip, 16, for each wave beside another");
   if (p.depth_bytes != 128 * size_of(s.a))
     return illegal_policy("a stage of int4 weights is 128 values of k: depth_bytes is 128 times A's element");
   const int strips = p.columns / 16, sums = p.waves_k * strips * (p.rows / 8) * 32 * 16;

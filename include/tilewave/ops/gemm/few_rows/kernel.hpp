@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT
 // GEMM with int4 weights and few rows of A on sm90, or any room with products of one wave and copies of one lane. Grid:
 // so many blocks for each tile of P.rows rows, each with a share of the strips of sixteen columns that is equal give or
-// take one. A block takes its strips in passes of P.columns / 16. All of its waves share K: wave w has stages w, w +
-// waves and so on, of 128 k each, so that what the chip reads at a time lies close together.
+// take one. A block takes its strips in passes of P.columns / 16. P.waves_columns groups of waves take strips beside
+// each other, so what they read of A comes from memory once. The waves of a group share K: wave w has stages w, w +
+// waves and so on, of 128 k each, so that what the chip reads at a time lies close together. Blocks of a cluster may
+// share K, too, where one pass has all strips: then shares are more even, and a block reads less of A.
 //
 // A wave copies what it will read itself. So no wave waits for another, and no tensor map has to be read before the
-// first bytes are. Copies run on past the end of a pass. There the waves merge their sums through shared memory. LDS
-// plan: a ring of P.stages stages for each wave, and the sums of one pass or two. Bound: memory bandwidth of B.
+// first bytes are. Copies run on past the end of a pass. There the waves merge their sums through shared memory
+// (output.hpp). LDS plan: a ring of P.stages stages for each wave, and the sums of one pass or two. Bound: memory
+// bandwidth of B.
 #pragma once
 
-#include "tilewave/ops/gemm/epilogue.hpp"
-#include "tilewave/ops/gemm/policy_status.hpp"
+#include "tilewave/ops/gemm/few_rows/output.hpp"
 
 namespace tilewave {
 
@@ -21,61 +23,19 @@ namespace tilewave {
 /// negative.
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue = GemmIdentity>
 struct GemmFewRowsKernel {
-  static_assert(gemm_policy_status(B::facts.id, S, P).ok(),
-                "a law of policies is broken: gemm_policy_status(arch, spec, policy).reason says which");
   using Room = B;
-  using Epilogue = GemmEpilogue<B, S, UserEpilogue>;
-  using Atom = typename B::Accumulator;
-  using Scales = Packed<S.group_scale(), 2>;  // of a lane's two rows of a strip
-  static constexpr int lanes = B::facts.wave_lanes, waves = P.waves_k, groups = P.waves_columns;  // waves: of a group
-  static constexpr int block_threads = groups * waves * lanes, waves_per_simd = groups * waves / B::facts.simds_per_cu;
-  static constexpr int stage_k = 128, strip_bytes = stage_k * 8;  // strip_bytes: of a strip in a stage
-  static constexpr int pass_strips = P.columns / 16, strips = pass_strips / groups;  // strips: of a group in a pass
-  static constexpr int panels = P.rows / 8;                                          // of 8 rows of A
+  using L = GemmFewRowsLayout<B, S, P, UserEpilogue>;
+  using Args = typename L::Args;
+  using Shared = typename L::Shared;
+  using Passes = typename L::Passes;
+  using Stage = typename L::Stage;
+  using Atom = typename L::Atom;
+  using Scales = typename L::Scales;
+  using Output = GemmFewRowsOutput<B, S, P, UserEpilogue>;
+  static constexpr int lanes = L::lanes, waves = L::waves, groups = L::groups, strips = L::strips, panels = L::panels;
+  static constexpr int block_threads = L::block_threads, waves_per_simd = groups * waves / B::facts.simds_per_cu;
+  static constexpr int stage_k = L::stage_k, strip_bytes = L::strip_bytes;
   static constexpr DType type = is_fp8(S.a) ? DType::f16 : S.a;  // of the products; f16 holds every fp8 value
-
-  struct Stage {
-    Chunk codes[strips][2][lanes];
-    Scales scales[strips][8];
-  };
-  using Sums = Atom[groups][waves][strips][panels][lanes];
-  static constexpr int ring_bytes = groups * waves * P.stages * sizeof(Stage);
-  static constexpr int sum_buffers = 2 * sizeof(Sums) + ring_bytes <= B::facts.lds_bytes ? 2 : 1;
-  /// Blocks that share K send each other sums by mailboxes. In a panel, lane l has rows 2 (l % 4) and the next one, and
-  /// block l % 4 % splits writes them: [blocks][strips x panels of a pass][8 lanes][most of four such lanes].
-  struct Landing {
-    Mailbox box;
-    Atom sums[pass_strips * panels * 8 * (P.splits > 2 ? 6 : 4)];  // three blocks: 3 x 2
-  };
-  struct NoLanding {};
-  struct Shared {
-    Sums sums[sum_buffers];
-    Stage ring[groups * waves][P.stages];
-    [[no_unique_address]] std::conditional_t<(P.splits > 1), Landing, NoLanding> landing;
-  };
-  /// At most 176 bytes come with a launch. A block would read what goes beyond from memory
-  /// (docs/notebook/2026-11-22-decode.md).
-  struct Args {
-    const char *codes, *a, *scales;
-    void* out;
-    const float* a_scale;
-    const void *bias, *residual;
-    float* out_scale;
-    std::int32_t m, n, stages;  // stages: of K
-    // All blocks have full_passes passes. What is left is one more pass, of strips_per_block strips, or one more.
-    std::int32_t full_passes, strips_per_block, blocks_with_one_more;
-    FastDiv blocks;       // of a tile of rows
-    FastDiv row_tiles;    // of a layer
-    std::int32_t splits;  // blocks of a cluster, which share the K of one pass
-    float alpha;
-    bool wide;  // out's rows are such that two neighbours are stored at once
-    // Strides in elements, but a_stride and a_layer in units of 16 bytes, and code_layer in strips.
-    std::int32_t a_stride, scale_stride, out_stride, residual_stride;
-    std::int32_t code_layer, a_layer, scale_layer, out_layer, residual_layer, bias_layer, a_scale_layer;
-    [[no_unique_address]] UserEpilogue epilogue;
-  };
-  static_assert(!std::is_empty_v<UserEpilogue> || sizeof(Args) <= 176, "arguments beyond 176 bytes come from memory");
-
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const bool clustered = P.splits > 1 && a.splits > 1;
     const std::int32_t of_all = clustered ? B::block_id() / a.splits : B::block_id();
@@ -106,7 +66,7 @@ struct GemmFewRowsKernel {
       Atom sums[strips][panels];
       TILEWAVE_UNROLL
       for (int i = 0; i < strips * panels; ++i) sums[i / panels][i % panels] = {};
-      const int strips_of_block = passes.strips_of(a, pass), count = strips_of_group(strips_of_block, group);
+      const int strips_of_block = passes.strips_of(a, pass), count = L::strips_of_group(strips_of_block, group);
       TILEWAVE_ROLL
       for (; stage_of_k < a.stages; stage_of_k += next_stage) {
         const Operands operands(rows);
@@ -126,7 +86,7 @@ struct GemmFewRowsKernel {
         slot = slot + 1 == P.stages ? 0 : slot + 1;
       }
       stage_of_k -= a.stages;
-      if (sum_buffers == 1 && pass > 0) B::barrier();
+      if (L::sum_buffers == 1 && pass > 0) B::barrier();
       TILEWAVE_UNROLL
       for (int s = 0; s < strips; ++s) {
         TILEWAVE_UNROLL
@@ -135,8 +95,8 @@ struct GemmFewRowsKernel {
       }
       B::barrier();
       tile.first_column = 16 * passes.first_of(a, pass);
-      finish(a, tile, strips_of_block, rank, shared, shared.sums[buffer]);
-      if (sum_buffers == 2) buffer ^= 1;
+      Output::finish(a, tile, strips_of_block, rank, shared, buffer);
+      if (L::sum_buffers == 2) buffer ^= 1;
     }
     B::template lane_copies_wait<0>();
   }
@@ -146,29 +106,6 @@ struct GemmFewRowsKernel {
   /// Lanes copy units of 16 bytes in memory's order, since a request would otherwise become four. Lanes that read at a
   /// time, four lines of two units, meet each bank once.
   TILEWAVE_DEVICE static int slot_unit(int line, int unit) { return 8 * line + (unit ^ 2 * line); }
-
-  /// Of the strips of a block in a pass, groups have equally many, give or take one.
-  TILEWAVE_DEVICE static int first_of_group(int strips_of_block, int group) { return strips_of_block * group / groups; }
-  TILEWAVE_DEVICE static int strips_of_group(int strips_of_block, int group) {
-    return first_of_group(strips_of_block, group + 1) - first_of_group(strips_of_block, group);
-  }
-
-  /// The strips of a block. In each pass they follow those of the block before, so that all blocks read close together.
-  struct Passes {
-    std::int32_t block, last_strips;  // last_strips: of the pass behind the full ones
-
-    TILEWAVE_DEVICE Passes(const Args& a, std::int32_t own_block)
-        : block(own_block), last_strips(a.strips_per_block + (own_block < a.blocks_with_one_more ? 1 : 0)) {}
-    TILEWAVE_DEVICE std::int32_t count(const Args& a) const { return a.full_passes + (last_strips > 0 ? 1 : 0); }
-    TILEWAVE_DEVICE std::int32_t first_of(const Args& a, std::int32_t pass) const {
-      if (pass < a.full_passes) return (pass * a.blocks.divisor + block) * pass_strips;
-      return a.full_passes * a.blocks.divisor * pass_strips + block * a.strips_per_block +
-             min_of(block, a.blocks_with_one_more);
-    }
-    TILEWAVE_DEVICE std::int32_t strips_of(const Args& a, std::int32_t pass) const {
-      return pass < a.full_passes ? pass_strips : pass == a.full_passes ? last_strips : 0;
-    }
-  };
 
   /// Copies a wave's stages of all passes, in order.
   class Copies {
@@ -217,8 +154,8 @@ struct GemmFewRowsKernel {
    private:
     TILEWAVE_DEVICE void begin_pass(const Args& a) {
       const int of_block = passes_.strips_of(a, pass_);
-      const std::int64_t strip = passes_.first_of(a, pass_) + first_of_group(of_block, group_);
-      count_ = a.stages > 0 ? strips_of_group(of_block, group_) : 0;
+      const std::int64_t strip = passes_.first_of(a, pass_) + L::first_of_group(of_block, group_);
+      count_ = a.stages > 0 ? L::strips_of_group(of_block, group_) : 0;
       codes_ = B::opaque(first_ + strip * strip_stride_ + std::int64_t{stage_} * strip_bytes);
       scales_ = B::opaque(first_scales_ + strip * 32 + std::int64_t{stage_} * a.scale_stride * 2);
     }
@@ -333,105 +270,6 @@ struct GemmFewRowsKernel {
         TILEWAVE_UNROLL
         for (int e = 0; e < 4; ++e) sums[s][n][e] += stage_sums[n][e] * scale[e / 2];
       }
-    }
-  }
-
-  struct InTile {
-    int row, column;
-  };
-  /// Adds up the sums of all waves in the order of the waves, then those of blocks in the order of blocks, and writes
-  /// them. Elements 2 h and 2 h + 1 of lane l's atom have column 2 (l / 4) + h of the strip. Their rows of the panel are
-  /// 2 (l % 4) and the next one.
-  TILEWAVE_DEVICE static void finish(const Args& a, const GemmTile& tile, int count, int rank, Shared& shared,
-                                     const Sums& sums) {
-    GemmArgs gemm{};  // with what the epilogue reads
-    gemm.m = a.m, gemm.n = a.n, gemm.alpha = a.alpha;
-    gemm.a_scale = a.a_scale, gemm.a_scale_layer_stride = a.a_scale_layer;
-    gemm.bias = a.bias, gemm.bias_layer_stride = a.bias_layer;
-    gemm.residual = a.residual, gemm.residual_stride = a.residual_stride, gemm.residual_layer_stride = a.residual_layer;
-    gemm.out = a.out, gemm.out_stride = a.out_stride, gemm.out_layer_stride = a.out_layer, gemm.out_scale = a.out_scale;
-    const float factor = Epilogue::out_factor(gemm);
-    const int items = count * panels * lanes;
-    if constexpr (P.splits > 1) {
-      if (a.splits > 1) {
-        const auto landing = [&](int i, int from) TILEWAVE_INLINE_LAMBDA {
-          const int most = ceil_div(4, a.splits);  // of four lanes that a block writes for
-          return shared.landing.sums + ((from * count * panels + i / lanes) * 8 + i % lanes / 4) * most +
-                 i % 4 / a.splits;
-        };
-        B::cluster_wait();  // the other blocks have opened their boxes
-        TILEWAVE_ROLL
-        for (int i = B::block_lane_id(); i < items; i += block_threads) {
-          const Vec<float, 4> own = sum_of_waves(i, count, sums);
-          const int owner = i % 4 % a.splits;
-          if (owner == rank) {
-            *reinterpret_cast<Vec<float, 4>*>(landing(i, rank)) = own;
-          } else {
-            B::post(shared.landing.box, reinterpret_cast<Vec<float, 4>*>(landing(i, rank)), owner, own);
-          }
-        }
-        const int lanes_of_four = ceil_div(4 - rank, a.splits);
-        B::collect(shared.landing.box, (a.splits - 1) * count * panels * 8 * lanes_of_four * 4, 0);
-        TILEWAVE_ROLL
-        for (int i = B::block_lane_id(); i < items; i += block_threads) {
-          if (i % 4 % a.splits != rank) continue;
-          Vec<float, 4> merged{};
-          TILEWAVE_ROLL
-          for (int from = 0; from < a.splits; ++from) {
-            const auto part = *reinterpret_cast<const Vec<float, 4>*>(landing(i, from));
-            TILEWAVE_UNROLL
-            for (int e = 0; e < 4; ++e) merged[e] += part[e];
-          }
-          write(a, gemm, tile, i, factor, merged);
-        }
-        return;
-      }
-    }
-    TILEWAVE_ROLL
-    for (int i = B::block_lane_id(); i < items; i += block_threads) {
-      if (tile.first_row + row_of(i) >= a.m) continue;
-      write(a, gemm, tile, i, factor, sum_of_waves(i, count, sums));
-    }
-  }
-  /// The first of the two rows of item i: lane i % lanes of panel i / lanes % panels, then strips.
-  TILEWAVE_DEVICE static int row_of(int i) { return 8 * (i / lanes % panels) + 2 * (i % 4); }
-  TILEWAVE_DEVICE static Vec<float, 4> sum_of_waves(int i, int count, const Sums& sums) {
-    const int lane = i % lanes, panel = i / lanes % panels, strip = i / lanes / panels;
-    const int group = groups == 1 ? 0 : ((strip + 1) * groups - 1) / count,
-              of_group = strip - first_of_group(count, group);
-    constexpr int at_once = waves % 4 == 0 ? 4 : 3;
-    static_assert(waves % at_once == 0, "sums of waves are added up three or four at a time");
-    Vec<float, 4> merged{};
-    TILEWAVE_ROLL
-    for (int w = 0; w < waves; w += at_once) {
-      TILEWAVE_UNROLL
-      for (int i = 0; i < at_once; ++i) {
-        const Atom wave_sums = sums[group][w + i][of_group][panel][lane];
-        TILEWAVE_UNROLL
-        for (int e = 0; e < 4; ++e) merged[e] += wave_sums[e];
-      }
-    }
-    return merged;
-  }
-  TILEWAVE_DEVICE static void write(const Args& a, const GemmArgs& gemm, const GemmTile& tile, int i, float factor,
-                                    const Vec<float, 4>& merged) {
-    const InTile first{row_of(i), 16 * (i / lanes / panels) + 2 * (i % lanes / 4)};
-    Vec<float, 4> values[1]{merged};
-    const auto at = [&](int e) TILEWAVE_INLINE_LAMBDA { return InTile{first.row + e % 2, first.column + e / 2}; };
-    Epilogue::apply(gemm, a.epilogue, tile, values, at);
-    TILEWAVE_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      const Vec<float, 2> pair{{values[0][r] * factor, values[0][2 + r] * factor}};
-      const std::int32_t row = tile.first_row + first.row + r, column = tile.first_column + first.column;
-      if (row >= a.m) continue;
-      if constexpr (size_of(S.out) > 1) {
-        if (a.wide) {
-          Epilogue::store(gemm, tile, row, column, pair);
-          continue;
-        }
-      }
-      TILEWAVE_UNROLL
-      for (int c = 0; c < 2; ++c) Epilogue::store(gemm, tile, row, column + c, Vec<float, 1>{{pair[c]}});
     }
   }
 };

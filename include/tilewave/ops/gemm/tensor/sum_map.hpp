@@ -17,9 +17,9 @@ class GemmSumMap {
   using Epilogue = GemmEpilogue<B, S, UserEpilogue>;
   static constexpr bool quantised = S.out_scale != Scaling::none, per_group = Epilogue::per_group;
 
-  /// Each block of a cluster has a split of K, and a run of rows of the tile, which it writes. It adds their partials in
-  /// the order of ranks. Such a block has one tile only, so the ring is free for the partials: first those of the block
-  /// itself, then those that the other blocks' copy engines bring. The fetching waves take part in the barriers
+  /// Each block of a cluster has a split of K, and a run of rows of the tile, which it writes. It adds their partials
+  /// in the order of ranks. Such a block has one tile only, so the ring is free for the partials: first those of the
+  /// block itself, then those that the other blocks' copy engines bring. The fetching waves take part in the barriers
   /// (join_merge). Reads of other blocks' memory in place of the copies wait some 600 cycles each, and the release of a
   /// cluster barrier waits for all stores (docs/notebook/2026-11-28-gemm-merge.md).
   TILEWAVE_DEVICE void merge(const Args& a, const GemmTile& tile, int rank, int wave_group, Shared& shared,

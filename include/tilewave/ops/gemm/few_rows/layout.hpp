@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+// The layout of GemmFewRowsKernel: shared memory, arguments, and which strips of B each block and wave has.
+#pragma once
+
+#include "tilewave/ops/gemm/epilogue.hpp"
+#include "tilewave/ops/gemm/policy_status.hpp"
+
+namespace tilewave {
+
+template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue>
+struct GemmFewRowsLayout {
+  static_assert(gemm_policy_status(B::facts.id, S, P).ok(),
+                "a law of policies is broken: gemm_policy_status(arch, spec, policy).reason says which");
+  using Backend = B;
+  using Atom = typename B::Accumulator;
+  using Scales = Packed<S.group_scale(), 2>;  // of a lane's two rows of a strip
+  static constexpr int lanes = B::facts.wave_lanes, waves = P.waves_k, groups = P.waves_columns;  // waves: of a group
+  static constexpr int block_threads = groups * waves * lanes;
+  static constexpr int stage_k = 128, strip_bytes = stage_k * 8;  // strip_bytes: of a strip in a stage
+  static constexpr int pass_strips = P.columns / 16, strips = pass_strips / groups;  // strips: of a group in a pass
+  static constexpr int panels = P.rows / 8;                                          // of 8 rows of A
+
+  struct Stage {
+    Chunk codes[strips][2][lanes];
+    Scales scales[strips][8];
+  };
+  using Sums = Atom[groups][waves][strips][panels][lanes];
+  static constexpr int ring_bytes = groups * waves * P.stages * sizeof(Stage);
+  static constexpr int sum_buffers = 2 * sizeof(Sums) + ring_bytes <= B::facts.lds_bytes ? 2 : 1;
+  /// Blocks that share K send each other sums by mailboxes. In a panel, lane l has rows 2 (l % 4) and the next one, and
+  /// block l % 4 % splits writes them: [blocks][strips x panels of a pass][8 lanes][most of four such lanes].
+  struct Landing {
+    Mailbox box;
+    alignas(16) Atom sums[pass_strips * panels * 8 * (P.splits > 2 ? 6 : 4)];  // three blocks: 3 x 2
+  };
+  struct NoLanding {};
+  struct Shared {
+    Sums sums[sum_buffers];
+    Stage ring[groups * waves][P.stages];
+    [[no_unique_address]] std::conditional_t<(P.splits > 1), Landing, NoLanding> landing;
+  };
+  /// At most 176 bytes come with a launch. A block would read what goes beyond from memory
+  /// (docs/notebook/2026-11-22-decode.md).
+  struct Args {
+    const char *codes, *a, *scales;
+    void* out;
+    const float* a_scale;
+    const void *bias, *residual;
+    float* out_scale;
+    std::int32_t m, n, stages;  // stages: of K
+    // All blocks have full_passes passes. What is left is one more pass, of strips_per_block strips, or one more.
+    std::int32_t full_passes, strips_per_block, blocks_with_one_more;
+    FastDiv blocks;       // of a tile of rows
+    FastDiv row_tiles;    // of a layer
+    std::int32_t splits;  // blocks of a cluster, which share the K of one pass
+    float alpha;
+    bool wide;  // out's rows are such that two neighbours are stored at once
+    // Strides in elements, but a_stride and a_layer in units of 16 bytes, and code_layer in strips.
+    std::int32_t a_stride, scale_stride, out_stride, residual_stride;
+    std::int32_t code_layer, a_layer, scale_layer, out_layer, residual_layer, bias_layer, a_scale_layer;
+    [[no_unique_address]] UserEpilogue epilogue;
+  };
+  static_assert(!std::is_empty_v<UserEpilogue> || sizeof(Args) <= 176, "arguments beyond 176 bytes come from memory");
+
+  /// The first strip of a group of waves among those of its block in a pass. All groups have equally many, give or take
+  /// one.
+  TILEWAVE_DEVICE static int first_of_group(int strips_of_block, int group) { return strips_of_block * group / groups; }
+  TILEWAVE_DEVICE static int strips_of_group(int strips_of_block, int group) {
+    return first_of_group(strips_of_block, group + 1) - first_of_group(strips_of_block, group);
+  }
+
+  /// The strips of a block. In each pass they follow those of the block before, so that all blocks read close together.
+  struct Passes {
+    std::int32_t block, last_strips;  // last_strips: of the pass behind the full ones
+
+    TILEWAVE_DEVICE Passes(const Args& a, std::int32_t own_block)
+        : block(own_block), last_strips(a.strips_per_block + (own_block < a.blocks_with_one_more ? 1 : 0)) {}
+    TILEWAVE_DEVICE std::int32_t count(const Args& a) const { return a.full_passes + (last_strips > 0 ? 1 : 0); }
+    TILEWAVE_DEVICE std::int32_t first_of(const Args& a, std::int32_t pass) const {
+      if (pass < a.full_passes) return (pass * a.blocks.divisor + block) * pass_strips;
+      return a.full_passes * a.blocks.divisor * pass_strips + block * a.strips_per_block +
+             min_of(block, a.blocks_with_one_more);
+    }
+    TILEWAVE_DEVICE std::int32_t strips_of(const Args& a, std::int32_t pass) const {
+      return pass < a.full_passes ? pass_strips : pass == a.full_passes ? last_strips : 0;
+    }
+  };
+};
+
+}  // namespace tilewave

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+// The end of a pass of GemmFewRowsKernel: sums of waves, and of blocks that share K, are added up in order and written.
+#pragma once
+
+#include "tilewave/ops/gemm/few_rows/layout.hpp"
+
+namespace tilewave {
+
+/// Elements 2 h and 2 h + 1 of lane l's atom have column 2 (l / 4) + h of the strip. Their rows of the panel are
+/// 2 (l % 4) and the next one. Item i is lane i % lanes of panel i / lanes % panels, then strips.
+template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue>
+struct GemmFewRowsOutput {
+  using L = GemmFewRowsLayout<B, S, P, UserEpilogue>;
+  using Args = typename L::Args;
+  using Shared = typename L::Shared;
+  using Sums = typename L::Sums;
+  using Atom = typename L::Atom;
+  using Epilogue = GemmEpilogue<B, S, UserEpilogue>;
+  static constexpr int lanes = L::lanes, panels = L::panels, block_threads = L::block_threads;
+
+  struct InTile {
+    int row, column;
+  };
+  /// Adds up the sums of all waves of a group in their order, then those of blocks in the order of ranks, and writes
+  /// those that are this block's: all, or those of its rows. `count`: strips of the block.
+  TILEWAVE_DEVICE static void finish(const Args& a, const GemmTile& tile, int count, int rank, Shared& shared,
+                                     int buffer) {
+    const Sums& sums = shared.sums[buffer];
+    GemmArgs gemm{};  // with what the epilogue reads
+    gemm.m = a.m, gemm.n = a.n, gemm.alpha = a.alpha;
+    gemm.a_scale = a.a_scale, gemm.a_scale_layer_stride = a.a_scale_layer;
+    gemm.bias = a.bias, gemm.bias_layer_stride = a.bias_layer;
+    gemm.residual = a.residual, gemm.residual_stride = a.residual_stride, gemm.residual_layer_stride = a.residual_layer;
+    gemm.out = a.out, gemm.out_stride = a.out_stride, gemm.out_layer_stride = a.out_layer, gemm.out_scale = a.out_scale;
+    const float factor = Epilogue::out_factor(gemm);
+    const int items = count * panels * lanes;
+    if constexpr (P.splits > 1) {
+      if (a.splits > 1) {
+        const auto landing = [&](int i, int from) TILEWAVE_INLINE_LAMBDA {
+          const int most = ceil_div(4, a.splits);  // of four lanes that a block writes for
+          return shared.landing.sums + ((from * count * panels + i / lanes) * 8 + i % lanes / 4) * most +
+                 i % 4 / a.splits;
+        };
+        B::cluster_wait();  // the other blocks have opened their boxes
+        TILEWAVE_ROLL
+        for (int i = B::block_lane_id(); i < items; i += block_threads) {
+          const Vec<float, 4> own = sum_of_waves(i, count, sums);
+          const int owner = i % 4 % a.splits;
+          if (owner == rank) {
+            *reinterpret_cast<Vec<float, 4>*>(landing(i, rank)) = own;
+          } else {
+            B::post(shared.landing.box, reinterpret_cast<Vec<float, 4>*>(landing(i, rank)), owner, own);
+          }
+        }
+        const int lanes_of_four = ceil_div(4 - rank, a.splits);
+        B::collect(shared.landing.box, (a.splits - 1) * count * panels * 8 * lanes_of_four * 4, 0);
+        TILEWAVE_ROLL
+        for (int i = B::block_lane_id(); i < items; i += block_threads) {
+          if (i % 4 % a.splits != rank) continue;
+          Vec<float, 4> merged{};
+          TILEWAVE_ROLL
+          for (int from = 0; from < a.splits; ++from) {
+            const auto part = *reinterpret_cast<const Vec<float, 4>*>(landing(i, from));
+            TILEWAVE_UNROLL
+            for (int e = 0; e < 4; ++e) merged[e] += part[e];
+          }
+          write(a, gemm, tile, i, factor, merged);
+        }
+        return;
+      }
+    }
+    TILEWAVE_ROLL
+    for (int i = B::block_lane_id(); i < items; i += block_threads) {
+      if (tile.first_row + row_of(i) >= a.m) continue;
+      write(a, gemm, tile, i, factor, sum_of_waves(i, count, sums));
+    }
+  }
+  /// The first of the two rows of item i: lane i % lanes of panel i / lanes % panels, then strips.
+  TILEWAVE_DEVICE static int row_of(int i) { return 8 * (i / lanes % panels) + 2 * (i % 4); }
+  TILEWAVE_DEVICE static Vec<float, 4> sum_of_waves(int i, int count, const Sums& sums) {
+    const int lane = i % lanes, panel = i / lanes % panels, strip = i / lanes / panels;
+    const int group = L::groups == 1 ? 0 : ((strip + 1) * L::groups - 1) / count,
+              of_group = strip - L::first_of_group(count, group);
+    constexpr int at_once = L::waves % 4 == 0 ? 4 : 3;
+    static_assert(L::waves % at_once == 0, "sums of waves are added up three or four at a time");
+    Vec<float, 4> merged{};
+    TILEWAVE_ROLL
+    for (int w = 0; w < L::waves; w += at_once) {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < at_once; ++i) {
+        const Atom wave_sums = sums[group][w + i][of_group][panel][lane];
+        TILEWAVE_UNROLL
+        for (int e = 0; e < 4; ++e) merged[e] += wave_sums[e];
+      }
+    }
+    return merged;
+  }
+  TILEWAVE_DEVICE static void write(const Args& a, const GemmArgs& gemm, const GemmTile& tile, int i, float factor,
+                                    const Vec<float, 4>& merged) {
+    const InTile first{row_of(i), 16 * (i / lanes / panels) + 2 * (i % lanes / 4)};
+    Vec<float, 4> values[1]{merged};
+    const auto at = [&](int e) TILEWAVE_INLINE_LAMBDA { return InTile{first.row + e % 2, first.column + e / 2}; };
+    Epilogue::apply(gemm, a.epilogue, tile, values, at);
+    TILEWAVE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      const Vec<float, 2> pair{{values[0][r] * factor, values[0][2 + r] * factor}};
+      const std::int32_t row = tile.first_row + first.row + r, column = tile.first_column + first.column;
+      if (row >= a.m) continue;
+      if constexpr (size_of(S.out) > 1) {
+        if (a.wide) {
+          Epilogue::store(gemm, tile, row, column, pair);
+          continue;
+        }
+      }
+      TILEWAVE_UNROLL
+      for (int c = 0; c < 2; ++c) Epilogue::store(gemm, tile, row, column + c, Vec<float, 1>{{pair[c]}});
+    }
+  }
+};
+
+}  // namespace tilewave
