@@ -85,69 +85,6 @@ struct CheckCluster {
   }
 };
 
-/// Every block posts a run of floats of its own length to each other block, and the box counts all of them.
-template <class B>
-struct RunsKernel {
-  using Room = B;
-  struct Args {
-    std::uint32_t* wrong;  // [grid], of the floats that a block was sent
-  };
-  static constexpr int blocks = cluster_blocks<B>, most = 4 * 33, block_threads = B::facts.wave_lanes;
-  static constexpr int waves_per_simd = 1;
-  TILEWAVE_DEVICE static int length(int rank) { return 4 * (8 * rank + 1); }
-  struct Shared {
-    alignas(16) float own[most];
-    alignas(16) float landed[blocks][most];
-    Mailbox box;
-  };
-
-  TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
-    const int rank = B::cluster_rank(), lane = B::lane_id();
-    B::template open<1>(&shared.box);
-    for (int i = lane; i < most; i += block_threads) {
-      shared.own[i] = static_cast<float>(1000 * rank + i);
-      for (int from = 0; from < blocks; ++from) shared.landed[from][i] = -1.0f;
-    }
-    B::shared_written();
-    B::cluster_wait();
-    B::cluster_arrive();  // all of landed is cleared
-    B::cluster_wait();
-    if (lane < blocks && lane != rank) B::post_run(shared.box, shared.landed[rank], lane, shared.own, length(rank));
-    int posts = 0;
-    for (int from = 0; from < blocks; ++from) posts += from == rank ? 0 : length(from);
-    B::collect(shared.box, posts, 0);
-    std::uint32_t wrong = 0;
-    for (int from = 0; from < blocks; ++from) {
-      const int sent = from == rank ? 0 : length(from);
-      for (int i = 0; i < most; ++i)
-        wrong += shared.landed[from][i] != (i < sent ? static_cast<float>(1000 * from + i) : -1.0f);
-    }
-    if (lane == 0) B::store(args.wrong + B::block_id(), wrong);
-    B::cluster_arrive();  // no block leaves while its floats are read
-    B::cluster_wait();
-  }
-};
-
-struct CheckRuns {
-  template <class B>
-  void operator()() const {
-    if constexpr (GroupBackend<B>) {
-      using K = RunsKernel<B>;
-      constexpr int grid = 3 * K::blocks;
-      std::vector<std::uint32_t> wrong(grid, ~0u);
-      bench::DeviceBuffer output(grid * 4);
-      const Status status = B::template launch<K>({grid, K::block_threads, K::blocks},
-                                                  {static_cast<std::uint32_t*>(output.data())}, nullptr);
-      INFO(status.reason);
-      REQUIRE(status.ok());
-      REQUIRE(hipDeviceSynchronize() == hipSuccess);
-      REQUIRE(hipMemcpy(wrong.data(), output.data(), output.bytes(), hipMemcpyDeviceToHost) == hipSuccess);
-      CAPTURE(room_name<B>());
-      CHECK(wrong == std::vector<std::uint32_t>(grid));
-    }
-  }
-};
-
 struct CheckClusterShapes {
   template <class B>
   void operator()() const {
@@ -167,7 +104,6 @@ struct CheckClusterShapes {
 }  // namespace
 
 TEST_CASE("blocks of a cluster reach each other's shared memory") { AllRooms::each(CheckCluster{}); }
-TEST_CASE("blocks of a cluster post runs of floats to each other") { AllRooms::each(CheckRuns{}); }
 TEST_CASE("a cluster that the chip does not have is named") { AllRooms::each(CheckClusterShapes{}); }
 
 }  // namespace tilewave::test

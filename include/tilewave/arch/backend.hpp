@@ -156,7 +156,7 @@ concept MxBackend = Backend<B> && requires(const Vec<float, 8>& eight, const Vec
 template <class B>
 concept StagedBackend = Backend<B> &&
     requires(typename B::Mbarrier* mbarrier, void* shared, const void* global, const Chunk* row, Chunk* chunk,
-             std::uint32_t bytes, Mailbox* box, Vec<float, 4>* four, float* out, const float* in) {
+             std::uint32_t bytes, Mailbox* box, Vec<float, 4>* four) {
   { B::mbarrier_init(mbarrier, 1) } -> std::same_as<void>;
   { B::mbarrier_ready() } -> std::same_as<void>;  // after the last mbarrier_init, before barrier()
   { B::mbarrier_arrive(mbarrier) } -> std::same_as<void>;
@@ -169,7 +169,6 @@ concept StagedBackend = Backend<B> &&
   { B::template lane_copies_wait<1>() } -> std::same_as<void>;
   { B::load_matrices(row) } -> std::same_as<Chunk>;  // four matrices of 8 x 8 elements of 2 bytes
   { B::post(*box, four, 0, *four) } -> std::same_as<void>;
-  { B::post_run(*box, out, 0, in, 4) } -> std::same_as<void>;  // floats; each counts as a post
   { B::prefetch(global) } -> std::same_as<void>;
   { B::prefetch(global, bytes) } -> std::same_as<void>;
   { B::nanoseconds() } -> std::same_as<std::uint64_t>;

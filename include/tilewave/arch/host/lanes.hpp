@@ -99,14 +99,6 @@ struct Lanes {
     __atomic_fetch_add(&remote(&box, rank)->state, count, __ATOMIC_RELAXED);
   }
 
-  static void post_run(Mailbox& box, float* shared, int rank, const float* from, int count) {
-    if (count <= 0 || count % 4 != 0 ||
-        (std::bit_cast<std::uintptr_t>(shared) | std::bit_cast<std::uintptr_t>(from)) % 16 != 0)
-      fail(*current_lane, "post_run of %d floats: four at a time are posted, from and to multiples of 16 bytes", count);
-    std::copy_n(from, count, remote(shared, rank));
-    __atomic_fetch_add(&remote(&box, rank)->state, count, __ATOMIC_RELAXED);
-  }
-
   /// Returns the value of `lane`, which may differ from lane to lane and must exist.
   template <class T>
   static T shuffle(T value, int lane, Where where = {}) {

@@ -114,17 +114,6 @@ struct Sync {
         "r"(shared_address(&box)), "r"(rank), "f"(value[0]), "f"(value[1]), "f"(value[2]), "f"(value[3])
         : "memory");
   }
-  /// The copy engine takes a run of `count` floats, a multiple of four. One lane calls this.
-  TILEWAVE_DEVICE static void post_run(Mailbox& box, float* shared, int rank, const float* from, int count) {
-    asm volatile(
-        "{ .reg .b32 there, box;\n"
-        "  mapa.shared::cluster.u32 there, %0, %2;\n"
-        "  mapa.shared::cluster.u32 box, %1, %2;\n"
-        "  cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [there], [%3], %4, [box]; }" ::"r"(
-            shared_address(shared)),
-        "r"(shared_address(&box)), "r"(rank), "r"(shared_address(from)), "r"(4 * count)
-        : "memory");
-  }
   TILEWAVE_DEVICE static void collect(Mailbox& box, int posts, int phase) {
     const std::uint32_t address = shared_address(&box);
     if (threadIdx.x == 0) {

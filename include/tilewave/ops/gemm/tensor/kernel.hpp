@@ -80,13 +80,11 @@ struct GemmTensorKernel {
     // B's boxes may be on their way before the kernel in front is over. The fetching wave then waits behind them.
     const bool early = L::copies_b_early && a.gemm.b_ready && a.gemm.k > 0;
     if (!early) B::wait_for_previous();
+    // Blocks that share K reach into each other's shared memory only after the barrier of merge.
     if constexpr (P.cluster > 1) {
       B::cluster_arrive();
       B::cluster_wait();
     } else {
-      if constexpr (P.splits > 1) {
-        if (a.gemm.splits > 1) B::template open<2>(&shared.merge.free);  // join_merge waits for those of other blocks
-      }
       B::barrier();
     }
     if (early && B::wave_id() != L::wave_groups * L::wave_group_waves) B::wait_for_previous();
@@ -107,9 +105,7 @@ struct GemmTensorKernel {
       } else if constexpr (L::shared_scales) {
         fetch_scales(a, queue, wave - 1, shared);
       }
-      if constexpr (P.splits > 1) {
-        if (a.gemm.splits > 1) L::Output::join_merge(a, rank, shared);
-      }
+      if (P.splits > 1 && a.gemm.splits > 1) L::Output::join_merge();
     } else {
       if constexpr (shift_registers) B::template take_registers<multiplying_registers>();
       multiply(a, maps, queue, rank, wave_group, shared);

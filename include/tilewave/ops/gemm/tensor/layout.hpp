@@ -146,12 +146,6 @@ struct GemmTensorLayout {
   static constexpr bool float_b_scales = shared_scales && !(packed && Codes::scales_in_exponents);
   static constexpr int tall_chunks = tall_rows * (packed ? depth_k / 2 : P.depth_bytes) / 16;
   static constexpr int wide_chunks = wide_rows * boxes * row_chunks;
-  /// Blocks that share the K of a tile tell each other that their rings are free, and count the partials that land.
-  struct MergeBoxes {
-    Mailbox free, landed;
-    float word;  // of no meaning: a post brings a value
-  };
-  struct NoMergeBoxes {};
   struct Shared {
     alignas(1024) Chunk tall[P.stages][tall_chunks];
     alignas(1024) Chunk wide[P.stages][wide_chunks];
@@ -162,7 +156,6 @@ struct GemmTensorLayout {
     float a_scale[shared_scales && !packed ? P.stages : 1][shared_scales && !packed ? P.rows : 1];
     alignas(16) float b_scale[float_b_scales ? P.stages : 1][float_b_scales ? shared_b_scales : 1];
     alignas(16) std::uint32_t row_pairs[has_row_pairs ? P.stages : 1][has_row_pairs ? shared_b_scales : 1];
-    [[no_unique_address]] std::conditional_t<(P.splits > 1), MergeBoxes, NoMergeBoxes> merge;
   };
 
   /// During the products of grouped GEMM a wave keeps its tile and the state of its queue in shared memory: registers

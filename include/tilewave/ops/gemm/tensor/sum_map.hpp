@@ -17,70 +17,62 @@ class GemmSumMap {
   using Epilogue = GemmEpilogue<B, S, UserEpilogue>;
   static constexpr bool quantised = S.out_scale != Scaling::none, per_group = Epilogue::per_group;
 
-  /// Each block of a cluster has a split of K, and a run of rows of the tile, which it writes. It adds their partials
-  /// in the order of ranks. Such a block has one tile only, so the ring is free for the partials: first those of the
-  /// block itself, then those that the other blocks' copy engines bring. The fetching waves take part in the barriers
-  /// (join_merge). Reads of other blocks' memory in place of the copies wait some 600 cycles each, and the release of a
-  /// cluster barrier waits for all stores (docs/notebook/2026-11-28-gemm-merge.md).
+  /// Each block of a cluster has a split of K. It adds the partials of its part of the tile in the order of ranks, and
+  /// writes that part. Such a block has one tile only, so the ring is free for the partials. The fetching waves take
+  /// part in the barriers (join_merge).
   TILEWAVE_DEVICE void merge(const Args& a, const GemmTile& tile, int rank, int wave_group, Shared& shared,
                              Sums (&sums)[L::tiles]) {
-    if constexpr (P.splits > 1) {
-      const int splits = a.gemm.splits, lane = B::block_lane_id();
-      float* const own = partials(shared);
-      join_merge_of_products();
-      if (lane < splits && lane != rank) B::post(shared.merge.free, &shared.merge.word, lane, 0.0f);
-      out_factor_ = Epilogue::out_factor(a.gemm);
-      using Sum = typename L::Sum;
+    join_merge_of_products();
+    out_factor_ = Epilogue::out_factor(a.gemm);
+    using Sum = typename L::Sum;
+    Sum* const own = reinterpret_cast<Sum*>(shared.tall);
+    TILEWAVE_UNROLL
+    for (int half = 0; half < L::halves; ++half) {
       TILEWAVE_UNROLL
-      for (int half = 0; half < L::halves; ++half) {
+      for (int t = 0; t < tiles_c; ++t) {
         TILEWAVE_UNROLL
-        for (int t = 0; t < tiles_c; ++t) {
-          TILEWAVE_UNROLL
-          for (int i = 0; i < wide_c / 2; i += 2) {  // two neighbours of the wide side
-            const Vec<Sum, 2> two{{sum_of(sums, half, t, i), sum_of(sums, half, t, i + 1)}};
-            Sum* const to = reinterpret_cast<Sum*>(own) + offset(element(wave_group, t, i), half);
-            if constexpr (P.swapped) {
-              to[0] = two[0];
-              to[partial_stride] = two[1];
-            } else {
-              *reinterpret_cast<Vec<Sum, 2>*>(to) = two;
-            }
+        for (int i = 0; i < wide_c / 2; i += 2) {  // two neighbours of the wide side
+          const Vec<Sum, 2> two{{sum_of(sums, half, t, i), sum_of(sums, half, t, i + 1)}};
+          if constexpr (P.swapped) {
+            own[offset(element(wave_group, t, i), half)] = two[0];
+            own[offset(element(wave_group, t, i + 1), half)] = two[1];
+          } else {
+            *reinterpret_cast<Vec<Sum, 2>*>(own + offset(element(wave_group, t, i), half)) = two;
           }
         }
       }
-      join_merge_of_partials(splits, shared);
-      if (lane < splits && lane != rank) {
-        const int rows = rows_of(splits, lane);
-        const float* const from = own + lane * rows_of(splits, 0) * partial_stride;
-        if (rows > 0)
-          B::post_run(shared.merge.landed, own + landing(splits, lane, rank), lane, from, rows * partial_stride);
-      }
-      join_landing(splits, rank, shared);
-      const int first_row = rank * rows_of(splits, 0), end = rows_of(splits, rank) * columns / vector_size;
-      for (int i = lane; i < end; i += L::wave_groups * L::wave_group_lanes) {
-        const InTile in_part = vector_of(i);
-        if (tile.first_row + first_row + in_part.row >= tile.row_end) continue;
-        if (!per_group && tile.first_column + in_part.column >= a.gemm.n) continue;
-        write_vector(a, tile, first_row * columns / vector_size + i, [&](InTile, int half) TILEWAVE_INLINE_LAMBDA {
-          Vec<Sum, vector_size> all{};
+    }
+    join_merge_of_partials();
+    constexpr int lanes = L::wave_groups * L::wave_group_lanes;
+    const int splits = a.gemm.splits;
+    for (int i = rank * lanes + B::block_lane_id(); i < vectors; i += splits * lanes) {
+      // What is read of other blocks is stored, so a lane that is here again knows that its reads are done.
+      if (tile.first_row + vector_of(i).row >= tile.row_end) continue;
+      if (!per_group && tile.first_column + vector_of(i).column >= a.gemm.n) continue;
+      write_vector(a, tile, i, [&](InTile first, int half) TILEWAVE_INLINE_LAMBDA {
+        // All partials are asked for before the first is added: a read of another block's memory takes long.
+        Vec<Sum, vector_size> parts[P.splits];
+        TILEWAVE_UNROLL
+        for (int r = 0; r < P.splits; ++r) {
+          if (r < splits)
+            parts[r] = *reinterpret_cast<const Vec<Sum, vector_size>*>(B::remote(own + offset(first, half), r));
+        }
+        Vec<Sum, vector_size> all{};
+        TILEWAVE_UNROLL
+        for (int r = 0; r < P.splits; ++r) {
           TILEWAVE_UNROLL
-          for (int r = 0; r < P.splits; ++r) {
-            if (r >= splits) continue;
-            const int at = r == rank ? first_row * partial_stride : landing(splits, rank, r);
-            const auto part = *reinterpret_cast<const Vec<Sum, vector_size>*>(own + at + offset(in_part, half));
-            TILEWAVE_UNROLL
-            for (int e = 0; e < vector_size; ++e) all[e] += part[e];
+          for (int e = 0; e < vector_size; ++e) {
+            if (r < splits) all[e] += parts[r][e];
           }
-          return all;
-        });
-      }
+        }
+        return all;
+      });
     }
   }
   /// The barriers of `merge`, for the waves that have no sums.
-  TILEWAVE_DEVICE static void join_merge(const Args& a, int rank, Shared& shared) {
+  TILEWAVE_DEVICE static void join_merge() {
     join_merge_of_products();
-    join_merge_of_partials(a.gemm.splits, shared);
-    join_landing(a.gemm.splits, rank, shared);
+    join_merge_of_partials();
   }
 
   /// A vector is four neighbours of a row of the tile of C.
@@ -177,33 +169,10 @@ class GemmSumMap {
   float out_factor_ = 1.0f;
 
  private:
-  static_assert(P.splits == 1 || (P.rows + ceil_div((P.splits - 1) * (P.rows + P.splits - 1), P.splits)) *
-                                         partial_stride * sizeof(float) <=
-                                     sizeof(Shared::tall) + sizeof(Shared::wide),
-                "the ring holds the partials of a tile, and those that land");
-  TILEWAVE_DEVICE static float* partials(Shared& shared) { return reinterpret_cast<float*>(shared.tall); }
-  /// The rows of the tile that block `rank` writes: no more than the first block does.
-  TILEWAVE_DEVICE static int rows_of(int splits, int rank) {
-    const int rows = ceil_div(P.rows, splits);
-    return max_of(min_of(P.rows - rank * rows, rows), 0);
-  }
-  /// Where the partials of block `from` land in the shared memory of block `rank`.
-  TILEWAVE_DEVICE static int landing(int splits, int rank, int from) {
-    return (P.rows + (from - (from > rank)) * rows_of(splits, 0)) * partial_stride;
-  }
-  /// All products have read the ring, and the other blocks have opened their boxes.
-  TILEWAVE_DEVICE static void join_merge_of_products() {
+  TILEWAVE_DEVICE static void join_merge_of_products() { B::barrier(); }  // all products have read the ring
+  TILEWAVE_DEVICE static void join_merge_of_partials() {
+    B::cluster_arrive();
     B::cluster_wait();
-    B::barrier();
-  }
-  /// The partials of this block are written, and the rings of all blocks are free.
-  TILEWAVE_DEVICE static void join_merge_of_partials(int splits, Shared& shared) {
-    B::shared_written();
-    B::barrier();
-    B::collect(shared.merge.free, splits - 1, 0);
-  }
-  TILEWAVE_DEVICE static void join_landing(int splits, int rank, Shared& shared) {
-    B::collect(shared.merge.landed, (splits - 1) * rows_of(splits, rank) * partial_stride, 0);
   }
 
   TILEWAVE_DEVICE static InTile vector_of(int i) {
