@@ -102,7 +102,7 @@ inline constexpr GemmCorrection gemm_corrections_blocks[] = {
 
 constexpr GemmForm gemm_form(const GemmPolicy& p) {
   if (p.waves_per_simd > 1) return GemmForm::two_blocks;
-  if (p.cluster > 1) return GemmForm::clustered;
+  if (p.sharers() > 1) return GemmForm::clustered;
   if (p.stream) return GemmForm::streamed;
   if (p.pingpong) return GemmForm::pingpong;
   return p.swapped ? GemmForm::swapped : GemmForm::plain;

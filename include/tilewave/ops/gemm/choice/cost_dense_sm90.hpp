@@ -48,7 +48,7 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
   const double tiles = gemm_tile_count(problem, m, p).tiles;
   // Blocks share K only where tiles leave some of them nothing to do.
   if (splits > 1 && tiles * splits > 1.22 * sms) return 1e6;
-  const double slots = double(clusters_at_a_time(p.cluster * splits) * p.waves_per_simd);
+  const double slots = double(clusters_at_a_time(p.sharers() * splits) * p.waves_per_simd);
   const double steps = double(ceil_div(ceil_div(problem.k * element, p.depth_bytes), splits));
   const double rounds_started = double(std::int64_t((tiles + slots - 1) / slots));
   const bool block = spec.scale == Scaling::per_block, scaled_large = block && !p.swapped;
@@ -118,7 +118,7 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
       rounds_started == 1 && splits == 1 ? 1.0 : double(ceil_div(min_of(m, 1024), p.rows * p.cluster));
   const double reread = c.reread * (band_rows - 1) * n * k * element * layers;
   // Blocks that have nothing left leave bandwidth to the others, which cannot use all of it.
-  const double share = tiles / (rounds * slots) * (slots * p.cluster * splits / sms);
+  const double share = tiles / (rounds * slots) * (slots * p.sharers() * splits / sms);
   const double used =
       max_of(c.used_least, min_of(1.0, (p.swapped && p.rows <= 32 ? c.used_few_rows : c.used) + 0.5 * share));
   const double memory = (bytes + reread) / (c.bytes_per_us * used) + (p.pingpong ? long_epilogue : epilogue) +

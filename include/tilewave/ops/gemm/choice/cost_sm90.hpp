@@ -50,7 +50,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double sms = sm90_facts.compute_units;
   const GemmTileCount count = gemm_tile_count(problem, m, p);
   if (p.path == GemmPath::weights_in_registers) return gemm_cost_few_rows(problem, m, p);
-  const double slots = double(clusters_at_a_time(p.cluster * splits) * p.waves_per_simd);
+  const double slots = double(clusters_at_a_time(p.sharers() * splits) * p.waves_per_simd);
   const double steps = double(ceil_div(ceil_div(problem.k * element, p.depth_bytes), splits));
   const double rounds_started = double(std::int64_t((count.tiles + slots - 1) / slots));  // rounds
   const GemmTail tail = gemm_tail(p, count.tiles, slots, steps);
@@ -80,7 +80,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   }
   // What copies bring a block a cycle: from L2 more than what streams from memory, and most where few ask. The two of a
   // stage take 262 cycles to begin, whatever their size; two blocks of an SM take turns.
-  const double active = min_of(count.tiles * p.cluster * splits, sms);
+  const double active = min_of(count.tiles * p.sharers() * splits, sms);
   const double few_columns =
       problem.n <= 256 && p.waves() == 1 && element == 2 ? 0.85 : 1.0;  // all blocks read the same rows of B
   const double rate =
@@ -124,7 +124,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
                         count.rows * problem.n * size_of(problem.spec.out)) *
                        (grouped && (p.rows < 64 || rows_read > 3 * count.rows) ? 1.05 : 1.0) * idle_rows;
   // Blocks that have nothing left leave bandwidth to the others, which cannot use all of it.
-  const double bandwidth_share = count.tiles / (rounds * slots) * (slots * p.cluster * splits / sms);
+  const double bandwidth_share = count.tiles / (rounds * slots) * (slots * p.sharers() * splits / sms);
   // What rows of tiles below each other read again comes from L2, all of it if they are all there at once; blocks of a
   // second round begin anew.
   const bool at_once = (rounds_started == 1 && splits == 1) || grouped;  // of a group
