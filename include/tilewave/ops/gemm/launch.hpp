@@ -133,19 +133,14 @@ struct GemmFewRowsStrides {
 
 /// Launches GemmFewRowsKernel.
 template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
-Status gemm_launch_few_rows(const Epilogue& epilogue, const GemmProblem& p, int splits, hipStream_t stream) {
+Status gemm_launch_few_rows(const Epilogue& epilogue, const GemmProblem& p, hipStream_t stream) {
   using Kernel = GemmKernel<B, S, P, Epilogue>;
   const GemmFewRowsStrides strides(p);
   if (Status s = strides.check(); !s.ok()) return s;
   const auto narrow = [](std::int64_t stride) { return static_cast<std::int32_t>(stride); };
   // The number of blocks that strips are dealt to does not follow from M, since a row's bits must not depend on M.
-  const std::int32_t strips = p.n / 16, layers = max_of(1, gemm_layers(p));
-  const auto deal = [&](std::int32_t at_a_time) {  // clusters, each with equally many strips, give or take one
-    return ceil_div(strips, ceil_div(strips, max_of(1, at_a_time / layers)));
-  };
-  // Blocks that share K have one pass.
-  if (deal(clusters_at_a_time(splits)) * Kernel::L::pass_strips < strips) splits = 1;
-  const std::int32_t blocks_of_tile = deal(clusters_at_a_time(splits));
+  const std::int32_t strips = p.n / 16, layer_blocks = max_of(1, gemm_tensor_blocks(P) / max_of(1, gemm_layers(p)));
+  const std::int32_t blocks_of_tile = ceil_div(strips, ceil_div(strips, layer_blocks));
   const std::int32_t row_tiles = ceil_div(p.m, P.rows), passes = strips / (blocks_of_tile * Kernel::L::pass_strips);
   const std::int32_t rest = strips - passes * blocks_of_tile * Kernel::L::pass_strips;
   const std::uintptr_t pair = 2 * size_of(S.out);
@@ -165,7 +160,6 @@ Status gemm_launch_few_rows(const Epilogue& epilogue, const GemmProblem& p, int 
                                    .blocks_with_one_more = rest % blocks_of_tile,
                                    .blocks = FastDiv::by(blocks_of_tile),
                                    .row_tiles = FastDiv::by(row_tiles),
-                                   .splits = splits,
                                    .alpha = p.alpha,
                                    .wide = is_aligned(p.out, pair) && (p.m == 1 || p.out_stride % 2 == 0) &&
                                            (p.batch == 1 || p.out_batch_stride % 2 == 0),
@@ -181,9 +175,9 @@ Status gemm_launch_few_rows(const Epilogue& epilogue, const GemmProblem& p, int 
                                    .bias_layer = narrow(strides.bias_layer),
                                    .a_scale_layer = narrow(strides.a_scale_layer),
                                    .epilogue = epilogue};
-  const std::int64_t blocks = std::int64_t{blocks_of_tile} * splits * row_tiles * gemm_layers(p);
+  const std::int64_t blocks = std::int64_t{blocks_of_tile} * row_tiles * gemm_layers(p);
   if (blocks > 0x7fffffff) return {StatusCode::bad_extent, "more than 2^31 blocks"};
-  return B::template launch<Kernel>({blocks, Kernel::block_threads, splits}, args, stream);
+  return B::template launch<Kernel>({blocks, Kernel::block_threads}, args, stream);
 }
 
 /// Launches any other kernel.
@@ -236,7 +230,7 @@ Status gemm_launch_with(const Epilogue& epilogue, const GemmProblem& p, int spli
   if (p.m == 0 || p.n == 0 || (S.groups != GemmGroups::one && p.groups == 0)) return {};
   constexpr GemmSpec built = gemm_built_spec(B::facts.id, S);
   if constexpr (B::facts.matrix == Matrix::mma && P.path == GemmPath::weights_in_registers) {
-    return detail::gemm_launch_few_rows<B, built, P, Epilogue>(epilogue, p, splits, stream);
+    return detail::gemm_launch_few_rows<B, built, P, Epilogue>(epilogue, p, stream);
   } else {
     return detail::gemm_launch_tiles<B, built, P, Epilogue>(epilogue, p, splits, stream);
   }

@@ -208,9 +208,9 @@ constexpr Status gemm_few_rows_policy(const GemmSpec& s, const GemmPolicy& p) {
   if (!s.four_bit()) return illegal_policy("only int4 weights come straight to registers on this architecture");
   if (s.scale_k != 128 || s.groups != GemmGroups::one || s.gated || s.zero_points)
     return illegal_policy("few rows of int4 weights: scale_k is 128, without groups, gates or zero points");
-  if (p.swapped || p.stream || p.sharers() != 1 || p.waves_per_simd != 1)
-    return illegal_policy("few rows of int4 weights: not swapped, no stream, one of cluster and waves_per_simd");
-  if (p.splits > 4) return illegal_policy("few rows of int4 weights: up to four blocks share K");
+  if (p.swapped || p.stream || p.sharers() != 1 || p.splits != 1 || p.waves_per_simd != 1)
+    return illegal_policy(
+        "few rows of int4 weights: not swapped, no stream, one of cluster, splits and waves_per_simd");
   const int groups = p.waves_columns, waves = groups * p.waves_k;
   if (p.waves_rows != 1)
     return illegal_policy("few rows of int4 weights: waves share K, or take strips side by side: waves_rows is 1");

@@ -74,15 +74,15 @@ constexpr GemmPolicies gemm_sm90_int4(const GemmSpec& s) {
     list.add({.rows = 256, .columns = 128, .swapped = true});
   }
   if (s.scale_k != 128 || s.zero_points) return list.all;
-  const auto few_rows = [&](int rows, int strips, int waves) {
-    GemmPolicy p{.rows = rows, .columns = 16 * strips, .depth_bytes = 128 * size_of(s.a), .stages = 2, .waves_rows = 1};
+  const auto few_rows = [&](int rows, int strips, int groups, int waves) {
+    GemmPolicy p{.rows = rows, .columns = 16 * strips * groups, .depth_bytes = 128 * size_of(s.a), .stages = 2};
     p.path = GemmPath::weights_in_registers;
-    p.waves_k = waves;
+    p.waves_rows = 1, p.waves_columns = groups, p.waves_k = waves;
     list.all.add(p);
   };
-  few_rows(8, 2, 16);
-  few_rows(8, 4, 16);
-  few_rows(16, 4, 12);
+  for (const int groups : {1, 2, 4}) few_rows(8, 4, groups, 16 / groups);
+  few_rows(16, 4, 1, 12);
+  few_rows(16, 8, 2, 4);
   return list.all;
 }
 

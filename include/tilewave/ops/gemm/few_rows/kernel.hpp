@@ -3,8 +3,7 @@
 // so many blocks for each tile of P.rows rows, each with a share of the strips of sixteen columns that is equal give or
 // take one. A block takes its strips in passes of P.columns / 16. P.waves_columns groups of waves take strips beside
 // each other, so what they read of A comes from memory once. The waves of a group share K: wave w has stages w, w +
-// waves and so on, of 128 k each, so that what the chip reads at a time lies close together. Blocks of a cluster may
-// share K, too, where one pass has all strips: then shares are more even, and a block reads less of A.
+// waves and so on, of 128 k each, so that what the chip reads at a time lies close together.
 //
 // A wave copies what it will read itself. So no wave waits for another, and no tensor map has to be read before the
 // first bytes are. Copies run on past the end of a pass. There the waves merge their sums through shared memory
@@ -37,10 +36,8 @@ struct GemmFewRowsKernel {
   static constexpr int stage_k = L::stage_k, strip_bytes = L::strip_bytes;
   static constexpr DType type = is_fp8(S.a) ? DType::f16 : S.a;  // of the products; f16 holds every fp8 value
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const bool clustered = P.splits > 1 && a.splits > 1;
-    const std::int32_t of_all = clustered ? B::block_id() / a.splits : B::block_id();
-    const std::int32_t row_tile = a.blocks.quotient(of_all);
-    const std::int32_t block = of_all - row_tile * a.blocks.divisor;  // of the tile of rows
+    const std::int32_t row_tile = a.blocks.quotient(B::block_id());
+    const std::int32_t block = B::block_id() - row_tile * a.blocks.divisor;  // of the tile of rows
     GemmTile tile{};
     tile.layer = a.row_tiles.quotient(row_tile);
     tile.a_layer = tile.layer;
@@ -48,19 +45,14 @@ struct GemmFewRowsKernel {
     tile.row_end = a.m;
     const Passes passes(a, block);
     const int wave_of_block = B::wave_id(), wave = wave_of_block % waves, group = wave_of_block / waves;
-    const int rank = clustered ? B::cluster_rank() : 0;
-    const int first_stage = rank * waves + wave, next_stage = clustered ? a.splits * waves : waves;
-    if constexpr (P.splits > 1) {
-      if (clustered) B::template open<1>(&shared.landing.box);
-    }
 
-    Copies copies(a, tile, passes, first_stage, next_stage, group);
+    Copies copies(a, tile, passes, wave, group);
     Rows rows(a, tile);
-    if (a.stages > 0) rows.load(a, first_stage);
+    if (a.stages > 0) rows.load(a, wave);
     TILEWAVE_ROLL
     for (int i = 0; i < P.stages; ++i) copies.next(a, shared.ring[wave_of_block][i]);
     const int read_unit = B::opaque(slot_unit(B::lane_id() % 4, B::lane_id() / 4));
-    std::int32_t stage_of_k = first_stage;
+    std::int32_t stage_of_k = wave;
     int slot = 0, buffer = 0;
     for (std::int32_t pass = 0; pass < passes.count(a); ++pass) {
       Atom sums[strips][panels];
@@ -68,9 +60,9 @@ struct GemmFewRowsKernel {
       for (int i = 0; i < strips * panels; ++i) sums[i / panels][i % panels] = {};
       const int strips_of_block = passes.strips_of(a, pass), count = L::strips_of_group(strips_of_block, group);
       TILEWAVE_ROLL
-      for (; stage_of_k < a.stages; stage_of_k += next_stage) {
+      for (; stage_of_k < a.stages; stage_of_k += waves) {
         const Operands operands(rows);
-        rows.load(a, stage_of_k + next_stage);
+        rows.load(a, stage_of_k + waves);
         Stage& stage = shared.ring[wave_of_block][slot];
         B::template lane_copies_wait<P.stages - 1>();
         B::wave_barrier();
@@ -95,7 +87,7 @@ struct GemmFewRowsKernel {
       }
       B::barrier();
       tile.first_column = 16 * passes.first_of(a, pass);
-      Output::finish(a, tile, strips_of_block, rank, shared, buffer);
+      Output::finish(a, tile, strips_of_block, shared.sums[buffer]);
       if (L::sum_buffers == 2) buffer ^= 1;
     }
     B::template lane_copies_wait<0>();
@@ -110,13 +102,8 @@ struct GemmFewRowsKernel {
   /// Copies a wave's stages of all passes, in order.
   class Copies {
    public:
-    TILEWAVE_DEVICE Copies(const Args& a, const GemmTile& tile, const Passes& passes, int first_stage, int next_stage,
-                           int group)
-        : passes_(passes),
-          stage_(first_stage),
-          next_stage_(P.splits > 1 ? next_stage : waves),
-          group_(group),
-          strip_stride_(std::int64_t{a.stages} * strip_bytes) {
+    TILEWAVE_DEVICE Copies(const Args& a, const GemmTile& tile, const Passes& passes, int wave, int group)
+        : passes_(passes), stage_(wave), group_(group), strip_stride_(std::int64_t{a.stages} * strip_bytes) {
       first_ = a.codes + tile.layer * std::int64_t{a.code_layer} * strip_stride_ + 16 * B::lane_id();
       first_scales_ = a.scales + tile.layer * std::int64_t{a.scale_layer} * 2 + 4 * B::lane_id();
       target_ = B::opaque(slot_unit(B::lane_id() / 8, B::lane_id() % 8));
@@ -146,9 +133,9 @@ struct GemmFewRowsKernel {
         }
       }
       B::lane_copies_end();
-      stage_ += next_stage_;
-      codes_ += next_stage_ * strip_bytes;
-      scales_ += std::int64_t{2 * next_stage_} * a.scale_stride;
+      stage_ += waves;
+      codes_ += waves * strip_bytes;
+      scales_ += std::int64_t{2 * waves} * a.scale_stride;
     }
 
    private:
@@ -162,7 +149,7 @@ struct GemmFewRowsKernel {
 
     const Passes& passes_;
     std::int32_t pass_ = 0, stage_;  // stage_: of the pass
-    int next_stage_, group_;
+    int group_;
     int count_;                  // strips of the pass
     int target_;                 // unit of a stage that this lane copies
     std::int64_t strip_stride_;  // in bytes

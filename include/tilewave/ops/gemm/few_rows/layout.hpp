@@ -27,17 +27,9 @@ struct GemmFewRowsLayout {
   using Sums = Atom[groups][waves][strips][panels][lanes];
   static constexpr int ring_bytes = groups * waves * P.stages * sizeof(Stage);
   static constexpr int sum_buffers = 2 * sizeof(Sums) + ring_bytes <= B::facts.lds_bytes ? 2 : 1;
-  /// Blocks that share K send each other sums by mailboxes. In a panel, lane l has rows 2 (l % 4) and the next one, and
-  /// block l % 4 % splits writes them: [blocks][strips x panels of a pass][8 lanes][most of four such lanes].
-  struct Landing {
-    Mailbox box;
-    alignas(16) Atom sums[pass_strips * panels * 8 * (P.splits > 2 ? 6 : 4)];  // three blocks: 3 x 2
-  };
-  struct NoLanding {};
   struct Shared {
     Sums sums[sum_buffers];
     Stage ring[groups * waves][P.stages];
-    [[no_unique_address]] std::conditional_t<(P.splits > 1), Landing, NoLanding> landing;
   };
   /// At most 176 bytes come with a launch. A block would read what goes beyond from memory
   /// (docs/notebook/2026-11-22-decode.md).
@@ -50,9 +42,8 @@ struct GemmFewRowsLayout {
     std::int32_t m, n, stages;  // stages: of K
     // All blocks have full_passes passes. What is left is one more pass, of strips_per_block strips, or one more.
     std::int32_t full_passes, strips_per_block, blocks_with_one_more;
-    FastDiv blocks;       // of a tile of rows
-    FastDiv row_tiles;    // of a layer
-    std::int32_t splits;  // blocks of a cluster, which share the K of one pass
+    FastDiv blocks;     // of a tile of rows
+    FastDiv row_tiles;  // of a layer
     float alpha;
     bool wide;  // out's rows are such that two neighbours are stored at once
     // Strides in elements, but a_stride and a_layer in units of 16 bytes, and code_layer in strips.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The end of a pass of GemmFewRowsKernel: sums of waves, and of blocks that share K, are added up in order and written.
+// The end of a pass of GemmFewRowsKernel: sums of waves are added up in order and written.
 #pragma once
 
 #include "tilewave/ops/gemm/few_rows/layout.hpp"
@@ -12,7 +12,6 @@ template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue>
 struct GemmFewRowsOutput {
   using L = GemmFewRowsLayout<B, S, P, UserEpilogue>;
   using Args = typename L::Args;
-  using Shared = typename L::Shared;
   using Sums = typename L::Sums;
   using Atom = typename L::Atom;
   using Epilogue = GemmEpilogue<B, S, UserEpilogue>;
@@ -21,11 +20,8 @@ struct GemmFewRowsOutput {
   struct InTile {
     int row, column;
   };
-  /// Adds up the sums of all waves of a group in their order, then those of blocks in the order of ranks, and writes
-  /// those that are this block's: all, or those of its rows. `count`: strips of the block.
-  TILEWAVE_DEVICE static void finish(const Args& a, const GemmTile& tile, int count, int rank, Shared& shared,
-                                     int buffer) {
-    const Sums& sums = shared.sums[buffer];
+  /// Adds up the sums of all waves of a group in their order, and writes them. `count`: strips of the block.
+  TILEWAVE_DEVICE static void finish(const Args& a, const GemmTile& tile, int count, const Sums& sums) {
     GemmArgs gemm{};  // with what the epilogue reads
     gemm.m = a.m, gemm.n = a.n, gemm.alpha = a.alpha;
     gemm.a_scale = a.a_scale, gemm.a_scale_layer_stride = a.a_scale_layer;
@@ -34,41 +30,6 @@ struct GemmFewRowsOutput {
     gemm.out = a.out, gemm.out_stride = a.out_stride, gemm.out_layer_stride = a.out_layer, gemm.out_scale = a.out_scale;
     const float factor = Epilogue::out_factor(gemm);
     const int items = count * panels * lanes;
-    if constexpr (P.splits > 1) {
-      if (a.splits > 1) {
-        const auto landing = [&](int i, int from) TILEWAVE_INLINE_LAMBDA {
-          const int most = ceil_div(4, a.splits);  // of four lanes that a block writes for
-          return shared.landing.sums + ((from * count * panels + i / lanes) * 8 + i % lanes / 4) * most +
-                 i % 4 / a.splits;
-        };
-        B::cluster_wait();  // the other blocks have opened their boxes
-        TILEWAVE_ROLL
-        for (int i = B::block_lane_id(); i < items; i += block_threads) {
-          const Vec<float, 4> own = sum_of_waves(i, count, sums);
-          const int owner = i % 4 % a.splits;
-          if (owner == rank) {
-            *reinterpret_cast<Vec<float, 4>*>(landing(i, rank)) = own;
-          } else {
-            B::post(shared.landing.box, reinterpret_cast<Vec<float, 4>*>(landing(i, rank)), owner, own);
-          }
-        }
-        const int lanes_of_four = ceil_div(4 - rank, a.splits);
-        B::collect(shared.landing.box, (a.splits - 1) * count * panels * 8 * lanes_of_four * 4, 0);
-        TILEWAVE_ROLL
-        for (int i = B::block_lane_id(); i < items; i += block_threads) {
-          if (i % 4 % a.splits != rank) continue;
-          Vec<float, 4> merged{};
-          TILEWAVE_ROLL
-          for (int from = 0; from < a.splits; ++from) {
-            const auto part = *reinterpret_cast<const Vec<float, 4>*>(landing(i, from));
-            TILEWAVE_UNROLL
-            for (int e = 0; e < 4; ++e) merged[e] += part[e];
-          }
-          write(a, gemm, tile, i, factor, merged);
-        }
-        return;
-      }
-    }
     TILEWAVE_ROLL
     for (int i = B::block_lane_id(); i < items; i += block_threads) {
       if (tile.first_row + row_of(i) >= a.m) continue;
