@@ -111,16 +111,6 @@ class Contract(unittest.TestCase):
         self.assertRegex(done.stderr, rf"\A{tool()}: [^\n]+\n\Z", arguments)
         return done.stderr
 
-    def check_injected_error(self, *arguments):
-        """Each row that `arguments` take is an err row like any other, and stderr says where. Returns these rows."""
-        done = run("--benchmark_format=csv", "--inject-error", *arguments)
-        rows = self.check_rows(done)
-        self.assertEqual(done.returncode, 1)
-        for row in rows:
-            self.assertEqual((row["ok"], row["err"]), ("0", "1"), row["name"])
-            self.assertRegex(done.stderr, re.escape(row["name"]) + r": 1 values outside the tolerance; the first: out is .* at row 0, column 0\n")
-        return rows
-
     def check_identities(self, identity, *arguments):
         """No two rows have equal columns, of every architecture and with all policies."""
         for arch in ARCHS:
@@ -253,13 +243,6 @@ class Contract(unittest.TestCase):
             self.assertEqual((listed.returncode, listed.stderr), (0, ""))
             self.assertEqual(listed.stdout, run("--benchmark_list_tests", *arguments).stdout)
         self.assertIn("no GPU", self.refuses("--benchmark_format=csv", TILEWAVE_HOST_DEVICES="0"))
-
-    def check_help(self, *options):
-        done = run("--help")
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        for option in options:
-            self.assertIn(option, done.stdout)
-        self.assertNotIn("inject", done.stdout)
 
 
 def main(usage):

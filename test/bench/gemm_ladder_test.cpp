@@ -58,9 +58,9 @@ void check_names() {
   std::set<std::string> names;
   for (const GemmEntry& e : lower) CHECK(names.insert(name_of(e.policy)).second);
   for (int i = 0; i < upper.count; ++i) {
-    INFO(name_of(arch) << " " << name_of(upper.list[i]));
-    CHECK(names.insert(name_of(upper.list[i])).second);
-    CHECK(gemm_policy_status(arch, spec, upper.list[i]).reason == std::string_view{});
+    INFO(name_of(arch) << " " << name_of(upper[i]));
+    CHECK(names.insert(name_of(upper[i])).second);
+    CHECK(gemm_policy_status(arch, spec, upper[i]).reason == std::string_view{});
   }
 }
 

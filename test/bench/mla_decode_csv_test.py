@@ -4,7 +4,7 @@
 import re
 
 import contract
-from contract import ARCHS, run
+import op_contract
 
 IDENTITY = """kind arch q_dtype kv_dtype layout head_size batch q_heads query_tokens context_length block_size ragged split_tokens lse
 columns rows config_rows seed path tile_rows tile_tokens waves balanced waves_per_simd gathered""".split()
@@ -14,9 +14,6 @@ NAME = re.compile(r"(?P<kind>mla)/(?P<arch>gfx942|gfx950|sm90)/(?P<q_dtype>bf16|
                   r"split(?P<split_tokens>\d+)/lse(?P<lse>[01])/"
                   r"(?P<policy>t(?P<tile_rows>\d+)x(?P<tile_tokens>\d+)\.w(?P<waves>\d+)\.o(?P<waves_per_simd>\d+)\.(?P<path>\w+)"
                   r"(?P<gathered>\.gathered)?(?P<balanced>\.balanced)?)")
-ROWS = 47
-SMALL = "/hq16/q1/"  # 8 rows, each layout among them
-PEAKS = {"gfx942": (5300, 1307, 2615), "gfx950": (8000, 2307, 4614), "sm90": (4800, 989, 1979)}  # GB/s, TFLOP/s of 2 and of 1 byte
 READ = {("bf16", "plain"): 1152, ("fp8", "plain"): 576, ("fp8", "groups_128"): 656, ("fp8", "groups_64"): 583}  # bytes of a token
 
 
@@ -41,61 +38,32 @@ def work(row):
     return moved + read, 2 * (int(row["head_size"]) + 512) * pairs * heads
 
 
-class Csv(contract.Contract):
-    def check_rows(self, done):
-        matched = self.check_layout(done, NAME, IDENTITY)
-        for row, match in matched:
-            fp8 = "fp8_e4m3fnuz" if match["arch"] == "gfx942" else "fp8_e4m3fn"
-            named = {column: fp8 if word == "fp8" else word for column, word in match.groupdict().items()}
-            named |= {"config_rows": match["of"] or match["rows"], "context_length": match["length"] or match["columns"],
-                      "gathered": str(int(bool(match["gathered"]))), "balanced": str(int(bool(match["balanced"])))}
-            for column in set(IDENTITY) & set(named):
-                self.assertEqual(row[column], named[column], column)
-            self.assertTrue(row["entry"].endswith("/" + match["policy"]), row["entry"])
-            self.assertEqual(int(row["rows"]), len(lengths(row)) * int(row["query_tokens"]) * int(row["q_heads"]))
-            self.assertEqual((int(row["bytes_ideal"]), int(row["flops"])), work(row), row["name"])
-            gbps, wide, narrow = PEAKS[row["arch"]]
-            roof = max(int(row["bytes_ideal"]) / gbps / 1e3, int(row["flops"]) / (narrow if match["q_dtype"] == "fp8" else wide) / 1e6)
-            self.assertAlmostEqual(float(row["roof_us"]) / roof, 1, delta=1e-5)
-        return [row for row, _ in matched]
+class Csv(op_contract.OpContract):
+    identity, name, rows = IDENTITY, NAME, 47
+    few, few_rows = ["--benchmark_filter=/hq16/q1/"], 8  # each layout among them
+    fewest = ["--benchmark_filter=/hq16/q[24]/"]
 
-    def test_default_sweep(self):
-        names = run("--benchmark_list_tests").stdout.splitlines()
-        self.assertEqual(len(names), ROWS)
-        self.assertEqual([name for name in names if not NAME.fullmatch(name)], [])
-        self.assertEqual(len(set(names)), ROWS)
+    def named(self, match):
+        return {"context_length": match["length"] or match["columns"], "gathered": str(int(bool(match["gathered"]))),
+                "balanced": str(int(bool(match["balanced"])))}
 
-    def test_every_arch(self):
-        for arch in ARCHS:
-            done = run("--benchmark_format=csv", f"--benchmark_filter={SMALL}", f"--arch={arch}")
-            rows = self.check_rows(done)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertEqual([(row["err"], row["arch"]) for row in rows], [("0", arch)] * 8)
-            for row in rows:  # what rounding probabilities and outputs leaves
-                self.assertLess(float(row["max_rel_err"]), 6e-3, row["name"])
+    def work(self, row, match):
+        return work(row)
+
+    def check_row(self, row, match):
+        self.assertEqual(int(row["rows"]), len(lengths(row)) * int(row["query_tokens"]) * int(row["q_heads"]))
+        self.check_roof(row, 1 if match["q_dtype"] == "fp8" else 2)
+
+    def check_accuracy(self, row):  # what rounding probabilities and outputs leaves
+        self.assertLess(float(row["max_rel_err"]), 6e-3, row["name"])
 
     def test_every_policy(self):
-        for arch in ARCHS:
-            done = run("--benchmark_format=csv", "--benchmark_filter=/bf16/c160of1024/.*/b1/", f"--arch={arch}",
-                       "--policies=all")
-            rows = self.check_rows(done)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertGreater(len(rows), 1)
-            self.assertEqual(len({row["entry"] for row in rows}), len(rows))
-            self.assertEqual({row["config_id"] for row in rows}, {rows[0]["config_id"]})
+        self.check_every_policy("--benchmark_filter=/bf16/c160of1024/.*/b1/")
 
     def test_configs_that_are_launched_whole(self):
         """lse, odd lengths and pages, several query tokens: as they are, since they are small."""
-        for config in ("mla/bf16/c77/b2/hq4/q3/d576/bs1/lse1", "mla/bf16/c90/b2/hq5/q2/d576/bs61/ragged1", "mla/fp8/c40/b1/hq2/d576/bs16"):
-            rows = self.check_rows(done := run("--benchmark_format=csv", f"--config={config}"))
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertEqual([(row["err"], row["rows"]) for row in rows], [("0", rows[0]["config_rows"])], config)
-
-    def test_wrong_output_is_an_err_row_like_any_other(self):
-        self.assertEqual(len(self.check_injected_error(f"--benchmark_filter={SMALL}")), 8)
-
-    def test_columns_alone_tell_rows_apart(self):
-        self.check_identities(IDENTITY)
+        self.check_launched_whole("mla/bf16/c77/b2/hq4/q3/d576/bs1/lse1", "mla/bf16/c90/b2/hq5/q2/d576/bs61/ragged1",
+                                  "mla/fp8/c40/b1/hq2/d576/bs16")
 
     def test_own_shapes(self):
         self.check_shapes()
@@ -103,18 +71,8 @@ class Csv(contract.Contract):
         self.assertIn("config_rows is 4", self.refuses("--config=mla/bf16/d576/c4/hq4/r5"))
 
     def test_steps_of_a_model(self):
-        names = run("--benchmark_list_tests", "--model=deepseek-v3", "--tp=8", "--batch=1,4", "--context=2048").stdout.split()
-        self.assertEqual([NAME.fullmatch(name).group("batch", "q_heads", "length", "block_size") for name in names],
-                         [("1", "16", "2048", "64"), ("4", "16", "2048", "64")])
-
-    def test_runs_that_end_early(self):
-        self.check_ends("--benchmark_filter=/hq16/q4/")
-
-    def test_progress(self):
-        self.check_progress(f"--benchmark_filter={SMALL}")
-
-    def test_help(self):
-        self.check_help("--arch", "--policies", "--seed", "--max-seconds")
+        self.check_step([("1", "16", "2048", "64"), ("4", "16", "2048", "64")], ["batch", "q_heads", "length", "block_size"],
+                        "--tp=8", "--batch=1,4", "--context=2048")
 
 
 if __name__ == "__main__":

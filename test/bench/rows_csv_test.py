@@ -1,16 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The CSV contract of the benchmarks of row operations on the emulated device. Usage: rows_csv_test.py BENCH"""
-import json
-import os
 import re
-import tempfile
 
 import contract
+import op_contract
 from contract import ARCHS, rows_of, run
 
 POLICY_COLUMNS = "lanes rows_per_block chunks vec span cluster held waves_per_simd".split()
-PEAK_GBPS = {"gfx942": 5300, "gfx950": 8000, "sm90": 4800}
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "fp8_e4m3fn": 1, "fp8_e4m3fnuz": 1, "i8": 1, "fp4_e2m1": 0.5, "fp6_e2m3": 0.75}
 POLICY = (r"(?P<policy>l(?P<lanes>\d+)\.r(?P<rows_per_block>\d+)\.c(?P<chunks>\d+)\.v(?P<vec>\d+)(?:\.s(?P<span>\d+))?"
           r"(?:\.b(?P<cluster>\d+))?(?P<again>\.again)?(?:\.k(?P<keep>\d+))?)")
@@ -32,7 +29,7 @@ class Norm:
     name = re.compile(r"(?P<kind>rmsnorm|layernorm)/" + EXTENT + r"(?P<out>f32|f16|bf16|fp8|i8|fp4_e2m1)(?:\.(?P<scale>\w+))?"
                       r"/res(?P<residual>[01])/" + END)
     rows = 60
-    small = "bf16/c128/|/c5120/r32/"  # 7 rows
+    few, few_rows = "bf16/c128/|/c5120/r32/", 7
     one = "^rmsnorm/.*/c5120/r32/bf16/res1/"
 
     @staticmethod
@@ -50,7 +47,7 @@ class Softmax:
     identity = "kind arch x_dtype causal columns rows config_rows seed".split()
     name = re.compile(r"(?P<kind>softmax|log_softmax)/" + EXTENT + r"causal(?P<causal>\d+)/" + END)
     rows = 13
-    small = "/c128/|/c256/|/c512/|/c2000/|/causal16/"  # 5 rows
+    few, few_rows = "/c128/|/c256/|/c512/|/c2000/|/causal16/", 5
     one = "/c2000/"
 
     @staticmethod
@@ -66,7 +63,7 @@ class AttentionCombine:
     identity = "kind arch x_dtype out_dtype partials columns rows config_rows seed".split()
     name = re.compile(r"(?P<kind>combine)/" + EXTENT + r"p(?P<partials>\d+)/(?P<out>f32|f16|bf16)/" + END)
     rows = 11
-    small = "/r64/|/c80/"  # 5 rows
+    few, few_rows = "/r64/|/c80/", 5
     one = "/c80/"
 
     @staticmethod
@@ -85,7 +82,7 @@ seed""".split()
     name = re.compile(r"(?P<kind>halves|neighbours)/" + EXTENT + r"hq(?P<q_heads>\d+)/hk(?P<k_heads>\d+)/d(?P<head_size>\d+)/"
                       r"rot(?P<rotary>\d+)/(?P<table_dtype>f32|f16|bf16)/full(?P<full_table>[01])/" + END)
     rows = 22
-    small = "/r1/"  # 5 rows
+    few, few_rows = "/r1/", 5
     one = "/r1/hq32/"
 
     @staticmethod
@@ -103,7 +100,7 @@ class Activation:
     name = re.compile(r"(?P<kind>relu2?|silu|gelu|gelu_tanh|swigluoai)/" + EXTENT + r"(?P<gating>plain|halves|interleaved)/"
                       r"(?P<out>f32|f16|bf16|fp8|i8|fp4_e2m1)(?:\.(?P<scale>\w+))?/" + END)
     rows = 37
-    small = "/c1021/|/r1/"  # 4 rows
+    few, few_rows = "/c1021/|/r1/", 4
     one = "/r1/halves/fp8.per_token/"
 
     @staticmethod
@@ -127,7 +124,7 @@ block_size latent group e8m0 columns rows config_rows seed""".split()
                       r"(?:norm(?P<norm>[01])/(?P<pairs>\w+)/(?P<q_dtype>f16|bf16|fp8)/(?P<table_dtype>f32|f16|bf16)/"
                       r"(?:latent(?P<latent>\d+)/)?(?:g(?P<group>\d+)/powers(?P<e8m0>[01])/)?)?" + END)
     rows = 58
-    small = "^rope_cache/.*/r1/hq(32|64|128)/.*/d(64|128)/"  # 8 rows
+    few, few_rows = "^rope_cache/.*/r1/hq(32|64|128)/.*/d(64|128)/", 8
     one = "^rope_cache/.*/r1/hq32/.*/norm1/"
 
     @staticmethod
@@ -156,7 +153,7 @@ class MoeReduce:
     name = re.compile(r"(?P<kind>moe_reduce)/" + EXTENT + r"k(?P<topk>\d+)/weighted(?P<weighted>[01])/table(?P<table>[01])/"
                       r"masked(?P<masked>[01])/res(?P<residual>[01])/" + END)
     rows = 20
-    small = "/r1/|/r5/"  # 5 rows
+    few, few_rows = "/r1/|/r5/", 5
     one = "/r5/k8/"
 
     @staticmethod
@@ -175,7 +172,7 @@ class Embedding:
     name = re.compile(r"(?P<kind>embedding)/" + EXTENT + r"v(?P<vocab>\d+)(?:of(?P<config_vocab>\d+))?/(?P<id_type>i32|i64)/"
                       r"scaled(?P<scaled>[01])/" + END)
     rows = 11
-    small = "/scaled1/"  # 2 rows
+    few, few_rows = "/scaled1/", 2
     one = "/c8192/r64/"
 
     @staticmethod
@@ -194,7 +191,7 @@ class Quant:
     name = re.compile(r"(?P<kind>quant|dequant)/" + EXTENT + r"(?P<out>f32|f16|bf16|fp8|i8|fp4_e2m1|fp6_e2m3)\.(?P<scale>\w+)"
                       r"/given(?P<given>[01])/(?:floor/|nearest/)?" + END)
     rows = 69
-    small = "/c5120/r32/"  # 5 rows
+    few, few_rows = "/c5120/r32/", 5
     one = "/c5120/r32/fp8.per_token/"
 
     @staticmethod
@@ -215,7 +212,7 @@ seed""".split()
                       r"renorm(?P<renormalise>[01])/bias(?P<bias>[01])/g(?P<groups>\d+)/kept(?P<kept_groups>\d+)/"
                       r"(?P<group_score>best|two_best)/" + END)
     rows = 12
-    small = "/c8/|/c128/"  # 4 rows
+    few, few_rows = "/c8/|/c128/", 4
     one = "/c64/"
     out = "f32"  # weights
 
@@ -232,7 +229,7 @@ class Sampling:
     name = re.compile(r"(?P<kind>sampling)/" + EXTENT + r"t(?P<temperature_pct>\d+)/k(?P<top_k>\d+)/"
                       r"p(?P<top_p_pct>\d+)/m(?P<min_p_pct>\d+)/" + END)
     rows = 24
-    small = "/c1024/|c32000/r1/"  # 2 rows
+    few, few_rows = "/c1024/|c32000/r1/", 2
     one = "/c1024/"
     out = "f32"  # log probabilities
 
@@ -249,125 +246,74 @@ def op():
             "bench_softmax": Softmax, "bench_topk_gating": TopkGating}[contract.tool()]
 
 
-def identity():
-    return op().identity + POLICY_COLUMNS + getattr(op(), "policy", [])
+class Csv(op_contract.OpContract):
+    bad_options = ["--sweep=default", "--splits=2"]
 
+    @classmethod
+    def setUpClass(cls):
+        cls.identity = op().identity + POLICY_COLUMNS + getattr(op(), "policy", [])
+        cls.name, cls.rows, cls.few_rows = op().name, op().rows, op().few_rows
+        cls.few = [f"--benchmark_filter={op().few}"]
+        cls.one = f"--benchmark_filter={op().one}"
 
-class Csv(contract.Contract):
-    def check_rows(self, done):
-        matched = self.check_layout(done, op().name, identity())
-        for row, match in matched:
-            named = match.groupdict()
-            fp8 = "fp8_e4m3fnuz" if match["arch"] == "gfx942" else "fp8_e4m3fn"
-            x, out = (fp8 if dtype == "fp8" else dtype for dtype in (match["x"], named.get("out") or match["x"]))
-            named = {column: fp8 if word == "fp8" else word for column, word in named.items() if word is not None}
-            named |= {"x_dtype": x, "weight_dtype": x, "out_dtype": out, "scale_mode": named.get("scale", "none"),
-                      "config_rows": match["of"] or match["rows"], "span": match["span"] or "1",
-                      "cluster": match["cluster"] or "1", "held": str(int(match["again"] is None))}
-            for column in set(identity()) & set(named):
-                self.assertEqual(row[column], named[column], column)
-            self.assertTrue(row["entry"].endswith("/" + match["policy"]), row["entry"])
-            # What was launched counts, not what the config would have been; to the byte.
-            if (work := op().work(row, match)) is not None:
-                self.assertEqual((int(row["bytes_ideal"]), int(row["flops"])), work)
-            self.assertAlmostEqual(float(row["roof_us"]) * PEAK_GBPS[row["arch"]] * 1e3 / int(row["bytes_ideal"]), 1,
-                                   delta=1e-4)
-            self.assertLessEqual(int(row["rows"]) * int(row["columns"]), max(2 ** 20, 3 * int(row["columns"])))
-            if match["of"]:
-                self.assertLess(int(row["rows"]), int(match["of"]))
-            else:
-                self.assertLessEqual(int(row["rows"]) * int(row["columns"]), 2 ** 20)
-        return [row for row, _ in matched]
+    def named(self, match):
+        fp8 = "fp8_e4m3fnuz" if match["arch"] == "gfx942" else "fp8_e4m3fn"
+        words = match.groupdict()
+        x, out = (fp8 if dtype == "fp8" else dtype for dtype in (match["x"], words.get("out") or match["x"]))
+        return {"x_dtype": x, "weight_dtype": x, "out_dtype": out, "scale_mode": words.get("scale") or "none", "span": match["span"] or "1",
+                "cluster": match["cluster"] or "1", "held": str(int(match["again"] is None))}
+
+    def work(self, row, match):
+        return op().work(row, match)
+
+    def check_row(self, row, match):
+        gbps = op_contract.PEAKS[row["arch"]][0]
+        self.assertAlmostEqual(float(row["roof_us"]) * gbps * 1e3 / int(row["bytes_ideal"]), 1, delta=1e-4)
+        self.assertLessEqual(int(row["rows"]) * int(row["columns"]), max(2 ** 20, 3 * int(row["columns"])))
+        if match["of"]:
+            self.assertLess(int(row["rows"]), int(match["of"]))
+        else:
+            self.assertLessEqual(int(row["rows"]) * int(row["columns"]), 2 ** 20)
+
+    def check_accuracy(self, row):
+        self.assertLess(float(row["max_rel_err"]), ROUNDING[self.out_of(row)], row["name"])
+        exact = getattr(op(), "exact", lambda _: False)(row)
+        self.assertEqual(float(row["max_rel_err"]) == 0, exact, row["name"])
+
+    def damaged(self, row):
+        # The byte that was changed is the last of an element, which may have two values or four.
+        column = 1 if "/fp4_e2m1." in row["name"] else 3 if "/fp6_e2m3." in row["name"] else 0
+        return rf"1 values outside the tolerance; the first: out is .* at row 0, column {column}"
 
     @staticmethod
     def out_of(row):
         return getattr(op(), "out", None) or row.get("out_dtype") or row.get("kv_dtype") or row["x_dtype"]
 
     def test_default_sweep(self):
-        done = run("--benchmark_format=csv")
-        rows = self.check_rows(done)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual([int(row["config_id"]) for row in rows], list(range(op().rows)))
-        self.assertEqual(len({row["name"] for row in rows}), op().rows)
+        rows = self.good_rows()
+        self.assertEqual([int(row["config_id"]) for row in rows], list(range(self.rows)))
+        self.assertEqual(len({row["name"] for row in rows}), self.rows)
         for row in rows:
-            self.assertEqual(row["err"], "0", row["name"])
             self.assertEqual(row["arch"], "gfx950")
-            limit = ROUNDING[self.out_of(row)]
-            self.assertLess(float(row["max_rel_err"]), limit, row["name"])
-            exact = getattr(op(), "exact", lambda _: False)(row)
-            self.assertEqual(float(row["max_rel_err"]) == 0, exact, row["name"])
-
-    def test_columns_alone_tell_rows_apart(self):
-        self.check_identities(identity())
-
-    def test_every_arch(self):
-        counts = set()
-        for arch in ARCHS:
-            done = run("--benchmark_format=csv", f"--benchmark_filter={op().small}", f"--arch={arch}")
-            rows = self.check_rows(done)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertEqual({(row["err"], row["arch"]) for row in rows}, {("0", arch)})
-            counts.add(len(rows))
-        self.assertEqual(len(counts), 1)
+            self.check_accuracy(row)
 
     def test_every_policy(self):
-        selected = self.check_rows(run("--benchmark_format=csv", f"--benchmark_filter={op().one}"))
-        done = run("--benchmark_format=csv", f"--benchmark_filter={op().one}", "--policies=all")
-        every = self.check_rows(done)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(len(selected), 1)
-        self.assertGreater(len(every), 1)
-        self.assertEqual(selected[0]["name"], every[0]["name"])  # most wanted first
-        self.assertEqual({row["config_id"] for row in every}, {selected[0]["config_id"]})
-        self.assertEqual(len({row["entry"] for row in every}), len(every))
+        self.check_every_policy(self.one)
 
     def test_every_nth_row(self):
         names = run("--benchmark_list_tests").stdout.split()
         self.assertEqual(run("--benchmark_list_tests", "--every=3").stdout.split(), names[::3])
 
     def test_seeds(self):
-        common = ["--benchmark_format=csv", f"--benchmark_filter={op().small}"]
-        first, again, other = (rows_of(run(*common, f"--seed={seed}"))[1] for seed in (123, 123, 7))
-        for a, b, c in zip(first, again, other):
-            self.assertEqual(a, b)
-            self.assertNotEqual(a["max_rel_err"], c["max_rel_err"])
-            self.assertEqual((c["seed"], c["err"]), ("7", "0"))
+        self.check_seeds(*self.few)
 
     def test_wrong_output_is_an_err_row_like_any_other(self):
-        some = [] if contract.all_rows else [f"--benchmark_filter={op().small}"]
-        done = run("--benchmark_format=csv", "--inject-error", *some)
-        rows = self.check_rows(done)
-        self.assertEqual(done.returncode, 1)
-        self.assertEqual(len(rows), len(run("--benchmark_list_tests", *some).stdout.splitlines()))
-        for row in rows:
-            self.assertEqual((row["ok"], row["err"]), ("0", "1"), row["name"])
-            # The byte that was changed is the last of an element, which may have two values or four.
-            column = 1 if "/fp4_e2m1." in row["name"] else 3 if "/fp6_e2m3." in row["name"] else 0
-            self.assertRegex(done.stderr, re.escape(row["name"]) +
-                             rf": 1 values outside the tolerance; the first: out is .* at row 0, column {column}\n")
+        if contract.all_rows:
+            self.few, self.few_rows = [], self.rows
+        super().test_wrong_output_is_an_err_row_like_any_other()
 
     def test_output_file_json_and_ceiling(self):
-        with tempfile.TemporaryDirectory() as scratch:
-            path = os.path.join(scratch, "rows.json")
-            done = run(f"--benchmark_filter={op().one}", f"--benchmark_out={path}", "--ceiling-gbps=4000")
-            self.assertEqual(done.returncode, 0, done.stderr)
-            with open(path, encoding="utf-8") as file:
-                report = json.load(file)
-        row, = report["benchmarks"]
-        self.assertLessEqual(set(identity() + contract.MEASURED + contract.ORIGIN), set(row))
-        self.assertEqual(report["context"]["tilewave_arch"], "gfx950 (emulated)")
-        self.assertAlmostEqual(row["roof_us"], row["bytes_ideal"] / 4e6, places=6)
-
-    def test_bad_options(self):
-        for argument in ("--arch=gfx90a", "--policies=best", "--seed=-1", "--seed=1000000", "--max-seconds=-1",
-                         "--max-seconds=nan", "--max-seconds=inf", "--threads=0", "--ceiling-gbps=0", "--ceiling-gbps=nan",
-                         "--ceiling-gbps=inf", "--sweep=default", "--splits=2", "--frobnicate", "stray",
-                         "--benchmark_frobnicate=1", "--benchmark_format=xml", "--benchmark_out=/nonexistent/x",
-                         "--benchmark_min_time=abc", "--benchmark_repetitions=2", "--benchmark_filter=(",
-                         "--benchmark_filter=no_such_row"):
-            self.refuses(argument)
-        self.refuses(BENCHMARK_FORMAT="xml")
-        self.refuses(BENCHMARK_OUT="/nonexistent/x")
+        self.check_output_file_and_ceiling(self.one)
 
     def test_own_shapes(self):
         self.check_shapes()
@@ -376,20 +322,11 @@ class Csv(contract.Contract):
         if not op().step:
             self.assertIn("no call of this op", self.refuses("--model=llama3-70b"))
             names = run("--benchmark_list_tests", "--model=gpt-oss-120b", "--batch=1,64").stdout.splitlines()
-            self.assertEqual([re.match(op().name, name)["rows"] for name in names], ["1", "64"])
+            self.assertEqual([self.name.match(name)["rows"] for name in names], ["1", "64"])
             return
         names = run("--benchmark_list_tests", "--model=llama3-70b", "--tp=8", "--batch=1,64").stdout.splitlines()
         self.assertEqual([re.sub("/[^/]*$", "", name) for name in names], op().step)
         self.assertIn("do not share out", self.refuses("--model=llama3-70b", "--tp=7"))
-
-    def test_runs_that_end_early(self):
-        self.check_ends(f"--benchmark_filter={op().small}")
-
-    def test_progress(self):
-        self.check_progress(f"--benchmark_filter={op().small}")
-
-    def test_help(self):
-        self.check_help("--arch", "--policies", "--seed", "--max-seconds", "--ceiling-gbps", "--benchmark_filter")
 
 
 if __name__ == "__main__":

@@ -1,77 +1,70 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The CSV contract of bench_ceiling on the emulated device. Usage: ceiling_csv_test.py BENCH_CEILING"""
+"""The CSV contract of bench_vec_add on the emulated device. Usage: vec_add_csv_test.py BENCH_VEC_ADD"""
 import itertools
 import json
 import re
 
 import contract
+import op_contract
 from contract import ARCHS, rows_of, run
 
 IDENTITY = "kind arch x_dtype buffer_bytes config_bytes seed lanes chunks vec stream waves_per_simd".split()
-PEAK_GBPS = {"gfx942": 5300, "gfx950": 8000, "sm90": 4800}
 UNITS = {"GiB": 2 ** 30, "MiB": 2 ** 20, "B": 1}
 NAME = re.compile(r"(?P<kind>nothing|read|copy|write|vec_add)/(?P<arch>gfx942|gfx950|sm90)(?:/(?P<x>f32|f16|bf16))?"
                   r"(?:/4MiBof(?P<of>\d+)(?P<unit>GiB|MiB|B))?"
                   r"/(?P<policy>l(?P<lanes>\d+)\.c(?P<chunks>\d+)\.v(?P<vec>\d+)(?P<stream>\.nt)?)")
 MOVED = {"nothing": 0, "read": 1, "copy": 2, "write": 1, "vec_add": 3}  # buffers
-ROWS = 23
 
 
-class Csv(contract.Contract):
-    def check_rows(self, done):
-        matched = self.check_layout(done, NAME, IDENTITY)
-        for row, match in matched:
-            kind = match["kind"]
-            self.assertEqual(row["x_dtype"], match["x"] or "none")
-            for column in ("kind", "arch", "lanes", "chunks", "vec"):
-                self.assertEqual(row[column], match[column], column)
-            self.assertEqual(row["stream"], str(int(match["stream"] is not None)))
-            self.assertEqual(match["of"] is None, kind == "nothing")
-            launched = 0 if kind == "nothing" else 4 * 2 ** 20
-            config = 0 if kind == "nothing" else int(match["of"]) * UNITS[match["unit"]]
-            moved = MOVED[kind] * launched
-            elements = launched // (4 if match["x"] == "f32" else 2)
-            self.assertEqual([int(row[column]) for column in ("buffer_bytes", "config_bytes", "bytes_ideal", "flops")],
-                             [launched, config, moved, elements if kind == "vec_add" else 0])
-            self.assertAlmostEqual(float(row["roof_us"]), moved / (PEAK_GBPS[row["arch"]] * 1e3), delta=1e-4)
-            self.assertTrue(row["entry"].endswith("/" + match["policy"]), row["entry"])
-        return [row for row, _ in matched]
+class Csv(op_contract.OpContract):
+    identity, name, rows = IDENTITY, NAME, 23
+    few = ["--benchmark_filter=^copy/"]
+    bad_options = ["--sweep=default"]
 
-    def test_default_sweep_of_every_arch(self):
-        for arch in ARCHS:
-            done = run("--benchmark_format=csv", f"--arch={arch}")
-            rows = self.check_rows(done)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertEqual([int(row["config_id"]) for row in rows], list(range(ROWS)))
-            self.assertEqual(len({row["name"] for row in rows}), ROWS)
-            self.assertEqual({(row["err"], row["max_abs_err"], row["arch"]) for row in rows},
-                             {("0", "0", arch)})
-            self.assertRegex(done.stderr, r"\(data sheet of (MI300X|MI350X|H200)\)")
+    def named(self, match):
+        return {"x_dtype": match["x"] or "none", "stream": str(int(match["stream"] is not None))}
 
-    def test_order(self):
+    def check_row(self, row, match):
+        kind = match["kind"]
+        self.assertEqual(match["of"] is None, kind == "nothing")
+        launched = 0 if kind == "nothing" else 4 * 2 ** 20
+        config = 0 if kind == "nothing" else int(match["of"]) * UNITS[match["unit"]]
+        moved = MOVED[kind] * launched
+        elements = launched // (4 if match["x"] == "f32" else 2)
+        self.assertEqual([int(row[column]) for column in ("buffer_bytes", "config_bytes", "bytes_ideal", "flops")],
+                         [launched, config, moved, elements if kind == "vec_add" else 0])
+        self.assertAlmostEqual(float(row["roof_us"]), moved / (op_contract.PEAKS[row["arch"]][0] * 1e3), delta=1e-4)
+
+    def test_default_sweep(self):
+        """Its order, which other programs rely on."""
         names = run("--benchmark_list_tests").stdout.splitlines()
         sizes = ["16MiB", "64MiB", "256MiB", "1GiB", "4GiB"]
         wanted = ["nothing/gfx950/"]
         wanted += [f"{kind}/gfx950/4MiBof{size}/" for kind, size in itertools.product(["read", "copy", "write"], sizes)]
         wanted += [f"vec_add/gfx950/f32/4MiBof{size}/" for size in ["40960000B"] + sizes[:4]]
         wanted += [f"vec_add/gfx950/{x}/4MiBof256MiB/" for x in ("f16", "bf16")]
-        self.assertEqual([name.startswith(start) for name, start in zip(names, wanted)], [True] * ROWS, names)
-        self.assertEqual(len(names), ROWS)
+        self.assertEqual([name.startswith(start) for name, start in zip(names, wanted)], [True] * self.rows, names)
+        self.assertEqual(len(names), self.rows)
+
+    def test_every_arch(self):
+        for arch in ARCHS:
+            done = run("--benchmark_format=csv", f"--arch={arch}")
+            rows = self.check_rows(done)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual([int(row["config_id"]) for row in rows], list(range(self.rows)))
+            self.assertEqual(len({row["name"] for row in rows}), self.rows)
+            self.assertEqual({(row["err"], row["max_abs_err"], row["arch"]) for row in rows}, {("0", "0", arch)})
+            self.assertRegex(done.stderr, r"\(data sheet of (MI300X|MI350X|H200)\)")
 
     def test_every_policy(self):
-        done = run("--benchmark_format=csv", "--policies=all")
-        rows = self.check_rows(done)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = self.good_rows("--policies=all")
         self.assertEqual(len({row["name"] for row in rows}), len(rows))
         per_config = [len(list(group)) for _, group in itertools.groupby(rows, key=lambda row: row["config_id"])]
         self.assertEqual(per_config, [1] + 15 * [6] + 7 * [5])
         self.assertEqual({row["vec"] for row in rows}, {"16", "4", "2"})
         selected = [row["name"] for row in rows_of(run("--benchmark_format=csv"))[1]]
         self.assertLessEqual(set(selected), {row["name"] for row in rows})
-
-    def test_columns_alone_tell_rows_apart(self):
-        self.check_identities(IDENTITY)
 
     def test_wrong_output_is_an_err_row_like_any_other(self):
         done = run("--benchmark_format=csv", "--inject-error")
@@ -93,12 +86,6 @@ class Csv(contract.Contract):
             self.assertEqual((row["seed"], row["err"]), (7, 0))
             self.assertAlmostEqual(row["roof_us"], row["bytes_ideal"] / 4e6, places=6)
 
-    def test_bad_options(self):
-        for argument in ("--arch=gfx90a", "--policies=best", "--seed=-1", "--max-seconds=nan", "--threads=0",
-                         "--ceiling-gbps=0", "--sweep=default", "--frobnicate", "stray", "--benchmark_format=xml",
-                         "--benchmark_out=/nonexistent/x", "--benchmark_filter=no_such_row"):
-            self.refuses(argument)
-
     def test_own_shapes(self):
         self.check_shapes(by_name=False)  # a size is config_bytes=67108864
         row, = contract.identities("--config=copy/gfx950/config_bytes=67108864")[1].values()
@@ -106,15 +93,6 @@ class Csv(contract.Contract):
         self.refuses("--model=llama3-8b")
         self.refuses("--config=copy/config_bytes=12345")
 
-    def test_runs_that_end_early(self):
-        self.check_ends("--benchmark_filter=^copy/")
-
-    def test_progress(self):
-        self.check_progress("--benchmark_filter=^copy/")
-
-    def test_help(self):
-        self.check_help("--arch", "--policies", "--seed", "--max-seconds", "--ceiling-gbps", "--benchmark_filter")
-
 
 if __name__ == "__main__":
-    contract.main("BENCH_CEILING")
+    contract.main("BENCH_VEC_ADD")

@@ -79,7 +79,7 @@ template <ArchId arch, GemmSpec spec, GemmPolicies policies>
 void add_gemm(ordered_json& file, const std::string& list, int index, std::size_t place) {
   const std::string name(name_of(arch));
   static_for<policies.count>([&](auto i) {
-    static constexpr GemmPolicy policy = policies.list[i];
+    static constexpr GemmPolicy policy = policies[i];
     using Kernel = GemmKernel<host::Backend<arch>, spec, policy, GemmIdentity>;
     file["entries"].push_back({{"code_object", list + "_" + name + "_" + std::to_string(index) + ".co"},
                                {"full", !has_turn(arch, place)},

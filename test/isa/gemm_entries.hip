@@ -25,7 +25,7 @@ constexpr GemmSpec spec = SPECS_OF(LIST)(Backend::facts.id)[SPEC];
 constexpr GemmPolicies policies = POLICIES_OF(LIST)(Backend::facts.id, spec);
 
 template <int p>
-struct GemmEntryKernel : GemmKernel<Backend, spec, policies.list[p], GemmIdentity> {};
+struct GemmEntryKernel : GemmKernel<Backend, spec, policies[p], GemmIdentity> {};
 
 // Naming a kernel on the host is what makes the device pass compile it.
 template <std::size_t... p>

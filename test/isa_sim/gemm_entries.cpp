@@ -35,7 +35,7 @@ constexpr GemmPolicies some_policies(ArchId arch, const GemmSpec& spec) {
   constexpr int shares = ENTRY_SHARES == 1 ? 1 : 2;
   const GemmPolicies all = policies_of(arch, spec);
   GemmPolicies some;
-  for (int i = first % shares; i < all.count; i += shares) some.add(all.list[i]);
+  for (int i = first % shares; i < all.count; i += shares) some.add(all[i]);
   return some;
 }
 template <GemmPolicies (*policies_of)(ArchId, const GemmSpec&), int first, GemmSpec spec>

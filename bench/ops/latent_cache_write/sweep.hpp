@@ -16,7 +16,7 @@ inline std::vector<LatentCacheWriteCase> LatentCacheWriteOp::default_sweep(ArchI
     c.complete();
     cases.push_back(c);
   };
-  const SpecList<LatentCacheWriteSpec> specs = latent_cache_write_specs(arch);
+  const ValueList<LatentCacheWriteSpec> specs = latent_cache_write_specs(arch);
   for (const int tokens : {1, 16, 64, 256, 4096}) add(specs[0], tokens, 128);
   for (const LatentCacheWriteSpec& spec : specs) {
     add(spec, 64, 16);

@@ -38,6 +38,10 @@ struct EntryOf<Registry> {
 
 }  // namespace detail
 
+/// The answer to a problem of another spec than the one that a plan is compiled for.
+inline constexpr Status not_the_compiled_spec{StatusCode::no_matching_entry,
+                                              "problem.spec is not the spec that the plan is compiled for"};
+
 /// Returns pointers to entries of static storage, among which a plan is chosen.
 template <class Entry, std::size_t count>
 constexpr std::array<const Entry*, count> candidates_of(const std::array<Entry, count>& entries) {

@@ -2,7 +2,9 @@
 // The registry of an operation with one kernel a call: its entries, the choice among them, and the plan for one spec.
 // Operations whose plans hold more than an entry have a registry of their own. A Registry is a struct with
 //   Spec, Problem, Policy               the structs of the operation
-//   check(problem, facts)               every rule that a problem must satisfy
+//   check_spec(spec, facts)             ok if kernels of a spec can be built for a chip, or the rule that it breaks;
+//                                       constexpr
+//   check(problem, facts)               every rule that a problem must satisfy, those of its spec first
 //   policies(arch, spec)                the policies that entries are built for, with size() and [i]
 //   takes(policy, problem, facts)       ok if such an entry serves the problem, or the reason why not
 //   better(a, b, problem, facts)        true if policy a suits the problem better than b, and both take it
@@ -16,21 +18,10 @@
 #include "tilewave/arch/facts.hpp"
 #include "tilewave/core/hip.hpp"
 #include "tilewave/core/status.hpp"
+#include "tilewave/core/value_list.hpp"
 #include "tilewave/tile/plan.hpp"
 
 namespace tilewave {
-
-/// The specs of an architecture, at most `most`.
-template <class Spec, int most = 32>
-struct SpecList {
-  std::array<Spec, most> list{};
-  int count = 0;
-  constexpr void add(const Spec& spec) { list[count++] = spec; }
-  constexpr std::size_t size() const { return count; }
-  constexpr const Spec& operator[](std::size_t i) const { return list[i]; }
-  constexpr const Spec* begin() const { return list.data(); }
-  constexpr const Spec* end() const { return list.data() + count; }
-};
 
 /// A compiled kernel: its spec, its policy and its launch function.
 template <class Registry>
@@ -80,16 +71,20 @@ Status select_entry(const typename Registry::Problem& p, std::span<const OpEntry
 template <class Registry, class B, typename Registry::Spec S>
 inline constexpr auto op_candidates = candidates_of(op_entries<Registry, B, S>);
 
-/// Makes the plan of a problem on backend B for the one spec S that the caller compiles in. Errors: those of
-/// select_entry.
+/// Makes the plan of a problem on backend B for the one spec S that the caller compiles in. A spec that the chip does
+/// not serve compiles as well: the status of Registry::check_spec is then the answer to every problem. Other errors:
+/// no_matching_entry for a problem of another spec; those of select_entry.
 template <class Registry, class B, typename Registry::Spec S>
 Status plan_entry(const typename Registry::Problem& p, OpPlan<Registry>& plan) {
   plan = {};  // nvcc passes g++ no designated initializer of a span
-  plan.candidates = op_candidates<Registry, B, S>;
-  if (!(p.spec == S)) {
-    return {StatusCode::no_matching_entry, "problem.spec is not the spec that the plan is compiled for"};
+  constexpr Status served = Registry::check_spec(S, B::facts);
+  if constexpr (!served.ok()) {  // its kernels would not compile
+    return served;
+  } else {
+    plan.candidates = op_candidates<Registry, B, S>;
+    if (!(p.spec == S)) return not_the_compiled_spec;
+    return select_entry<Registry>(p, op_candidates<Registry, B, S>, B::facts, plan.entry);
   }
-  return select_entry<Registry>(p, op_candidates<Registry, B, S>, B::facts, plan.entry);
 }
 
 }  // namespace tilewave

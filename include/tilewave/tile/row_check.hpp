@@ -7,6 +7,7 @@
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/core/hip.hpp"
 #include "tilewave/core/status.hpp"
+#include "tilewave/core/value_list.hpp"
 #include "tilewave/tile/row_tensors.hpp"
 
 namespace tilewave {
@@ -34,7 +35,7 @@ constexpr bool is_row_type(DType t) { return t == DType::f32 || t == DType::f16 
 
 /// Checks the type and the scaling of an output. check_row_output_tensors checks that its tensors are there and
 /// aligned to their elements.
-inline Status check_row_output(DType x, DType out, Scaling mode, const ArchFacts& facts) {
+constexpr Status check_row_output(DType x, DType out, Scaling mode, const ArchFacts& facts) {
   if (!is_output_scaling(mode))
     return {StatusCode::unsupported_scaling, "scale must be none, per_tensor, per_token, per_group or mx"};
   if (mode == Scaling::none) {
@@ -160,13 +161,7 @@ Status check_row_launch(const Spec& spec, const RowPolicy& policy, const Problem
 }
 
 /// A list of row policies.
-struct RowPolicies {
-  std::array<RowPolicy, 20> list{};
-  int count = 0;
-  constexpr void add(const RowPolicy& p) { list[count++] = p; }
-  constexpr const RowPolicy& operator[](std::size_t i) const { return list[i]; }
-  constexpr std::size_t size() const { return count; }
-};
+using RowPolicies = ValueList<RowPolicy, 20>;
 
 /// Returns the neighbouring chunks of a lane. CDNA needs 16 bytes for every access, outputs included, while a Hopper
 /// lane stores 8 bytes as fast. fp6 makes codes of 32 values at once.
@@ -182,8 +177,8 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, Scaling mode
   RowPolicies all;
   const auto add = [&](RowPolicy p) {
     if (!row_policy_status(facts, x, p).ok() || !row_output_status(facts, x, mode, p).ok()) return;
-    for (int i = 0; i < all.count; ++i)
-      if (all.list[i] == p) return;
+    for (const RowPolicy& other : all)
+      if (other == p) return;
     all.add(p);
   };
   const int element = size_of(x), span = output_span(arch, x, out);

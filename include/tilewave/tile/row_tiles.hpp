@@ -91,7 +91,7 @@ constexpr RowPolicies tile_policies(ArchId arch, DType x, DType out, Scaling mod
   RowPolicies all;
   const auto add = [&](const RowPolicy& p) {
     if (!row_policy_status(facts, x, p).ok() || !row_output_status(facts, x, mode, p).ok()) return;
-    if (all.count == 0 || !(all.list[all.count - 1] == p)) all.add(p);
+    if (all.count == 0 || !(all.back() == p)) all.add(p);
   };
   add({.lanes = 64, .rows = 4, .chunks = span, .span = span, .waves_per_simd = 8});
   add({.lanes = 256, .chunks = span, .span = span, .waves_per_simd = 8});

@@ -12,10 +12,10 @@ GemmPolicy chosen(const GemmSpec& spec, std::int32_t m, std::int32_t n, std::int
                   std::int32_t groups = 0, std::int32_t expected = 0) {
   const auto somewhere = [](std::uintptr_t i) { return reinterpret_cast<void*>(i << 44); };
   const GemmPolicies policies = gemm_policies(ArchId::sm90, spec);
-  std::array<GemmEntry, GemmPolicies{}.list.size()> built{};
-  std::array<const GemmEntry*, GemmPolicies{}.list.size()> all{};
+  std::array<GemmEntry, GemmPolicies::capacity> built{};
+  std::array<const GemmEntry*, GemmPolicies::capacity> all{};
   for (int i = 0; i < policies.count; ++i) {
-    built[i] = {ArchId::sm90, true, spec, policies.list[i], nullptr, 0};
+    built[i] = {ArchId::sm90, true, spec, policies[i], nullptr, 0};
     all[i] = &built[i];
   }
   GemmProblem p;

@@ -24,9 +24,9 @@ constexpr GemmSpec spec{.out = DType::f32};
 template <class B>
 inline constexpr GemmPolicies policies = gemm_policies(B::facts.id, spec);
 template <class B>
-inline constexpr GemmPolicy first = policies<B>.list[0];
+inline constexpr GemmPolicy first = policies<B>[0];
 template <class B>
-inline constexpr GemmPolicy last = policies<B>.list[policies<B>.count - 1];
+inline constexpr GemmPolicy last = policies<B>.back();
 
 std::vector<double> values_of(GemmCall& call, int rows, int columns, const Status& launched) {
   REQUIRE(launched.ok());

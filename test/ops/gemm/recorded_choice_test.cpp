@@ -85,10 +85,10 @@ std::string recorded_name(std::string name) {
 bool chooses_well(const Record& record, const RecordedShape& shape, std::span<const TunedGemm> tuned) {
   const GemmProblem p = problem_of(shape);
   const GemmPolicies policies = gemm_policies(ArchId::sm90, p.spec);
-  std::array<GemmEntry, GemmPolicies{}.list.size()> built{};
-  std::array<const GemmEntry*, GemmPolicies{}.list.size()> all{};
+  std::array<GemmEntry, GemmPolicies::capacity> built{};
+  std::array<const GemmEntry*, GemmPolicies::capacity> all{};
   for (int i = 0; i < policies.count; ++i) {
-    built[i] = {ArchId::sm90, true, p.spec, policies.list[i], nullptr, 0};
+    built[i] = {ArchId::sm90, true, p.spec, policies[i], nullptr, 0};
     all[i] = &built[i];
   }
   GemmPlan plan;

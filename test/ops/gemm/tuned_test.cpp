@@ -26,7 +26,7 @@ TEST_CASE("a tuned row decides where it serves the problem and its entry is buil
   std::array<GemmEntry, 32> built{};
   std::array<const GemmEntry*, 32> all{};
   for (int i = 0; i < policies.count; ++i) {
-    built[i] = {ArchId::sm90, true, {}, policies.list[i], nullptr, 0};
+    built[i] = {ArchId::sm90, true, {}, policies[i], nullptr, 0};
     all[i] = &built[i];
   }
   const std::span<const GemmEntry* const> entries(all.data(), policies.count);
@@ -70,7 +70,7 @@ TEST_CASE("the library's own tables decide without being asked for, and their en
       std::array<GemmEntry, 32> built{};
       std::array<const GemmEntry*, 32> all{};
       for (int i = 0; i < policies.count; ++i) {
-        built[i] = {arch, true, row.spec, policies.list[i], nullptr, 0};
+        built[i] = {arch, true, row.spec, policies[i], nullptr, 0};
         all[i] = &built[i];
       }
       for (const std::int32_t m : {row.m_from, row.m_to}) {

@@ -134,7 +134,7 @@ Generated generate(const Csv& tried, const Tuned& tuned, const std::string& op, 
   for (std::size_t i = 0; i < specs.size(); ++i) out.header += (i > 0 ? ",\n           " : "") + specs[i].first;
   out.header += fmt::format(
       "}}}};\n}}\n\n/// As many of those that fit as a list holds.\nconstexpr {0}Policies {1}_generated_policies(ArchId arch, const {0}Spec& s) {{\n  {0}Policies all;\n"
-      "  const auto add = [&](const {0}Policy& p) {{\n    if (all.count < int(all.list.size()) && {2}(arch, s, p).ok()) all.add(p);\n  }};\n",
+      "  const auto add = [&](const {0}Policy& p) {{\n    if (!all.full() && {2}(arch, s, p).ok()) all.add(p);\n  }};\n",
       type, op, space.law);
   for (std::size_t i = 0; i < specs.size(); ++i) {
     out.header += fmt::format("  if (s == {}_generated_specs(arch)[{}]) {{\n", op, i);

@@ -8,9 +8,8 @@
 
 namespace tilewave {
 
-namespace detail {
-
-inline Status check_activation_spec(const ActivationSpec& s, const ArchFacts& facts) {
+/// Returns ok if kernels of a spec can be built for a chip, else the rule that the spec breaks.
+constexpr Status activation_check_spec(const ActivationSpec& s, const ArchFacts& facts) {
   if (!is_activation_kind(s.kind)) return {StatusCode::bad_value, "the kind is none of ActivationKind"};
   if (!is_gating(s.gating)) return {StatusCode::bad_value, "the gating is none of Gating"};
   if (s.kind == ActivationKind::swigluoai && !s.gated()) {
@@ -22,6 +21,8 @@ inline Status check_activation_spec(const ActivationSpec& s, const ArchFacts& fa
   if (!is_row_type(s.x)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
   return check_row_output(s.x, s.out, s.scale, facts);
 }
+
+namespace detail {
 
 /// The ups of Gating::halves.
 struct ActivationUp {
@@ -76,7 +77,7 @@ inline bool activation_aligned(const ActivationProblem& p) {
 /// Checks every rule that a problem must satisfy on an architecture.
 inline Status activation_check(const ActivationProblem& p, const ArchFacts& facts) {
   const ActivationSpec& s = p.spec;
-  if (Status status = detail::check_activation_spec(s, facts); !status.ok()) return status;
+  if (Status status = activation_check_spec(s, facts); !status.ok()) return status;
   if (Status status = check_row_extent(p.rows, p.columns, p.inner_rows); !status.ok()) return status;
   if (s.gated() && p.columns > (1 << 30) - (1 << 20)) {
     return {StatusCode::bad_extent, "columns of gates must stay below 2^30 - 2^20"};

@@ -12,12 +12,12 @@ namespace tilewave {
 /// Returns the specs that every architecture serves: those of current models (silu for Llama, Qwen, DeepSeek and
 /// Mixtral, gelu_tanh for Gemma, swigluoai for GPT-OSS, relu2 for Nemotron), and one for each other function, type and
 /// output. Where there are MX formats, silu and GPT-OSS's function write them.
-constexpr SpecList<ActivationSpec> activation_specs(ArchId arch) {
+constexpr ValueList<ActivationSpec> activation_specs(ArchId arch) {
   using enum ActivationKind;
   using enum Gating;
   constexpr DType bf16 = DType::bf16, f16 = DType::f16, f32 = DType::f32;
   const DType fp8 = facts_of(arch).fp8;
-  SpecList<ActivationSpec> specs;
+  ValueList<ActivationSpec> specs;
   for (const ActivationSpec& spec : {ActivationSpec{silu, halves, bf16, bf16},
                                      {silu, halves, bf16, fp8, Scaling::per_token},
                                      {silu, halves, bf16, fp8, Scaling::per_group},
@@ -42,6 +42,7 @@ constexpr SpecList<ActivationSpec> activation_specs(ArchId arch) {
 
 struct ActivationRegistry : TileRegistry<ActivationSpec, ActivationProblem, activation_aligned> {
   using Rows = RowRegistry<ActivationSpec, ActivationProblem, activation_aligned>;
+  static constexpr auto check_spec = activation_check_spec;
   static constexpr auto check = activation_check;
   static constexpr auto policies = activation_policies;
   static Status takes(const RowPolicy& policy, const Problem& p, const ArchFacts& facts) {

@@ -41,10 +41,16 @@ inline Status check_combine_regions(const AttentionCombineProblem& p) {
 
 }  // namespace detail
 
+/// Returns ok if kernels of a spec can be built for a chip, else the rule that the spec breaks.
+constexpr Status attention_combine_check_spec(const AttentionCombineSpec& s, const ArchFacts&) {
+  if (!is_row_type(s.x)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
+  if (!is_row_type(s.out)) return {StatusCode::unsupported_dtype, "out must be f32, f16 or bf16"};
+  return {};
+}
+
 /// Every rule that a problem must satisfy.
-inline Status attention_combine_check(const AttentionCombineProblem& p, const ArchFacts&) {
-  if (!is_row_type(p.spec.x)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
-  if (!is_row_type(p.spec.out)) return {StatusCode::unsupported_dtype, "out must be f32, f16 or bf16"};
+inline Status attention_combine_check(const AttentionCombineProblem& p, const ArchFacts& facts) {
+  if (Status status = attention_combine_check_spec(p.spec, facts); !status.ok()) return status;
   if (p.partials < 1 || p.partials > max_partials) return {StatusCode::bad_extent, "partials must be 1 to 128"};
   if (p.head_size < 1 || p.head_size > 512) return {StatusCode::unsupported_head_size, "head_size must be 1 to 512"};
   if (p.rows < 0 || p.heads < 0) return {StatusCode::bad_extent, "rows or heads is negative"};

@@ -21,6 +21,7 @@ constexpr auto attention_combine_specs(ArchId) {
 
 struct AttentionCombineRegistry
     : RowRegistry<AttentionCombineSpec, AttentionCombineProblem, attention_combine_aligned> {
+  static constexpr auto check_spec = attention_combine_check_spec;
   static constexpr auto check = attention_combine_check;
   static constexpr auto policies = attention_combine_policies;
   template <class B, AttentionCombineSpec S, RowPolicy P>

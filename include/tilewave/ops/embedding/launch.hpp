@@ -8,10 +8,16 @@
 
 namespace tilewave {
 
+/// Returns ok if kernels of a spec can be built for a chip, else the rule that the spec breaks.
+constexpr Status embedding_check_spec(const EmbeddingSpec& s, const ArchFacts&) {
+  if (!is_row_type(s.x)) return {StatusCode::unsupported_dtype, "the table must be f32, f16 or bf16"};
+  return {};
+}
+
 /// Checks every rule that a problem must satisfy. Ids live on the device and are not read.
-inline Status embedding_check(const EmbeddingProblem& p, const ArchFacts&) {
+inline Status embedding_check(const EmbeddingProblem& p, const ArchFacts& facts) {
   const DType type = p.spec.x;
-  if (!is_row_type(type)) return {StatusCode::unsupported_dtype, "the table must be f32, f16 or bf16"};
+  if (Status status = embedding_check_spec(p.spec, facts); !status.ok()) return status;
   if (!is_index_type(p.id_type)) return {StatusCode::unsupported_dtype, "ids must be i32 or i64"};
   if (Status status = check_row_extent(p.rows, p.columns, 1); !status.ok()) return status;
   if (p.vocab_rows < 0) return {StatusCode::bad_extent, "vocab_rows is negative"};

@@ -15,6 +15,7 @@ constexpr auto embedding_specs(ArchId) {
 }
 
 struct EmbeddingRegistry : TileRegistry<EmbeddingSpec, EmbeddingProblem, embedding_aligned> {
+  static constexpr auto check_spec = embedding_check_spec;
   static constexpr auto check = embedding_check;
   static constexpr auto policies = embedding_policies;
   template <class B, EmbeddingSpec S, RowPolicy P>

@@ -14,7 +14,7 @@ namespace tilewave {
 
 namespace detail {
 
-inline Status check_flash_types(const FlashAttentionSpec& s, const ArchFacts& facts) {
+constexpr Status check_flash_types(const FlashAttentionSpec& s, const ArchFacts& facts) {
   constexpr StatusCode type = StatusCode::unsupported_dtype, quant = StatusCode::unsupported_scaling;
   const bool wide = s.q == DType::bf16 || s.q == DType::f16;
   if (!wide && s.q != facts.fp8) return {type, "spec.q must be bf16, f16 or this architecture's fp8"};
@@ -33,8 +33,11 @@ inline Status check_flash_types(const FlashAttentionSpec& s, const ArchFacts& fa
   return {};
 }
 
-inline Status check_flash_spec(const FlashAttentionSpec& s, const ArchFacts& facts) {
-  if (Status status = check_flash_types(s, facts); !status.ok()) return status;
+}  // namespace detail
+
+/// Returns ok if kernels of a spec can be built for a chip, else the rule that the spec breaks.
+constexpr Status flash_attention_check_spec(const FlashAttentionSpec& s, const ArchFacts& facts) {
+  if (Status status = detail::check_flash_types(s, facts); !status.ok()) return status;
   bool known = s.head_size == 192 && s.value_size == 128;
   for (const int size : flash_attention_head_sizes) known = known || (s.head_size == size && s.value_size == size);
   if (!known) {
@@ -55,6 +58,8 @@ inline Status check_flash_spec(const FlashAttentionSpec& s, const ArchFacts& fac
   }
   return {};
 }
+
+namespace detail {
 
 inline Status check_flash_extents(const FlashAttentionProblem& p) {
   constexpr StatusCode extent = StatusCode::bad_extent, value = StatusCode::bad_value;
@@ -257,7 +262,7 @@ inline Status check_flash_strides(const FlashAttentionProblem& p) {
 /// breaks. Starts and lengths live on the device and are not read. A sequence that has more queries than q_length, or
 /// more keys than the call has capacity for, becomes NaN.
 inline Status flash_attention_check(const FlashAttentionProblem& p, const ArchFacts& facts) {
-  if (Status s = detail::check_flash_spec(p.spec, facts); !s.ok()) return s;
+  if (Status s = flash_attention_check_spec(p.spec, facts); !s.ok()) return s;
   if (Status s = detail::check_flash_extents(p); !s.ok()) return s;
   if (Status s = detail::check_flash_values(p); !s.ok()) return s;
   if (p.batch == 0 || p.q_tokens() == 0) return {};  // nothing to read or write

@@ -3,10 +3,10 @@
 // summation.
 #pragma once
 
-#include <array>
 #include <string>
 
 #include "tilewave/arch/facts.hpp"
+#include "tilewave/core/value_list.hpp"
 #include "tilewave/ops/flash_attention/spec.hpp"
 
 namespace tilewave {
@@ -46,15 +46,6 @@ inline std::string name_of(const FlashAttentionPolicy& p) {
          (p.cluster > 1 ? ".c" + text(p.cluster) : "");
 }
 
-/// A list of at most eight policies.
-struct FlashAttentionPolicies {
-  std::array<FlashAttentionPolicy, 8> list{};
-  int count = 0;
-  constexpr void add(const FlashAttentionPolicy& policy) { list[count++] = policy; }
-  constexpr std::size_t size() const { return count; }
-  constexpr const FlashAttentionPolicy& operator[](std::size_t i) const { return list[i]; }
-  constexpr const FlashAttentionPolicy* begin() const { return list.data(); }
-  constexpr const FlashAttentionPolicy* end() const { return list.data() + count; }
-};
+using FlashAttentionPolicies = ValueList<FlashAttentionPolicy, 8>;
 
 }  // namespace tilewave

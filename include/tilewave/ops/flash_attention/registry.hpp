@@ -10,10 +10,10 @@
 namespace tilewave {
 
 /// Returns the specs that every architecture serves by default. Callers name all others themselves.
-constexpr SpecList<FlashAttentionSpec> flash_attention_specs(ArchId arch) {
+constexpr ValueList<FlashAttentionSpec> flash_attention_specs(ArchId arch) {
   constexpr DType bf16 = DType::bf16, f16 = DType::f16;
   const DType fp8 = facts_of(arch).fp8;
-  SpecList<FlashAttentionSpec> specs;
+  ValueList<FlashAttentionSpec> specs;
   specs.add({.head_size = 64, .value_size = 64});
   specs.add({.head_size = 128, .value_size = 128});
   specs.add({.head_size = 192, .value_size = 128});
@@ -29,6 +29,7 @@ struct FlashAttentionRegistry {
   using Spec = FlashAttentionSpec;
   using Problem = FlashAttentionProblem;
   using Policy = FlashAttentionPolicy;
+  static constexpr auto check_spec = flash_attention_check_spec;
   static constexpr auto check = flash_attention_check;
   static constexpr auto policies = flash_attention_policies;
 

@@ -51,14 +51,15 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
 /// Returns the entries of a spec for the policies that policies_of(arch, spec) lists, or for a part of them.
 template <class B, GemmSpec S, GemmPolicies (*policies_of)(ArchId, const GemmSpec&), EntryPart part = EntryPart{}>
 constexpr auto gemm_entries_of() {
-  constexpr int count = policies_of(B::facts.id, S).count, first = count * part.number / part.of;
+  constexpr int count = policies_of(B::facts.id, S).count;
+  constexpr int first = count * part.number / part.of, end = count * (part.number + 1) / part.of;
   return []<std::size_t... i>(std::index_sequence<i...>) {
     constexpr GemmPolicies policies = policies_of(B::facts.id, S);
     return std::array<GemmEntry, sizeof...(i)>{
-        GemmEntry{B::facts.id, B::emulated, S, policies.list[first + i], &gemm_launch<B, S, policies.list[first + i]>,
-                  sizeof(typename GemmKernel<B, S, policies.list[first + i], GemmIdentity>::Shared)}...};
+        GemmEntry{B::facts.id, B::emulated, S, policies[first + i], &gemm_launch<B, S, policies[first + i]>,
+                  sizeof(typename GemmKernel<B, S, policies[first + i], GemmIdentity>::Shared)}...};
   }
-  (std::make_index_sequence<count*(part.number + 1) / part.of - first>{});
+  (std::make_index_sequence<end - first>{});
 }
 
 /// All entries of one spec on one backend.
@@ -161,9 +162,7 @@ Status gemm_plan(const GemmProblem& p, GemmPlan& plan, std::span<const TunedGemm
     return served;
   } else {
     plan.candidates = gemm_candidates<B, S>;
-    if (!(p.spec == S)) {
-      return {StatusCode::no_matching_entry, "problem.spec is not the spec that the plan is compiled for"};
-    }
+    if (!(p.spec == S)) return not_the_compiled_spec;
     return gemm_select(p, gemm_candidates<B, S>, B::facts, plan, tuned);
   }
 }

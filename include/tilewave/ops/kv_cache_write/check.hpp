@@ -10,9 +10,8 @@
 
 namespace tilewave {
 
-namespace detail {
-
-inline Status check_cache_spec(const KvCacheWriteSpec& s, const ArchFacts& facts) {
+/// Returns ok if kernels of a spec can be built for a chip, else the rule that the spec breaks.
+constexpr Status kv_cache_write_check_spec(const KvCacheWriteSpec& s, const ArchFacts& facts) {
   if (s.x != DType::bf16 && s.x != DType::f16) return {StatusCode::unsupported_dtype, "k and v must be bf16 or f16"};
   if (is_fp8(s.kv)) {
     if (s.kv != facts.fp8)
@@ -33,6 +32,9 @@ inline Status check_cache_spec(const KvCacheWriteSpec& s, const ArchFacts& facts
   if (!s.fused && (s.q_out != plain.q_out || s.pairs != plain.pairs || s.table != plain.table)) {
     return {StatusCode::bad_value, "q_out, pairs and table are for fused specs"};
   }
+  if (s.fused) {
+    if (Status status = rope_check_spec(s.rope(), facts); !status.ok()) return status;
+  }
   if (s.group == 0 && s.e8m0) return {StatusCode::unsupported_scaling, "e8m0 scales are those of groups"};
   if (s.group == 0) return {};
   if (s.group < 32 || s.group > 512 || (s.group & (s.group - 1)) != 0) {
@@ -44,6 +46,8 @@ inline Status check_cache_spec(const KvCacheWriteSpec& s, const ArchFacts& facts
   }
   return {};
 }
+
+namespace detail {
 
 inline Status check_cache_extents(const KvCacheWriteProblem& p) {
   if (!is_index_type(p.slot_type)) return {StatusCode::bad_value, "slot_type is none of IndexType"};
@@ -73,7 +77,7 @@ inline Status check_cache_extents(const KvCacheWriteProblem& p) {
   }
   if (!p.spec.fused) return {};
   if (!is_index_type(p.position_type)) return {StatusCode::bad_value, "position_type is none of IndexType"};
-  if (Status s = check_rope_tables(p.spec.rope(), p.rotary, p.head_size, p.table_rows); !s.ok()) return s;
+  if (Status s = check_rope_tables(p.rotary, p.head_size, p.table_rows); !s.ok()) return s;
   if (p.rotary % 16 != 0) {
     return {StatusCode::bad_extent, "rotary must be a multiple of 16: others take rope and a write that is not fused"};
   }
@@ -275,7 +279,7 @@ inline Status check_cache_regions(const KvCacheWriteProblem& p) {
 
 /// Every rule that a problem must satisfy on an architecture. Slots and positions are on the device and are not read.
 inline Status kv_cache_write_check(const KvCacheWriteProblem& p, const ArchFacts& facts) {
-  if (Status s = detail::check_cache_spec(p.spec, facts); !s.ok()) return s;
+  if (Status s = kv_cache_write_check_spec(p.spec, facts); !s.ok()) return s;
   if (Status s = detail::check_cache_extents(p); !s.ok()) return s;
   if (Status s = detail::check_cache_uses(p); !s.ok()) return s;
   if (p.tokens == 0) return {};  // nothing to read or write

@@ -15,8 +15,7 @@ using KvCacheWritePolicy = RowPolicy;
 constexpr RowPolicies kv_cache_write_policies(ArchId arch, const KvCacheWriteSpec& s) {
   const RowPolicies heads = head_policies(arch, s.x);
   RowPolicies all;
-  for (int i = 0; i < heads.count; ++i) {
-    RowPolicy p = heads.list[i];
+  for (RowPolicy p : heads) {
     if (s.fused) p.waves_per_simd = per_arch(arch, 8, 8, 10) - (s.norm ? 2 : 0);
     if (p.columns(s.x) >= s.group) all.add(p);
   }

@@ -46,6 +46,7 @@ constexpr auto kv_cache_write_specs(ArchId arch) {
 }
 
 struct KvCacheWriteRegistry : RowRegistry<KvCacheWriteSpec, KvCacheWriteProblem, kv_cache_write_aligned> {
+  static constexpr auto check_spec = kv_cache_write_check_spec;
   static constexpr auto check = kv_cache_write_check;
   static constexpr auto policies = kv_cache_write_policies;
   template <class B, KvCacheWriteSpec S, RowPolicy P>

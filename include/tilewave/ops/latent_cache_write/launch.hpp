@@ -11,9 +11,8 @@
 
 namespace tilewave {
 
-namespace detail {
-
-inline Status check_latent_write_spec(const LatentCacheWriteSpec& s, const ArchFacts& facts) {
+/// Returns ok if kernels of a spec can be built for a chip, else the rule that the spec breaks.
+constexpr Status latent_cache_write_check_spec(const LatentCacheWriteSpec& s, const ArchFacts& facts) {
   constexpr StatusCode type = StatusCode::unsupported_dtype, size = StatusCode::unsupported_head_size;
   if (s.layout != LatentLayout::plain && s.layout != LatentLayout::groups_128 && s.layout != LatentLayout::groups_64) {
     return {StatusCode::unsupported_layout, "spec.layout must be plain, groups_128 or groups_64"};
@@ -27,6 +26,8 @@ inline Status check_latent_write_spec(const LatentCacheWriteSpec& s, const ArchF
   if (s.table != DType::bf16 && s.table != DType::f32) return {type, "tables must be bf16 or f32"};
   return {};
 }
+
+namespace detail {
 
 inline Status check_latent_write_extents(const LatentCacheWriteProblem& p) {
   constexpr StatusCode extent = StatusCode::bad_extent;
@@ -119,7 +120,7 @@ inline Status check_latent_write_regions(const LatentCacheWriteProblem& p) {
 
 /// Checks every rule that a problem must satisfy. Slots and positions live on the device and are not read.
 inline Status latent_cache_write_check(const LatentCacheWriteProblem& p, const ArchFacts& facts) {
-  if (Status s = detail::check_latent_write_spec(p.spec, facts); !s.ok()) return s;
+  if (Status s = latent_cache_write_check_spec(p.spec, facts); !s.ok()) return s;
   if (Status s = detail::check_latent_write_extents(p); !s.ok()) return s;
   if (p.tokens == 0) return {};  // nothing to read or write
   if (Status s = detail::check_latent_write_tensors(p); !s.ok()) return s;

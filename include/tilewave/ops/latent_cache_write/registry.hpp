@@ -10,9 +10,9 @@
 namespace tilewave {
 
 /// Returns the specs that every architecture serves: each layout that mla_decode reads. Callers name others themselves.
-constexpr SpecList<LatentCacheWriteSpec> latent_cache_write_specs(ArchId arch) {
+constexpr ValueList<LatentCacheWriteSpec> latent_cache_write_specs(ArchId arch) {
   const DType fp8 = facts_of(arch).fp8;
-  SpecList<LatentCacheWriteSpec> specs;
+  ValueList<LatentCacheWriteSpec> specs;
   specs.add({});
   specs.add({.head_size = 512, .pairs = RopePairs::halves, .table = DType::bf16});
   specs.add({.kv = fp8});
@@ -25,6 +25,7 @@ struct LatentCacheWriteRegistry {
   using Spec = LatentCacheWriteSpec;
   using Problem = LatentCacheWriteProblem;
   using Policy = LatentCacheWritePolicy;
+  static constexpr auto check_spec = latent_cache_write_check_spec;
   static constexpr auto check = latent_cache_write_check;
   static constexpr auto policies = latent_cache_write_policies;
   static Status takes(const Policy&, const Problem&, const ArchFacts&) { return {}; }

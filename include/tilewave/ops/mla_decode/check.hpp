@@ -12,9 +12,8 @@
 
 namespace tilewave {
 
-namespace detail {
-
-inline Status check_mla_spec(const MlaDecodeSpec& s, const ArchFacts& facts) {
+/// Returns ok if kernels of a spec can be built for a chip, else the rule that the spec breaks.
+constexpr Status mla_decode_check_spec(const MlaDecodeSpec& s, const ArchFacts& facts) {
   constexpr StatusCode type = StatusCode::unsupported_dtype, layout = StatusCode::unsupported_layout;
   if (s.layout != LatentLayout::plain && s.layout != LatentLayout::groups_128 && s.layout != LatentLayout::groups_64) {
     return {layout, "spec.layout must be plain, groups_128 or groups_64"};
@@ -36,6 +35,8 @@ inline Status check_mla_spec(const MlaDecodeSpec& s, const ArchFacts& facts) {
   }
   return {};
 }
+
+namespace detail {
 
 inline Status check_mla_extents(const MlaDecodeProblem& p) {
   constexpr StatusCode extent = StatusCode::bad_extent, value = StatusCode::bad_value;
@@ -140,7 +141,7 @@ inline Status check_mla_strides(const MlaDecodeProblem& p) {
 /// Returns ok if a problem satisfies every rule of an architecture, else the code and the field of the first one it
 /// breaks. Lengths live on the device and are not read. A sequence that is longer than the block table becomes NaN.
 inline Status mla_decode_check(const MlaDecodeProblem& p, const ArchFacts& facts) {
-  if (Status s = detail::check_mla_spec(p.spec, facts); !s.ok()) return s;
+  if (Status s = mla_decode_check_spec(p.spec, facts); !s.ok()) return s;
   if (Status s = detail::check_mla_extents(p); !s.ok()) return s;
   if (p.batch == 0) return {};  // nothing to read or write
   if (Status s = detail::check_mla_pointers(p); !s.ok()) return s;

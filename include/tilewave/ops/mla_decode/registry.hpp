@@ -11,9 +11,9 @@ namespace tilewave {
 
 /// Returns the specs that every architecture serves: bf16, fp8 with one scale, DeepSeek's two layouts of scaled groups,
 /// and fp8 throughout. Callers name others themselves.
-constexpr SpecList<MlaDecodeSpec> mla_decode_specs(ArchId arch) {
+constexpr ValueList<MlaDecodeSpec> mla_decode_specs(ArchId arch) {
   const DType fp8 = facts_of(arch).fp8;
-  SpecList<MlaDecodeSpec> specs;
+  ValueList<MlaDecodeSpec> specs;
   specs.add({});
   specs.add({.kv = fp8});
   specs.add({.kv = fp8, .layout = LatentLayout::groups_128});
@@ -26,6 +26,7 @@ struct MlaDecodeRegistry {
   using Spec = MlaDecodeSpec;
   using Problem = MlaDecodeProblem;
   using Policy = MlaDecodePolicy;
+  static constexpr auto check_spec = mla_decode_check_spec;
   static constexpr auto check = mla_decode_check;
   static constexpr auto policies = mla_decode_policies;
   static constexpr auto takes = mla_decode_takes;

@@ -9,9 +9,9 @@
 namespace tilewave {
 
 /// Returns the specs that every architecture serves: caches of bf16, of fp8 with one scale, and of scaled groups.
-constexpr SpecList<MlaPrefillSpec> mla_prefill_specs(ArchId arch) {
+constexpr ValueList<MlaPrefillSpec> mla_prefill_specs(ArchId arch) {
   const DType fp8 = facts_of(arch).fp8;
-  SpecList<MlaPrefillSpec> specs;
+  ValueList<MlaPrefillSpec> specs;
   specs.add({});
   specs.add({.kv = fp8});
   specs.add({.kv = fp8, .layout = LatentLayout::groups_128});
@@ -51,8 +51,7 @@ Status mla_prefill_plan(const MlaPrefillProblem& p, MlaPrefillPlan& plan) {
   if constexpr (!served.ok()) {  // its kernels would not compile
     return served;
   } else {
-    if (!(p.spec == S))
-      return {StatusCode::no_matching_entry, "problem.spec is not the spec that the plan is compiled for"};
+    if (!(p.spec == S)) return not_the_compiled_spec;
     const MlaPrefillParts parts{.layers = detail::mla_prefill_candidates<B, S>,
                                 .products = gemm_candidates<B, mla_prefill_up_spec()>,
                                 .attention = op_candidates<FlashAttentionRegistry, B, mla_prefill_attention_spec()>,

@@ -9,15 +9,15 @@
 namespace tilewave {
 
 /// Returns the specs that every architecture serves, with the entries of the library's lists.
-constexpr SpecList<MoeSpec> moe_specs(ArchId arch) {
+constexpr ValueList<MoeSpec> moe_specs(ArchId arch) {
   const DType bf16 = DType::bf16, fp8 = facts_of(arch).fp8;
   constexpr MoeRouting logits = MoeRouting::logits, given = MoeRouting::given;
-  SpecList<MoeSpec> specs;
+  ValueList<MoeSpec> specs;
   const auto add = [&](DType x, DType weights, Scaling scale, MoeRouting routing) -> MoeSpec& {
     MoeSpec s;
     s.x = x, s.weights = weights, s.scale = scale, s.routing = routing;
     specs.add(s);
-    return specs.list[specs.count - 1];
+    return specs.back();
   };
   add(bf16, bf16, Scaling::none, logits);
   add(bf16, bf16, Scaling::none, given);
@@ -88,9 +88,7 @@ Status moe_plan(const MoeProblem& p, MoePlan& plan) {
   if constexpr (!served.ok()) {  // its kernels would not compile
     return served;
   } else {
-    if (!(p.spec == S)) {
-      return {StatusCode::no_matching_entry, "problem.spec is not the spec that the plan is compiled for"};
-    }
+    if (!(p.spec == S)) return not_the_compiled_spec;
     return moe_select(p, detail::MoePartsOf<B, S>::parts(), B::facts, plan);
   }
 }

@@ -54,10 +54,16 @@ inline Status check_moe_reduce_regions(const MoeReduceProblem& p) {
 
 }  // namespace detail
 
+/// Returns ok if kernels of a spec can be built for a chip, else the rule that the spec breaks.
+constexpr Status moe_reduce_check_spec(const MoeReduceSpec& s, const ArchFacts&) {
+  if (!is_row_type(s.x)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
+  return {};
+}
+
 /// Checks every rule that a problem must satisfy. Tables live on the device and are not read.
-inline Status moe_reduce_check(const MoeReduceProblem& p, const ArchFacts&) {
+inline Status moe_reduce_check(const MoeReduceProblem& p, const ArchFacts& facts) {
   const DType type = p.spec.x;
-  if (!is_row_type(type)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
+  if (Status status = moe_reduce_check_spec(p.spec, facts); !status.ok()) return status;
   if (Status status = check_row_extent(p.rows, p.columns, 1); !status.ok()) return status;
   if (Status status = detail::check_moe_reduce_tables(p); !status.ok()) return status;
   if (p.rows == 0 || p.columns == 0) return {};  // nothing to read or write

@@ -15,6 +15,7 @@ constexpr auto moe_reduce_specs(ArchId) {
 }
 
 struct MoeReduceRegistry : TileRegistry<MoeReduceSpec, MoeReduceProblem, moe_reduce_aligned> {
+  static constexpr auto check_spec = moe_reduce_check_spec;
   static constexpr auto check = moe_reduce_check;
   static constexpr auto policies = moe_reduce_policies;
   /// Prefers the most accesses a slot with which all slots of a token are one batch and tiles fill the chip. With a

@@ -2,10 +2,10 @@
 // The policy says how tokens are sorted. It may change the speed, never the answer.
 #pragma once
 
-#include <array>
 #include <string>
 
 #include "tilewave/arch/facts.hpp"
+#include "tilewave/core/value_list.hpp"
 #include "tilewave/ops/moe_sort/spec.hpp"
 
 namespace tilewave {
@@ -42,20 +42,15 @@ inline std::string name_of(const MoeSortPolicy& p) {
          (p.cluster > 1 ? ".c" + std::to_string(p.cluster) : "");
 }
 
-struct MoeSortPolicies {
-  std::array<MoeSortPolicy, 1> list{};
-  int count = 1;
-  constexpr const MoeSortPolicy& operator[](std::size_t i) const { return list[i]; }
-  constexpr std::size_t size() const { return count; }
-};
+using MoeSortPolicies = ValueList<MoeSortPolicy, 1>;
 
 /// Returns the policies that entries are built for. Counts of 1024 experts take most of the LDS of gfx942. Beyond
 /// `tiles_alone` tiles each block, or each cluster, would take longer to count all choices than a launch before takes.
 /// An H200 runs 16 clusters of eight at a time, some of them late.
 constexpr MoeSortPolicies moe_sort_policies(ArchId arch, const MoeSortSpec&) {
   if (facts_of(arch).max_cluster_blocks >= 8)
-    return {{{{.threads = 256, .cluster = 8, .most_blocks = 112, .tiles_alone = 48, .waves_per_simd = 8}}}};
-  return {{{{.waves_per_simd = per_arch(arch, 2, 4, 4)}}}};
+    return {{{{.threads = 256, .cluster = 8, .most_blocks = 112, .tiles_alone = 48, .waves_per_simd = 8}}}, 1};
+  return {{{{.waves_per_simd = per_arch(arch, 2, 4, 4)}}}, 1};
 }
 
 }  // namespace tilewave

@@ -16,6 +16,8 @@ struct MoeSortRegistry {
   using Spec = MoeSortSpec;
   using Problem = MoeSortProblem;
   using Policy = MoeSortPolicy;
+  /// A sort has one spec, which every chip serves.
+  static constexpr Status check_spec(const MoeSortSpec&, const ArchFacts&) { return {}; }
   static constexpr auto check = moe_sort_check;
   static constexpr auto policies = moe_sort_policies;
   static std::size_t workspace_bytes(const Problem& p, const Policy& policy, const ArchFacts&, int) {

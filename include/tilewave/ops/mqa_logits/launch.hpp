@@ -9,10 +9,8 @@
 
 namespace tilewave {
 
-namespace detail {
-
-inline Status check_mqa_extents(const MqaLogitsProblem& p, const ArchFacts& facts) {
-  const MqaLogitsSpec& s = p.spec;
+/// Returns ok if kernels of a spec can be built for a chip, else the rule that the spec breaks.
+constexpr Status mqa_logits_check_spec(const MqaLogitsSpec& s, const ArchFacts& facts) {
   const bool fp4 = s.type == DType::fp4_e2m1;
   if (fp4 && !facts.mx) return {StatusCode::unsupported_dtype, "fp4 is for gfx950 only"};
   if (!fp4 && s.type != facts.fp8) return {StatusCode::unsupported_dtype, "q and k must be fp4 or the chip's fp8"};
@@ -20,6 +18,13 @@ inline Status check_mqa_extents(const MqaLogitsProblem& p, const ArchFacts& fact
   if (fp4 && s.keys != MqaKeys::paged) return {StatusCode::unsupported_layout, "fp4 keys are paged"};
   if (s.heads != 32 && s.heads != 64) return {StatusCode::unsupported_head_ratio, "heads must be 32 or 64"};
   if (s.head_size != 128) return {StatusCode::unsupported_head_size, "head_size must be 128"};
+  return {};
+}
+
+namespace detail {
+
+inline Status check_mqa_extents(const MqaLogitsProblem& p) {
+  const MqaLogitsSpec& s = p.spec;
   if (p.sequences < 0 || p.queries < 0 || p.columns < 0) {
     return {StatusCode::bad_extent, "sequences, queries or columns is negative"};
   }
@@ -34,7 +39,8 @@ inline Status check_mqa_extents(const MqaLogitsProblem& p, const ArchFacts& fact
   }
   if (p.pages < 0 || p.table_columns < 0) return {StatusCode::bad_extent, "pages or table_columns is negative"};
   if (p.block_size < 1) return {StatusCode::unsupported_block_size, "block_size must be positive"};
-  if (fp4 && p.block_size != 64) return {StatusCode::unsupported_block_size, "pages of fp4 keys have 64"};
+  if (s.type == DType::fp4_e2m1 && p.block_size != 64)
+    return {StatusCode::unsupported_block_size, "pages of fp4 keys have 64"};
   return {};
 }
 
@@ -115,7 +121,8 @@ inline Status check_mqa_regions(const MqaLogitsProblem& p) {
 /// Every rule that a problem must satisfy. Lengths, ranges and tables are on the device and are not read, see
 /// MqaLogitsProblem.
 inline Status mqa_logits_check(const MqaLogitsProblem& p, const ArchFacts& facts) {
-  if (Status s = detail::check_mqa_extents(p, facts); !s.ok()) return s;
+  if (Status s = mqa_logits_check_spec(p.spec, facts); !s.ok()) return s;
+  if (Status s = detail::check_mqa_extents(p); !s.ok()) return s;
   if (p.sequences == 0 || p.queries == 0 || p.columns == 0) return {};  // nothing to read or write
   if (Status s = detail::check_mqa_pointers(p); !s.ok()) return s;
   return detail::check_mqa_regions(p);

@@ -2,10 +2,10 @@
 // How an indexer's logits are computed. A policy changes the speed only.
 #pragma once
 
-#include <array>
 #include <string>
 
 #include "tilewave/arch/facts.hpp"
+#include "tilewave/core/value_list.hpp"
 #include "tilewave/ops/mqa_logits/spec.hpp"
 
 namespace tilewave {
@@ -32,12 +32,7 @@ inline std::string name_of(const MqaLogitsPolicy& p) {
          (p.arranged ? ".lds" : "") + (p.bulk ? ".bulk" : "");
 }
 
-struct MqaLogitsPolicies {
-  std::array<MqaLogitsPolicy, 5> list{};
-  int count = 0;
-  constexpr const MqaLogitsPolicy& operator[](std::size_t i) const { return list[i]; }
-  constexpr std::size_t size() const { return count; }
-};
+using MqaLogitsPolicies = ValueList<MqaLogitsPolicy, 5>;
 
 /// The policies of a spec. One has one query a block, for calls with no more, which read keys at the speed of memory.
 /// Others have as many queries as registers hold (CDNA), or as make products the bound instead of L2 (sm90). Entries

@@ -10,9 +10,9 @@
 namespace tilewave {
 
 /// The specs of an architecture: the indexer of DeepSeek-V3.2, decode and prefill, and on chips with fp4 decode in fp4.
-constexpr SpecList<MqaLogitsSpec> mqa_logits_specs(ArchId arch) {
+constexpr ValueList<MqaLogitsSpec> mqa_logits_specs(ArchId arch) {
   const DType fp8 = facts_of(arch).fp8;
-  SpecList<MqaLogitsSpec> specs;
+  ValueList<MqaLogitsSpec> specs;
   specs.add({fp8, MqaKeys::paged});
   specs.add({fp8, MqaKeys::ranges});
   if (facts_of(arch).mx) specs.add({DType::fp4_e2m1, MqaKeys::paged});
@@ -23,6 +23,7 @@ struct MqaLogitsRegistry {
   using Spec = MqaLogitsSpec;
   using Problem = MqaLogitsProblem;
   using Policy = MqaLogitsPolicy;
+  static constexpr auto check_spec = mqa_logits_check_spec;
   static constexpr auto check = mqa_logits_check;
   static constexpr auto policies = mqa_logits_policies;
 

@@ -77,14 +77,20 @@ inline bool norm_aligned(const NormProblem& p) {
          rows_aligned(p.bias, none, 1, s.weight) && rows_aligned(p.smooth, none, 1, s.x);
 }
 
-/// Checks every rule that a problem must satisfy on an architecture.
-inline Status norm_check(const NormProblem& p, const ArchFacts& facts) {
-  const NormSpec& s = p.spec;
+/// Returns ok if kernels of a spec can be built for a chip, else the rule that the spec breaks.
+constexpr Status norm_check_spec(const NormSpec& s, const ArchFacts& facts) {
   if (!is_kind(s.kind)) return {StatusCode::bad_value, "the kind is none of NormKind"};
   if (!is_row_type(s.x)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
   if (s.weight != s.x && s.weight != DType::f32)
     return {StatusCode::unsupported_dtype, "weight must be x's type or f32"};
   if (Status status = check_row_output(s.x, s.out, s.scale, facts); !status.ok()) return status;
+  return {};
+}
+
+/// Checks every rule that a problem must satisfy on an architecture.
+inline Status norm_check(const NormProblem& p, const ArchFacts& facts) {
+  const NormSpec& s = p.spec;
+  if (Status status = norm_check_spec(p.spec, facts); !status.ok()) return status;
   if (Status status = check_row_extent(p.rows, p.columns, p.inner_rows); !status.ok()) return status;
   if (!(p.eps >= 0.0f) || !std::isfinite(p.eps)) return {StatusCode::bad_value, "eps must be finite and not negative"};
   if (Status status = detail::check_norm_uses(p); !status.ok()) return status;

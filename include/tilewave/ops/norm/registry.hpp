@@ -12,8 +12,8 @@ namespace tilewave {
 /// Returns the specs that every architecture serves: all outputs for bf16 rows, and the plain and per-token fp8 outputs
 /// for the other rows, with every type, weight, output and kind. Where there are MX formats, rmsnorm of bf16 writes
 /// them. Benchmarks time 16 of these. wide_specs.hpp has other combinations of them.
-constexpr SpecList<NormSpec> norm_specs(ArchId arch) {
-  SpecList<NormSpec> specs;
+constexpr ValueList<NormSpec> norm_specs(ArchId arch) {
+  ValueList<NormSpec> specs;
   const DType fp8 = facts_of(arch).fp8;
   const auto add = [&](NormKind kind, DType x, DType weight, DType out, Scaling scale) {
     specs.add({kind, x, weight, out, scale});
@@ -39,6 +39,7 @@ constexpr SpecList<NormSpec> norm_specs(ArchId arch) {
 }
 
 struct NormRegistry : RowRegistry<NormSpec, NormProblem, norm_aligned> {
+  static constexpr auto check_spec = norm_check_spec;
   static constexpr auto check = norm_check;
   static constexpr auto policies = norm_policies;
   template <class B, NormSpec S, RowPolicy P>

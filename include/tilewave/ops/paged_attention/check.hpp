@@ -12,9 +12,8 @@
 
 namespace tilewave {
 
-namespace detail {
-
-inline Status check_spec(const PagedAttentionSpec& s, const ArchFacts& facts) {
+/// Returns ok if kernels of a spec can be built for a chip, else the rule that the spec breaks.
+constexpr Status paged_attention_check_spec(const PagedAttentionSpec& s, const ArchFacts& facts) {
   if (s.q != DType::bf16 && s.q != DType::f16) return {StatusCode::unsupported_dtype, "q must be bf16 or f16"};
   if (s.out != s.q) return {StatusCode::unsupported_dtype, "out must be of q's type"};
   if (s.kv == s.q) {
@@ -44,6 +43,8 @@ inline Status check_spec(const PagedAttentionSpec& s, const ArchFacts& facts) {
   if (!known) return {StatusCode::unsupported_head_size, "head_size must be 64, 80, 96, 112, 128, 192 or 256"};
   return {};
 }
+
+namespace detail {
 
 inline Status check_extents(const PagedAttentionProblem& p) {
   if (p.batch < 0) return {StatusCode::bad_extent, "batch is negative"};
@@ -281,7 +282,7 @@ inline Status check_tensors(const PagedAttentionProblem& p) {
 /// and are not read. A length beyond the block table makes that sequence's output NaN (see
 /// paged_attention_check_lengths).
 inline Status paged_attention_check(const PagedAttentionProblem& p, const ArchFacts& facts) {
-  if (Status s = detail::check_spec(p.spec, facts); !s.ok()) return s;
+  if (Status s = paged_attention_check_spec(p.spec, facts); !s.ok()) return s;
   if (Status s = detail::check_extents(p); !s.ok()) return s;
   if (p.batch == 0) return {};  // nothing to read or write
   if (Status s = detail::check_tensors(p); !s.ok()) return s;

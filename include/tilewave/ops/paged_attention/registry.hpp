@@ -53,21 +53,22 @@ namespace detail {
 template <class B, PagedAttentionSpec S>
 inline constexpr auto paged_attention_candidates = candidates_of(paged_attention_entries<B, S>);
 
-inline Status check_compiled(const PagedAttentionProblem& p, const PagedAttentionSpec& compiled) {
-  if (p.spec == compiled) return {};
-  return {StatusCode::no_matching_entry, "problem.spec is not the spec that this call was compiled for"};
-}
-
 }  // namespace detail
 
-/// Makes the plan of a problem on backend B, for the one spec S that the caller compiles in. Errors: no_matching_entry
-/// for a problem of another spec; those of paged_attention_select.
+/// Makes the plan of a problem on backend B, for the one spec S that the caller compiles in. A spec that the chip does
+/// not serve compiles as well: the status of paged_attention_check_spec is then the answer to every problem. Other
+/// errors: no_matching_entry for a problem of another spec; those of paged_attention_select.
 template <class B, PagedAttentionSpec S>
 Status paged_attention_plan(const PagedAttentionProblem& p, PagedAttentionPlan& plan) {
   plan = {};
-  plan.candidates = detail::paged_attention_candidates<B, S>;
-  if (Status s = detail::check_compiled(p, S); !s.ok()) return s;
-  return paged_attention_select(p, detail::paged_attention_candidates<B, S>, B::facts, plan);
+  constexpr Status served = paged_attention_check_spec(S, B::facts);
+  if constexpr (!served.ok()) {  // its kernels would not compile
+    return served;
+  } else {
+    plan.candidates = detail::paged_attention_candidates<B, S>;
+    if (!(p.spec == S)) return not_the_compiled_spec;
+    return paged_attention_select(p, detail::paged_attention_candidates<B, S>, B::facts, plan);
+  }
 }
 
 }  // namespace tilewave

@@ -14,9 +14,8 @@ constexpr std::size_t quant_workspace_size(const QuantProblem& p) {
   return p.find_scale ? quant_partials * sizeof(float) : 0;
 }
 
-namespace detail {
-
-inline Status check_quant_spec(const QuantSpec& s, const ArchFacts& facts) {
+/// Returns ok if kernels of a spec can be built for a chip, else the rule that the spec breaks.
+constexpr Status quant_check_spec(const QuantSpec& s, const ArchFacts& facts) {
   if (!is_output_scaling(s.scale))
     return {StatusCode::unsupported_scaling, "scale must be none, per_tensor, per_token, per_group or mx"};
   if (s.scale == Scaling::none) return {StatusCode::unsupported_scaling, "codes have a scale"};
@@ -31,6 +30,8 @@ inline Status check_quant_spec(const QuantSpec& s, const ArchFacts& facts) {
   if (!is_row_type(s.out)) return {StatusCode::unsupported_dtype, "codes are dequantised to f32, f16 or bf16"};
   return {};
 }
+
+namespace detail {
 
 inline Status check_quant_regions(const QuantProblem& p) {
   const QuantSpec& s = p.spec;
@@ -63,7 +64,7 @@ inline bool quant_aligned(const QuantProblem& p) {
 inline Status quant_check(const QuantProblem& p, const ArchFacts& facts) {
   const QuantSpec& s = p.spec;
   const bool quantises = s.kind() == QuantKind::quantise;
-  if (Status status = detail::check_quant_spec(s, facts); !status.ok()) return status;
+  if (Status status = quant_check_spec(s, facts); !status.ok()) return status;
   if (Status status = check_row_extent(p.rows, p.columns, p.inner_rows); !status.ok()) return status;
   if (p.find_scale && !(quantises && s.scale == Scaling::per_tensor)) {
     return {StatusCode::bad_value, "find_scale is for quantising with one scale a tensor"};

@@ -18,8 +18,7 @@ constexpr RowPolicies quant_policies(ArchId arch, const QuantSpec& s) {
   if (s.output().scale == Scaling::per_token) return all;
   const bool hopper = facts_of(arch).family == Family::hopper;
   RowPolicies some;
-  for (int i = 0; i < all.count; ++i) {
-    RowPolicy p = all.list[i];
+  for (RowPolicy p : all) {
     const bool vector = p.vec == 16, narrow_rows = size_of(s.x) == 1;
     if (narrow_rows && vector && hopper) {
       p.vec = 8;  // one store of 16 bytes for every load, so that neighbouring lanes write neighbouring bytes
@@ -31,7 +30,7 @@ constexpr RowPolicies quant_policies(ArchId arch, const QuantSpec& s) {
     const bool some_chunks = vector ? p.chunks == p.span || p.chunks == 4 : p.lanes < 256;
     const bool half = p.block_threads() == 128 && (narrow_rows || (hopper && p.rows == 1));
     const bool some_lanes = p.block_threads() == 256 || half;
-    if (some_lanes && p.blocks == 1 && (some_chunks || !p.held)) some.list[some.count++] = p;
+    if (some_lanes && p.blocks == 1 && (some_chunks || !p.held)) some.add(p);
   }
   return some;
 }

@@ -12,8 +12,8 @@ namespace tilewave {
 /// Returns the specs that every architecture serves. bf16 and f16 go to fp8 and i8 with every scale, f32 with one a
 /// row. Codes go back to bf16 with every scale, to f16 and f32 with one a row. Where there are MX formats, bf16 goes to
 /// all of them with mx scales.
-constexpr SpecList<QuantSpec> quant_specs(ArchId arch) {
-  SpecList<QuantSpec> specs;
+constexpr ValueList<QuantSpec> quant_specs(ArchId arch) {
+  ValueList<QuantSpec> specs;
   for (const DType codes : {facts_of(arch).fp8, DType::i8}) {
     for (const Scaling scale : {Scaling::per_token, Scaling::per_tensor, Scaling::per_group}) {
       specs.add({DType::bf16, codes, scale});
@@ -32,6 +32,7 @@ constexpr SpecList<QuantSpec> quant_specs(ArchId arch) {
 }
 
 struct QuantRegistry : RowRegistry<QuantSpec, QuantProblem, quant_aligned> {
+  static constexpr auto check_spec = quant_check_spec;
   static constexpr auto check = quant_check;
   static constexpr auto policies = quant_policies;
   static std::size_t workspace_bytes(const QuantProblem& p, const RowPolicy&, const ArchFacts&, int) {

@@ -7,6 +7,16 @@
 
 namespace tilewave {
 
+/// Returns ok if kernels of a spec can be built for a chip, else the rule that the spec breaks.
+constexpr Status rope_check_spec(const RopeSpec& s, const ArchFacts&) {
+  if (!is_row_type(s.x)) return {StatusCode::unsupported_dtype, "q and k must be f32, f16 or bf16"};
+  if (!is_pairs(s.pairs)) return {StatusCode::bad_value, "pairs is none of RopePairs"};
+  if (s.table != s.x && s.table != DType::f32) {
+    return {StatusCode::unsupported_dtype, "tables must be of x's type or f32"};
+  }
+  return {};
+}
+
 namespace detail {
 
 /// Returns the region of heads with HeadStrides.
@@ -16,12 +26,8 @@ inline Region heads_region(const void* data, DType type, std::int32_t tokens, st
                 {{tokens, s.token, stride_field<"token">}, {heads, s.head, stride_field<"head">}});
 }
 
-/// Checks the rules of tables and positions; `type` is x's.
-inline Status check_rope_tables(const RopeSpec& s, std::int32_t rotary, std::int32_t head_size, std::int32_t rows) {
-  if (!is_pairs(s.pairs)) return {StatusCode::bad_value, "pairs is none of RopePairs"};
-  if (s.table != s.x && s.table != DType::f32) {
-    return {StatusCode::unsupported_dtype, "tables must be of x's type or f32"};
-  }
+/// Checks the extents of tables.
+inline Status check_rope_tables(std::int32_t rotary, std::int32_t head_size, std::int32_t rows) {
   if (rotary < 2 || rotary > head_size || rotary % 2 != 0) {
     return {StatusCode::bad_extent, "rotary must be even and 2 to head_size"};
   }
@@ -57,16 +63,16 @@ inline Status check_rope_regions(const RopeProblem& p) {
 }  // namespace detail
 
 /// Checks every rule that a problem must satisfy. Positions live on the device and are not read: see RopeProblem.
-inline Status rope_check(const RopeProblem& p, const ArchFacts&) {
+inline Status rope_check(const RopeProblem& p, const ArchFacts& facts) {
   const RopeSpec& s = p.spec;
-  if (!is_row_type(s.x)) return {StatusCode::unsupported_dtype, "q and k must be f32, f16 or bf16"};
+  if (Status status = rope_check_spec(p.spec, facts); !status.ok()) return status;
   if (!is_index_type(p.position_type)) return {StatusCode::bad_value, "position_type is none of IndexType"};
   if (p.tokens < 0) return {StatusCode::bad_extent, "tokens is negative"};
   if (p.q_heads < 0 || p.k_heads < 0) return {StatusCode::bad_extent, "q_heads or k_heads is negative"};
   if (p.head_size < 2 || p.head_size > 512 || p.head_size % 2 != 0) {
     return {StatusCode::unsupported_head_size, "head_size must be even and 2 to 512"};
   }
-  if (Status t = detail::check_rope_tables(s, p.rotary, p.head_size, p.table_rows); !t.ok()) return t;
+  if (Status t = detail::check_rope_tables(p.rotary, p.head_size, p.table_rows); !t.ok()) return t;
   const std::int64_t heads = std::int64_t{p.q_heads} + p.k_heads;
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max() - 65536;
   if (heads > most || p.tokens * heads > most) {

@@ -27,6 +27,7 @@ constexpr auto rope_specs(ArchId) {
 }
 
 struct RopeRegistry : RowRegistry<RopeSpec, RopeProblem, rope_aligned> {
+  static constexpr auto check_spec = rope_check_spec;
   static constexpr auto check = rope_check;
   static constexpr auto policies = rope_policies;
   template <class B, RopeSpec S, RowPolicy P>

@@ -76,10 +76,16 @@ inline Status check_sampling_regions(const SamplingProblem& p) {
 
 }  // namespace detail
 
+/// Returns ok if kernels of a spec can be built for a chip, else the rule that the spec breaks.
+constexpr Status sampling_check_spec(const SamplingSpec& s, const ArchFacts&) {
+  if (!is_row_type(s.x)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
+  return {};
+}
+
 /// Checks every rule that a problem must satisfy. Tensors on the device are not read; SamplingProblem says what any
 /// value means.
-inline Status sampling_check(const SamplingProblem& p, const ArchFacts&) {
-  if (!is_row_type(p.spec.x)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
+inline Status sampling_check(const SamplingProblem& p, const ArchFacts& facts) {
+  if (Status status = sampling_check_spec(p.spec, facts); !status.ok()) return status;
   if (Status status = check_row_extent(p.rows, p.columns, 1); !status.ok()) return status;
   if (p.columns > max_vocabulary) return {StatusCode::bad_extent, "columns must be at most 262144"};
   if (p.rows > 0 && p.columns == 0) return {StatusCode::bad_extent, "there is no token to choose: columns is 0"};

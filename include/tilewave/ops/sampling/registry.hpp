@@ -12,6 +12,7 @@ namespace tilewave {
 constexpr std::array<SamplingSpec, 3> sampling_specs(ArchId) { return {{{DType::bf16}, {DType::f16}, {DType::f32}}}; }
 
 struct SamplingRegistry : RowRegistry<SamplingSpec, SamplingProblem, sampling_aligned> {
+  static constexpr auto check_spec = sampling_check_spec;
   static constexpr auto check = sampling_check;
   static constexpr auto policies = sampling_policies;
   static std::size_t workspace_bytes(const SamplingProblem& p, const RowPolicy&, const ArchFacts& facts, int) {

@@ -27,12 +27,18 @@ inline Status check_softmax_regions(const SoftmaxProblem& p) {
 
 }  // namespace detail
 
+/// Returns ok if kernels of a spec can be built for a chip, else the rule that the spec breaks.
+constexpr Status softmax_check_spec(const SoftmaxSpec& s, const ArchFacts&) {
+  if (!is_kind(s.kind)) return {StatusCode::bad_value, "the kind is none of SoftmaxKind"};
+  if (!is_row_type(s.x)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
+  return {};
+}
+
 /// Checks every rule that a problem must satisfy. Lengths live on the device and are not read; the kernel cuts those
 /// beyond the columns.
-inline Status softmax_check(const SoftmaxProblem& p, const ArchFacts&) {
+inline Status softmax_check(const SoftmaxProblem& p, const ArchFacts& facts) {
   const DType type = p.spec.x;
-  if (!is_kind(p.spec.kind)) return {StatusCode::bad_value, "the kind is none of SoftmaxKind"};
-  if (!is_row_type(type)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
+  if (Status status = softmax_check_spec(p.spec, facts); !status.ok()) return status;
   if (Status status = check_row_extent(p.rows, p.columns, p.inner_rows); !status.ok()) return status;
   if (p.rows_per_length < 1) return {StatusCode::bad_extent, "rows_per_length must be positive"};
   if (p.rows_per_length != 1 && p.lengths == nullptr) {

@@ -20,6 +20,7 @@ constexpr auto softmax_specs(ArchId) {
 }
 
 struct SoftmaxRegistry : RowRegistry<SoftmaxSpec, SoftmaxProblem, softmax_aligned> {
+  static constexpr auto check_spec = softmax_check_spec;
   static constexpr auto check = softmax_check;
   static constexpr auto policies = softmax_policies;
   template <class B, SoftmaxSpec S, RowPolicy P>

@@ -69,9 +69,15 @@ inline Status check_gating_regions(const TopkGatingProblem& p) {
 
 }  // namespace detail
 
+/// Returns ok if kernels of a spec can be built for a chip, else the rule that the spec breaks.
+constexpr Status topk_gating_check_spec(const TopkGatingSpec& s, const ArchFacts&) {
+  if (!is_row_type(s.x)) return {StatusCode::unsupported_dtype, "logits must be f32, f16 or bf16"};
+  return {};
+}
+
 /// Checks every rule that a problem must satisfy.
-inline Status topk_gating_check(const TopkGatingProblem& p, const ArchFacts&) {
-  if (!is_row_type(p.spec.x)) return {StatusCode::unsupported_dtype, "logits must be f32, f16 or bf16"};
+inline Status topk_gating_check(const TopkGatingProblem& p, const ArchFacts& facts) {
+  if (Status status = topk_gating_check_spec(p.spec, facts); !status.ok()) return status;
   if (p.score != GatingScore::softmax && p.score != GatingScore::sigmoid) {
     return {StatusCode::bad_value, "score is none of GatingScore"};
   }

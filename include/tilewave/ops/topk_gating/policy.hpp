@@ -19,12 +19,7 @@ inline std::string name_of(const TopkGatingPolicy& p) {
   return name_of(static_cast<const RowPolicy&>(p)) + ".k" + std::to_string(p.keep);
 }
 
-struct TopkGatingPolicies {
-  std::array<TopkGatingPolicy, 8> list{};
-  int count = 0;
-  constexpr const TopkGatingPolicy& operator[](std::size_t i) const { return list[i]; }
-  constexpr std::size_t size() const { return count; }
-};
+using TopkGatingPolicies = ValueList<TopkGatingPolicy, 8>;
 
 /// Returns the policies that entries of a spec are built for. A lane holds 16 experts, or what a wave leaves it: few
 /// enough that sorting them costs no more than merging lanes does.
@@ -43,7 +38,7 @@ constexpr TopkGatingPolicies topk_gating_policies(ArchId arch, const TopkGatingS
     const bool few = wide && experts_of_lane <= 16;
     p.waves_per_simd = wave == 64 ? (few ? 8 : wide ? 4 : 2) : (few ? 6 : 4);
     p.keep = keep;
-    all.list[all.count++] = p;
+    all.add(p);
   };
   const int most = most_gating_experts / wave;
   add(1, 8, 8, 256, true);

@@ -16,6 +16,7 @@ constexpr std::array<TopkGatingSpec, 3> topk_gating_specs(ArchId) {
 
 struct TopkGatingRegistry : RowRegistry<TopkGatingSpec, TopkGatingProblem, topk_gating_aligned> {
   using Policy = TopkGatingPolicy;
+  static constexpr auto check_spec = topk_gating_check_spec;
   static constexpr auto check = topk_gating_check;
   static constexpr auto policies = topk_gating_policies;
 

@@ -11,10 +11,16 @@ namespace tilewave {
 /// The largest count: a launch has fewer than 2^32 lanes, and the lane of the narrowest policy adds four elements.
 inline constexpr std::int64_t vec_add_max_count = (std::int64_t{1} << 34) - (1 << 20);
 
+/// Returns ok if kernels of a spec can be built for a chip, else the rule that the spec breaks.
+constexpr Status vec_add_check_spec(const VecAddSpec& s, const ArchFacts&) {
+  if (!is_row_type(s.x)) return {StatusCode::unsupported_dtype, "a, b and out must be f32, f16 or bf16"};
+  return {};
+}
+
 /// Checks every rule that a problem must satisfy.
-inline Status vec_add_check(const VecAddProblem& p, const ArchFacts&) {
+inline Status vec_add_check(const VecAddProblem& p, const ArchFacts& facts) {
   const DType type = p.spec.x;
-  if (!is_row_type(type)) return {StatusCode::unsupported_dtype, "a, b and out must be f32, f16 or bf16"};
+  if (Status status = vec_add_check_spec(p.spec, facts); !status.ok()) return status;
   if (p.count < 0) return {StatusCode::bad_extent, "count is negative"};
   if (p.count > vec_add_max_count) return {StatusCode::bad_extent, "count must be at most 2^34 - 2^20"};
   if (p.count == 0) return {};  // nothing to read or write

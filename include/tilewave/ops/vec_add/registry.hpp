@@ -15,6 +15,7 @@ struct VecAddRegistry {
   using Spec = VecAddSpec;
   using Problem = VecAddProblem;
   using Policy = VecAddPolicy;
+  static constexpr auto check_spec = vec_add_check_spec;
   static constexpr auto check = vec_add_check;
   static constexpr auto policies = vec_add_policies;
   static Status takes(const VecAddPolicy& policy, const VecAddProblem& p, const ArchFacts&) {

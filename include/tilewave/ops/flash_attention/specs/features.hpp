@@ -9,10 +9,10 @@ namespace tilewave {
 
 /// Specs that share out the features which the default specs lack: trees of drafts, other layouts of V, ALiBi, scales
 /// of tokens and of heads, outputs in fp8, head sizes that are no multiple of 64.
-constexpr SpecList<FlashAttentionSpec> flash_attention_feature_specs(ArchId arch) {
+constexpr ValueList<FlashAttentionSpec> flash_attention_feature_specs(ArchId arch) {
   constexpr DType f16 = DType::f16;
   const DType fp8 = facts_of(arch).fp8;
-  SpecList<FlashAttentionSpec> specs;
+  ValueList<FlashAttentionSpec> specs;
   specs.add({.storage = KvStorage::paged, .values = ValueLayout::dim_major, .bit_mask = true});
   specs.add({.kv = fp8,
              .quant = Scaling::per_token,
@@ -33,12 +33,12 @@ constexpr SpecList<FlashAttentionSpec> flash_attention_feature_specs(ArchId arch
 }
 
 /// Specs with one feature each, in the types and head sizes that the other lists lack.
-constexpr SpecList<FlashAttentionSpec> flash_attention_wide_specs(ArchId arch) {
+constexpr ValueList<FlashAttentionSpec> flash_attention_wide_specs(ArchId arch) {
   constexpr DType bf16 = DType::bf16, f16 = DType::f16;
   const DType fp8 = facts_of(arch).fp8;
   constexpr KvStorage paged = KvStorage::paged;
   constexpr ValueLayout dims = ValueLayout::dim_major;
-  SpecList<FlashAttentionSpec> specs;
+  ValueList<FlashAttentionSpec> specs;
   for (const int size : {72, 80, 96, 112}) specs.add({.head_size = size, .value_size = size});
   specs.add({.q = f16, .kv = f16, .out = f16, .head_size = 80, .value_size = 80, .soft_cap = true});
   specs.add({.q = f16, .kv = f16, .out = f16, .head_size = 192});

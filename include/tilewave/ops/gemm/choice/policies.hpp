@@ -2,16 +2,11 @@
 // A list of policies that entries of a spec are built for.
 #pragma once
 
-#include <array>
-
+#include "tilewave/core/value_list.hpp"
 #include "tilewave/ops/gemm/policy.hpp"
 
 namespace tilewave {
 
-struct GemmPolicies {
-  std::array<GemmPolicy, 28> list{};
-  int count = 0;
-  constexpr void add(const GemmPolicy& p) { list[count++] = p; }
-};
+using GemmPolicies = ValueList<GemmPolicy, 28>;
 
 }  // namespace tilewave

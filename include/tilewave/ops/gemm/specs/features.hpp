@@ -42,10 +42,10 @@ constexpr std::array<GemmSpec, 13> gemm_feature_specs(ArchId arch) {
 constexpr GemmPolicies gemm_feature_policies(ArchId arch, const GemmSpec& s) {
   const GemmPolicies all = gemm_policies(arch, s);
   const bool fast = !facts_of(arch).f32_sums && s.sums == GemmSums::fast;
-  if (fast || (s.weights == GemmWeights::preshuffled && s.a != DType::i8) || all.count < 2) return all;
+  if (fast || (s.weights == GemmWeights::preshuffled && s.a != DType::i8) || all.size() < 2) return all;
   GemmPolicies some;
-  some.add(all.list[0]);
-  some.add(all.list[all.count - 1]);
+  some.add(all[0]);
+  some.add(all.back());
   return some;
 }
 

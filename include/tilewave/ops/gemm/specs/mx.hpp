@@ -32,10 +32,10 @@ constexpr std::array<GemmSpec, 10> gemm_mx_specs(ArchId arch) {
 /// Returns the policies of a spec: all, or for specs with groups the first and the last.
 constexpr GemmPolicies gemm_mx_policies(ArchId arch, const GemmSpec& s) {
   const GemmPolicies all = gemm_policies(arch, s);
-  if (s.groups == GemmGroups::one || all.count < 2) return all;
+  if (s.groups == GemmGroups::one || all.size() < 2) return all;
   GemmPolicies some;
-  some.add(all.list[0]);
-  some.add(all.list[all.count - 1]);
+  some.add(all[0]);
+  some.add(all.back());
   return some;
 }
 

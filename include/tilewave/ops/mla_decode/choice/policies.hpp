@@ -2,12 +2,12 @@
 // Entries of a spec are built for these policies. One list feeds dispatch, tests, benchmarks, the tuner and the gate.
 #pragma once
 
+#include "tilewave/core/value_list.hpp"
 #include "tilewave/ops/mla_decode/policy.hpp"
-#include "tilewave/tile/registry.hpp"
 
 namespace tilewave {
 
-using MlaDecodePolicies = SpecList<MlaDecodePolicy, 8>;
+using MlaDecodePolicies = ValueList<MlaDecodePolicy, 8>;
 
 /// Returns the policies of a spec, the fastest first. The last one takes all problems.
 constexpr MlaDecodePolicies mla_decode_policies(ArchId arch, const MlaDecodeSpec& s) {

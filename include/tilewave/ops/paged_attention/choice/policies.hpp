@@ -3,24 +3,15 @@
 // gate.
 #pragma once
 
-#include <array>
-
 #include "tilewave/attention/value_tiles.hpp"
+#include "tilewave/core/value_list.hpp"
 #include "tilewave/ops/paged_attention/check.hpp"
 #include "tilewave/ops/paged_attention/policy.hpp"
 
 namespace tilewave {
 
 /// Policies of a spec, in the order that paged_attention_policies documents.
-struct PagedAttentionPolicies {
-  std::array<PagedAttentionPolicy, 11> list{};
-  int count = 0;
-  constexpr void add(const PagedAttentionPolicy& policy) { list[count++] = policy; }
-  constexpr const PagedAttentionPolicy& operator[](std::size_t i) const { return list[i]; }
-  constexpr const PagedAttentionPolicy* begin() const { return list.data(); }
-  constexpr const PagedAttentionPolicy* end() const { return list.data() + count; }
-  constexpr std::size_t size() const { return count; }
-};
+using PagedAttentionPolicies = ValueList<PagedAttentionPolicy, 11>;
 
 namespace detail {
 
@@ -142,12 +133,12 @@ constexpr PagedAttentionPolicies paged_attention_policies(ArchId arch, const Pag
   const bool tuned = s.head_size == 64 || s.head_size == 128 || s.head_size == 256;
   if (s.values != ValueLayout::dim_major || !tuned) {
     policies.add(paged_attention_other_policy(arch, s));
-    policies.add(detail::balanced(policies.list[0]));
+    policies.add(detail::balanced(policies[0]));
     return policies;
   }
   if (!s.native) policies = detail::register_policies(arch, s, bulk);
   if (!bulk) {
-    policies.add(detail::balanced(policies.list[0]));
+    policies.add(detail::balanced(policies[0]));
     return policies;
   }
   for (const int rows : {8, 16, 32}) policies.add(detail::bulk_policy(s, rows));
