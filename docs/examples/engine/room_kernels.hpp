@@ -217,7 +217,7 @@ class RoomKernels final : public Kernels {
     auto* const q = static_cast<std::uint16_t*>(qkv);
     tilewave::KvCacheWriteProblem p{
         .k = q + q_columns, .v = q + q_columns + kv_columns, .k_cache = k_cache, .v_cache = v_cache};
-    p.slots = step.slots, p.positions = step.positions;
+    p.slots = step.slots, p.positions = step.positions, p.tables_ready = true;
     p.q = p.q_out = q;
     if (c.qk_norm) p.q_norm = q_norm, p.k_norm = k_norm, p.eps = c.norm_eps;
     p.cos = cos, p.sin = sin, p.table_rows = c.max_positions, p.table_stride = c.head_size / 2;
@@ -251,6 +251,7 @@ class RoomKernels final : public Kernels {
       p.spec = decode_spec(c.head_size, c.attention_cap > 0, cache_type());
       fill(p);
       p.context_lengths = step.kv_lengths, p.sliding_window = left;
+      p.tables_ready = true;  // they were there before the step's first kernel
       p.num_q_heads = c.q_heads, p.num_kv_heads = c.kv_heads;
       p = tilewave::PagedAttentionProblem::nhd(p);
       p.q_row_stride = c.qkv_columns();

@@ -91,6 +91,10 @@ TEST_CASE("weights of four bits go straight to up to 16 rows") {
   }
   CHECK(chosen(codes, 1, 28672, 4096).columns == 32);  // seven passes of two strips
   CHECK(chosen(codes, 1, 5120, 8192).columns == 64);   // one pass of three
+  GemmSpec gated = codes;
+  gated.activation = ActivationKind::silu, gated.gated = true;
+  for (const std::int32_t m : {1, 16}) CHECK(chosen(gated, m, 28672, 4096).path == GemmPath::weights_in_registers);
+  CHECK(chosen(gated, 17, 28672, 4096).path == GemmPath::tensor);
   CHECK(chosen(codes, 17, 28672, 4096).path == GemmPath::tensor);
   CHECK(chosen(codes, 4096, 28672, 4096).path == GemmPath::tensor);
 }

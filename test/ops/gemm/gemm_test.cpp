@@ -137,7 +137,7 @@ TEST_CASE("a product with the identity is exact") {
 
 TEST_CASE("weights of i4 are their values, less zero points, times the scales of their groups, exactly") {
   each_entry([](const GemmEntry& e) {
-    if (e.spec.b != DType::i4 || e.spec.groups != GemmGroups::one) return;
+    if (e.spec.b != DType::i4 || e.spec.groups != GemmGroups::one || e.spec.gated) return;
     constexpr std::int32_t k = 384, n = 48;  // A has rows of the identity for some k of each scale.
     GemmCall call(e.spec, {.m = 36, .n = n, .k = k}, [](char tensor, std::int64_t r, std::int64_t c) {
       if (tensor == 'a') return float(c == 11 * r % k);

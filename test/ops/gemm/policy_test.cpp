@@ -71,6 +71,31 @@ TEST_CASE("a refused policy of sm90 says which law it breaks") {
   CHECK(why_not(sm90, {.path = registers}) == "only int4 weights come straight to registers on this architecture");
 }
 
+TEST_CASE("a refused policy of few rows says which law it breaks") {
+  GemmSpec codes{.b = DType::i4, .scale = Scaling::per_group, .weights = GemmWeights::preshuffled, .scale_k = 128};
+  GemmPolicy few{.rows = 8, .columns = 64, .depth_bytes = 256, .stages = 2, .waves_rows = 1, .path = registers};
+  few.waves_k = 16;
+  const auto with = [&](auto change) {
+    GemmPolicy p = few;
+    change(p);
+    return why_not(ArchId::sm90, p, codes);
+  };
+  CHECK(why_not(ArchId::sm90, few, codes) == "");
+  CHECK(with([](GemmPolicy& p) { p.waves_k = 6; }) ==
+        "few rows of int4 weights: waves_k is a multiple of 4, for four SIMDs, up to 32");
+  CHECK(with([](GemmPolicy& p) { p.waves_per_simd = 2; }) ==
+        "rings and sums of all waves exceed shared memory, of which waves_per_simd blocks have a part");
+  CHECK(with([](GemmPolicy& p) { p.waves_per_simd = 2, p.waves_k = 8; }) == "");
+  CHECK(with([](GemmPolicy& p) { p.waves_per_simd = 4, p.waves_k = 20, p.columns = 16; }) ==
+        "an SM holds at most 2048 lanes: fewer waves, or fewer blocks (waves_per_simd)");
+  codes.activation = ActivationKind::silu, codes.gated = true;
+  CHECK(why_not(ArchId::sm90, few, codes) == "");
+  CHECK(with([](GemmPolicy& p) { p.columns = 48; }) ==
+        "few rows of int4 weights, gated: columns are a multiple of 32, a strip of gates and its ups");
+  codes.zero_points = true;
+  CHECK(why_not(ArchId::sm90, few, codes) == "few rows of int4 weights: scale_k is 128, without groups or zero points");
+}
+
 TEST_CASE("a refused policy of CDNA says which law it breaks") {
   constexpr ArchId gfx942 = ArchId::gfx942, gfx950 = ArchId::gfx950;
   constexpr GemmPolicy tile{

@@ -204,6 +204,7 @@ class CacheCall {
     p.k_scale = static_cast<float*>(const_cast<void*>(at(k_scale)));
     p.v_scale = static_cast<float*>(const_cast<void*>(at(v_scale)));
     p.slots = at(slots_);
+    p.tables_ready = p.tokens % 2 == 1;  // true of all, and said of half of them
     if (!p.spec.fused) return;
     p.q = qkv;
     p.q_out = const_cast<void*>(in_place_ ? qkv : at(out_));

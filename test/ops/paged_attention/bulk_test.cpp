@@ -41,12 +41,16 @@ constexpr PagedAttentionSpec with(PagedAttentionSpec spec, bool soft_cap, bool a
   return spec;
 }
 
+constexpr PagedAttentionSpec tokens(PagedAttentionSpec spec) {
+  spec.values = ValueLayout::token_major;
+  return spec;
+}
 constexpr PagedAttentionSpec native(PagedAttentionSpec spec) {
   spec.native = true;
   return spec;
 }
 
-constexpr int bulk_count = 35;
+constexpr int bulk_count = 41;
 [[maybe_unused]] constexpr BulkCase bulk_case(int i) {
   using detail::balanced;
   constexpr DType bf16 = DType::bf16, f16 = DType::f16;
@@ -86,7 +90,13 @@ constexpr int bulk_count = 35;
     case 31: return {native(with(narrow(tensor, 64), true, true)), ring(8, 256, 2)};
     case 32: return {native(narrow(head, 64)), ring(64, 64, 6)};
     case 33: return {native(narrow(tensor, 64, f16)), balanced(ring(16, 256, 2))};
-    default: return {native(narrow(tensor, 128)), ring(16, 128, 4, 2)};
+    case 34: return {native(narrow(tensor, 128)), ring(16, 128, 4, 2)};
+    case 35: return {tokens(wide(bf16, 128)), ring(8, 64, 3)};
+    case 36: return {tokens(wide(f16, 64)), ring(16, 128, 2)};
+    case 37: return {tokens(with(wide(bf16, 64), true, true)), ring(8, 64, 1)};
+    case 38: return {tokens(wide(bf16, 128)), balanced(ring(8, 64, 2))};
+    case 39: return {tokens(wide(bf16, 128)), ring(8, 64, 4, 2)};
+    default: return {tokens(wide(bf16, 256)), ring(32, 64, 2)};
   }
 }
 
@@ -282,9 +292,10 @@ TEST_CASE("bulk: of each context the pieces of pages with a token to attend are 
       const int segment = std::gcd(shape.block_size, tile);
       const std::int64_t scale_bytes = e.spec.quant == Scaling::per_token ? sizeof(float) : 0;
       const std::int64_t token_bytes = 2 * (e.spec.head_size * size_of(e.spec.kv) + scale_bytes);
-      // A page of K is one copy if it is a segment. Else it ends with the last unit, as V and scales do.
+      // A page of K is one copy if it is a segment. Else it ends with the last unit, as V and scales do. Boxes are whole.
+      const bool boxed = e.spec.values == ValueLayout::token_major;
       const std::int64_t behind_bytes =
-          token_bytes - (segment == shape.block_size ? e.spec.head_size * size_of(e.spec.kv) : 0);
+          boxed ? 0 : token_bytes - (segment == shape.block_size ? e.spec.head_size * size_of(e.spec.kv) : 0);
       std::int64_t bytes = 0;
       for (const int length : lengths) {
         const int first = window > 0 ? std::max(0, length - shape.mtp - window) : 0, to = align_up(length, segment);

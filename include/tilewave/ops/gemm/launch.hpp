@@ -139,10 +139,11 @@ Status gemm_launch_few_rows(const Epilogue& epilogue, const GemmProblem& p, hipS
   if (Status s = strides.check(); !s.ok()) return s;
   const auto narrow = [](std::int64_t stride) { return static_cast<std::int32_t>(stride); };
   // The number of blocks that strips are dealt to does not follow from M, since a row's bits must not depend on M.
-  const std::int32_t strips = p.n / 16, layer_blocks = max_of(1, gemm_tensor_blocks(P) / max_of(1, gemm_layers(p)));
+  const std::int32_t strips = gemm_out_columns(p) / 16,
+                     layer_blocks = max_of(1, gemm_tensor_blocks(P) / max_of(1, gemm_layers(p)));
   const std::int32_t blocks_of_tile = ceil_div(strips, ceil_div(strips, layer_blocks));
-  const std::int32_t row_tiles = ceil_div(p.m, P.rows), passes = strips / (blocks_of_tile * Kernel::L::pass_strips);
-  const std::int32_t rest = strips - passes * blocks_of_tile * Kernel::L::pass_strips;
+  const std::int32_t row_tiles = ceil_div(p.m, P.rows), passes = strips / (blocks_of_tile * Kernel::L::out_strips);
+  const std::int32_t rest = strips - passes * blocks_of_tile * Kernel::L::out_strips;
   const std::uintptr_t pair = 2 * size_of(S.out);
   const typename Kernel::Args args{.codes = static_cast<const char*>(p.b),
                                    .a = static_cast<const char*>(p.a),
@@ -153,7 +154,7 @@ Status gemm_launch_few_rows(const Epilogue& epilogue, const GemmProblem& p, hipS
                                    .residual = p.residual,
                                    .out_scale = p.out_scale,
                                    .m = p.m,
-                                   .n = p.n,
+                                   .n = gemm_out_columns(p),
                                    .stages = p.k / Kernel::stage_k,
                                    .full_passes = passes,
                                    .strips_per_block = rest / blocks_of_tile,
@@ -161,8 +162,11 @@ Status gemm_launch_few_rows(const Epilogue& epilogue, const GemmProblem& p, hipS
                                    .blocks = FastDiv::by(blocks_of_tile),
                                    .row_tiles = FastDiv::by(row_tiles),
                                    .alpha = p.alpha,
+                                   .swiglu_alpha = p.swiglu_alpha,
+                                   .swiglu_limit = p.swiglu_limit,
                                    .wide = is_aligned(p.out, pair) && (p.m == 1 || p.out_stride % 2 == 0) &&
                                            (p.batch == 1 || p.out_batch_stride % 2 == 0),
+                                   .b_ready = p.b_ready,
                                    .a_stride = narrow(strides.a),
                                    .scale_stride = narrow(strides.scale),
                                    .out_stride = narrow(strides.out),

@@ -47,15 +47,16 @@ struct GemmPolicy {
   /// sm90: two wave groups take whole tiles in turn, so that the epilogue of one runs beside the products of the other.
   bool pingpong = false;
 
-  constexpr int sharers() const { return cluster * cluster_columns; }  // sm90: blocks that share boxes
+  /// sm90: the blocks that share boxes.
+  constexpr int sharers() const { return cluster * cluster_columns; }
   constexpr int waves() const { return waves_rows * waves_columns; }
   constexpr int wave_groups() const { return pingpong ? 2 : waves(); }  // sm90: those of a block that multiply
   friend constexpr bool operator==(const GemmPolicy&, const GemmPolicy&) = default;
 };
 
 /// Returns a name such as `t128x256x128.w2x1.s4.tensor`: tile with bytes of A's K, waves, stages and path. What is not
-/// the default follows: `.swap`, `.c2` cluster, `.a2` cluster_columns, `.k8` splits, `.o2` waves a SIMD, `.d4` waves that share K, `.stream`,
-/// `.pingpong`.
+/// the default follows: `.swap`, `.c2` cluster, `.a2` cluster_columns, `.k8` splits, `.o2` waves a SIMD, `.d4` waves
+/// that share K, `.stream`, `.pingpong`.
 inline std::string name_of(const GemmPolicy& p) {
   const auto text = [](int i) { return std::to_string(i); };
   std::string name = "t" + text(p.rows) + "x" + text(p.columns) + "x" + text(p.depth_bytes) + ".w" +

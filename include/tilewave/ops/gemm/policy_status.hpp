@@ -206,11 +206,10 @@ constexpr Status gemm_tensor_policy(const GemmSpec& s, const GemmPolicy& p) {
 /// The laws of GemmFewRowsKernel: few rows of A by int4 weights on sm90.
 constexpr Status gemm_few_rows_policy(const GemmSpec& s, const GemmPolicy& p) {
   if (!s.four_bit()) return illegal_policy("only int4 weights come straight to registers on this architecture");
-  if (s.scale_k != 128 || s.groups != GemmGroups::one || s.gated || s.zero_points)
-    return illegal_policy("few rows of int4 weights: scale_k is 128, without groups, gates or zero points");
-  if (p.swapped || p.stream || p.sharers() != 1 || p.splits != 1 || p.waves_per_simd != 1)
-    return illegal_policy(
-        "few rows of int4 weights: not swapped, no stream, one of cluster, splits and waves_per_simd");
+  if (s.scale_k != 128 || s.groups != GemmGroups::one || s.zero_points)
+    return illegal_policy("few rows of int4 weights: scale_k is 128, without groups or zero points");
+  if (p.swapped || p.stream || p.sharers() != 1 || p.splits != 1)
+    return illegal_policy("few rows of int4 weights: not swapped, no stream, one of cluster and splits");
   const int groups = p.waves_columns, waves = groups * p.waves_k;
   if (p.waves_rows != 1)
     return illegal_policy("few rows of int4 weights: waves share K, or take strips side by side: waves_rows is 1");
@@ -219,14 +218,21 @@ constexpr Status gemm_few_rows_policy(const GemmSpec& s, const GemmPolicy& p) {
         "few rows of int4 weights: sums are added three or four at a time: waves_k is such a multiple");
   if (waves % 4 != 0 || waves > 32)
     return illegal_policy("few rows of int4 weights: a block's waves are a multiple of 4, for four SIMDs, up to 32");
+  if (waves * p.waves_per_simd > 64)
+    return illegal_policy("an SM holds at most 2048 lanes: fewer waves, or fewer blocks (waves_per_simd)");
   if (p.rows % 8 != 0 || p.columns % (16 * groups) != 0)
     return illegal_policy(
         "few rows of int4 weights: rows are a multiple of 8, columns of a strip, 16, for each wave beside another");
+  if (s.gated && p.columns % (32 * groups) != 0)
+    return illegal_policy(
+        "few rows of int4 weights, gated: columns are a multiple of 32, a strip of gates and its ups");
   if (p.depth_bytes != 128 * size_of(s.a))
     return illegal_policy("a stage of int4 weights is 128 values of k: depth_bytes is 128 times A's element");
   const int strips = p.columns / 16, sums = p.waves_k * strips * (p.rows / 8) * 32 * 16;
-  if (sums + p.waves_k * p.stages * strips * (128 * 8 + 8 * 4) > sm90_facts.lds_bytes)
-    return illegal_policy("rings and sums of all waves exceed shared memory");
+  if (sums + p.waves_k * p.stages * strips * (128 * 8 + 8 * 4) >
+      (sm90_facts.lds_bytes + 1024) / p.waves_per_simd - 1024)
+    return illegal_policy(
+        "rings and sums of all waves exceed shared memory, of which waves_per_simd blocks have a part");
   return {};
 }
 

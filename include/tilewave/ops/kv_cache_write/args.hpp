@@ -19,6 +19,7 @@ struct KvCacheWriteArgs {
   std::int32_t value_rows;
   FastDiv inner_values;  // dim_major: tokens of a head; else heads of a token
   std::int32_t head_size, rotary, rotary_first;
+  bool tables_ready;
   const void* q;
   const void* k;
   const void* v;

@@ -20,6 +20,7 @@ struct KvCacheWrite {
   using Room = B;
   using Args = KvCacheWriteArgs;
   struct Shared {};
+  static constexpr bool waits_itself = StagedBackend<B>;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = P.vec / size_of(S.x);
   static constexpr bool grouped = S.group > 0;
@@ -37,6 +38,10 @@ struct KvCacheWrite {
                 "a lane has two accesses of a head, and a head is within a wave");
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
+    if constexpr (waits_itself) {
+      if (!a.tables_ready) wait(a);
+      B::promised_reads(a.tables_ready);
+    }
     const int thread = B::block_lane_id(), lane = thread % P.lanes, block = B::block_id();
     const auto row_of = [&](int first_block) { return (block - first_block) * P.rows + thread / P.lanes; };
     if (grouped || block < a.head_blocks) {
@@ -47,6 +52,16 @@ struct KvCacheWrite {
   }
 
  private:
+  /// Says whether tables are read before the kernel in front is over.
+  TILEWAVE_DEVICE static bool early(const Args& a) { return waits_itself && a.tables_ready; }
+  /// What comes behind it may read what the kernel in front has written.
+  TILEWAVE_DEVICE static void wait(const Args&) {
+    if constexpr (waits_itself) {
+      B::promised_reads(false);
+      B::wait_for_previous();
+      B::launch_next();
+    }
+  }
   /// What a lane holds of a head.
   struct Head {
     RotationSlot at;
@@ -71,10 +86,14 @@ struct KvCacheWrite {
     } else {
       h.at = Plain::slot(lane, a.head_size);
     }
-    load(a, pick(a.q, a.k), token * strides.token + head * strides.head, h.at, low, high);
-    const void* weight = pick(a.q_norm, a.k_norm);
-    if constexpr (S.norm) load(a, weight, 0, h.at, low_weight, high_weight);
-    const float given = given_scale(a, a.k_scale, is_k ? head : 0);
+    float given;
+    const auto load_head = [&]() TILEWAVE_INLINE_LAMBDA {
+      load(a, pick(a.q, a.k), token * strides.token + head * strides.head, h.at, low, high);
+      const void* weight = pick(a.q_norm, a.k_norm);
+      if constexpr (S.norm) load(a, weight, 0, h.at, low_weight, high_weight);
+      given = given_scale(a, a.k_scale, is_k ? head : 0);
+    };
+    if (!early(a)) load_head();
     B::sched_fence();  // all loads are on their way before one of them is waited for
     [[maybe_unused]] bool known = true;
     [[maybe_unused]] Angles rotation;
@@ -84,6 +103,10 @@ struct KvCacheWrite {
       rotation.load(static_cast<const Storage<S.table>*>(a.cos) + angles,
                     static_cast<const Storage<S.table>*>(a.sin) + angles, h.at.rotates ? h.at.column : 0);
       B::sched_fence();
+    }
+    if (early(a)) {
+      wait(a);
+      load_head();
     }
     widen_held(a, low, high, h);
     if constexpr (S.norm) {
@@ -133,6 +156,7 @@ struct KvCacheWrite {
     const Vec<std::uint32_t, 2> slot = a.slots.template load<B>(token);
     Head h;
     h.at = Plain::slot(lane, a.head_size);
+    if (early(a)) wait(a);
     Access low, high;
     load(a, a.v, token * a.v_strides.token + head * a.v_strides.head, h.at, low, high);
     const float given = given_scale(a, a.v_scale, head);

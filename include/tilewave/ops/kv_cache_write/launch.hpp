@@ -25,6 +25,7 @@ inline KvCacheWriteArgs kv_cache_write_args(const KvCacheWriteProblem& p, const 
           .head_size = p.head_size,
           .rotary = p.rotary,
           .rotary_first = p.rotary_first,
+          .tables_ready = p.tables_ready,
           .q = p.q,
           .k = p.k,
           .v = p.v,

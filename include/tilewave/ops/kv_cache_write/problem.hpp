@@ -44,6 +44,9 @@ struct KvCacheWriteProblem {
   const void* positions = nullptr;  // [tokens]
   IndexType position_type = IndexType::i32;
   float eps = 1e-6f;
+  /// A promise: the kernel right before this call on its stream writes none of slots, positions, cos and sin, as it
+  /// does not where a step's tables come before its kernels. Then they are read while that kernel ends (sm90).
+  bool tables_ready = false;
 
   std::int32_t tokens = 0, q_heads = 0, kv_heads = 0;
   std::int32_t head_size = 0;  // a multiple of 16, at most 512

@@ -89,6 +89,7 @@ struct PagedAttentionArgs {
   // The strides that a lane multiplies in its loop. They are in 16 bytes, so that 32 bits hold them and a product takes
   // one operation. v_token_step is that of a unit for dim_major values. scale_page_step is in elements.
   std::int32_t k_page_step, k_token_step, v_page_step, v_token_step, scale_page_step;
+  bool tables_ready;  // boxes: tables may be read before the kernel in front is over
 };
 static_assert(offsetof(PagedAttentionArgs, block_table) == 48,
               "tools relocate pointers of the arguments by this offset");
@@ -193,6 +194,7 @@ struct PagedAttentionCopies {
 constexpr PagedAttentionCopies paged_attention_copies(const PagedAttentionProblem& p,
                                                       const PagedAttentionPolicy& policy) {
   const std::int32_t unit = p.spec.unit(), segment = std::gcd(p.block_size, policy.prefetch.stage_tokens);
+  if (p.spec.values == ValueLayout::token_major) return {segment, 1, 1, 0};  // boxes side by side
   const bool whole_page = segment == p.block_size && p.k_strides.unit == std::int64_t{p.block_size} * unit;
   const bool packed_values = p.v_strides.unit == std::int64_t{p.spec.head_size} * unit;
   return {.segment = segment,
@@ -286,6 +288,7 @@ inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, c
     a.partial_lse = a.partial_out + bytes / sizeof(float) / (p.spec.head_size + 1) * p.spec.head_size;
   }
   a.batch = p.batch;
+  a.tables_ready = p.tables_ready;
   a.rows = p.kv_head_rows();
   a.num_q_heads = p.num_q_heads;
   a.output_rows = static_cast<std::int32_t>(p.output_rows());

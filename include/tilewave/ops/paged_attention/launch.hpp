@@ -2,6 +2,7 @@
 // From a Problem to queued kernels: which problems an entry takes, and what it launches.
 #pragma once
 
+#include <array>
 #include <type_traits>
 
 #include "tilewave/arch/backend.hpp"
@@ -16,10 +17,27 @@ namespace tilewave {
 
 namespace detail {
 
+/// What tensor maps ask of K and V: pages are whole rows apart, in groups of eight.
+inline Status check_boxes(const PagedAttentionProblem& p) {
+  constexpr StatusCode none = StatusCode::no_matching_entry;
+  constexpr std::int64_t most_rows = (std::int64_t{1} << 31) - 65536;
+  if (p.k_strides.unit != p.spec.unit()) return {none, "a bulk entry needs a token's dimensions of K side by side"};
+  for (const auto [page, token, head] : {std::array{p.k_strides.page, p.k_strides.token, p.k_strides.head},
+                                         std::array{p.v_strides.page, p.v_strides.token, p.v_strides.head}}) {
+    if (token <= 0 || page < 0 || head < 0 || page % (8 * token) != 0)
+      return {none, "a bulk entry needs pages that are a multiple of eight tokens apart"};
+    if (token % 8 != 0 || head % 8 != 0) return {none, "a bulk entry needs strides of whole 16 bytes"};
+    if (p.num_pages * (page / token) + p.block_size > most_rows)
+      return {none, "a bulk entry takes 2^31 rows of tokens"};
+  }
+  return {};
+}
+
 /// What the copies of a bulk entry ask of a problem besides paged_attention_check.
 inline Status check_bulk(const PagedAttentionProblem& p) {
   const int unit = p.spec.unit();
   if (p.split_tokens > 0) return {StatusCode::no_matching_entry, "a bulk entry makes no batch-invariant cuts"};
+  if (p.spec.values == ValueLayout::token_major) return check_boxes(p);
   if (p.k_strides.token != unit || p.v_strides.dim != unit) {
     return {StatusCode::no_matching_entry, "a bulk entry needs tokens of K and dimensions of V in 16-byte steps"};
   }
@@ -28,6 +46,29 @@ inline Status check_bulk(const PagedAttentionProblem& p) {
     return {StatusCode::no_matching_entry, "a bulk entry needs the scales of a page at whole 16 bytes"};
   }
   return {};
+}
+
+/// Makes the maps of K and V as rows of tokens, a layer for each head, whose boxes are a segment of tokens.
+template <class B, PagedAttentionSpec S, class Maps>
+Status paged_attention_maps(const PagedAttentionProblem& p, std::int32_t segment, Maps& maps) {
+  constexpr int element = size_of(S.kv);
+  const auto map = [&](const void* data, std::int64_t page, std::int64_t token, std::int64_t head,
+                       typename B::TensorMap& to, std::int32_t& page_rows) {
+    page_rows = static_cast<std::int32_t>(page / token);
+    return B::make_tensor_map({.data = data,
+                               .type = S.kv,
+                               .columns = S.head_size,
+                               .rows = (p.num_pages - 1) * (page / token) + p.block_size,
+                               .layers = p.num_kv_heads,
+                               .row_stride = token * element,
+                               .layer_stride = (p.num_kv_heads > 1 ? head : token) * element,
+                               .box_rows = segment,
+                               .side_by_side = S.head_size * element / 128},
+                              to);
+  };
+  const Status of_k = map(p.k, p.k_strides.page, p.k_strides.token, p.k_strides.head, maps.k, maps.k_page_rows);
+  if (!of_k.ok()) return of_k;
+  return map(p.v, p.v_strides.page, p.v_strides.token, p.v_strides.head, maps.v, maps.v_page_rows);
 }
 
 }  // namespace detail
@@ -105,14 +146,23 @@ Status paged_attention_launch(const PagedAttentionProblem& p, int num_splits, hi
   const PagedAttentionLaunches launches = paged_attention_launches(p, P, B::facts, num_splits);
   static_assert(Decode::block_threads == P.block_waves() * B::facts.wave_lanes,
                 "launches are planned for as many lanes as the decode kernel has");
-  if (needed == 0) return B::template launch<Decode>(launches.decode, args, stream);
+  const auto decode = [&]() -> Status {
+    if constexpr (P.bulk() && S.values == ValueLayout::token_major) {
+      typename Decode::Maps maps{};
+      if (Status s = detail::paged_attention_maps<B, S>(p, args.segment, maps); !s.ok()) return s;
+      return B::template launch<Decode>(launches.decode, args, maps, stream);
+    } else {
+      return B::template launch<Decode>(launches.decode, args, stream);
+    }
+  };
+  if (needed == 0) return decode();
 
   using Combine = std::conditional_t<P.balanced(), PagedAttentionBalancedCombine<B, S, P>,
                                      PagedAttentionCombine<B, S.head_size, S.out>>;
   static_assert(Combine::block_threads == (P.balanced() ? paged_attention_combine_threads
                                                         : paged_attention_combine_waves_of_block * B::facts.wave_lanes),
                 "launches are planned for as many lanes as the combine kernel has");
-  const Status decoded = B::template launch<Decode>(launches.decode, args, stream);
+  const Status decoded = decode();
   return decoded.ok() ? B::template launch<Combine>(launches.combine, args, stream) : decoded;
 }
 

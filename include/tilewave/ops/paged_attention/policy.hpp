@@ -90,7 +90,8 @@ constexpr Status bulk_policy_status(ArchId arch, const PagedAttentionSpec& s, co
   if (s.native) {
     if (const Status status = paged_attention_check_native(s); !status.ok()) return status;
   }
-  if (s.values != ValueLayout::dim_major) return {bad, "bulk: products read values of the dim_major layout"};
+  if (s.values != ValueLayout::dim_major && (size_of(s.kv) != 2 || s.any_block_size))
+    return {bad, "bulk: values of the token_major layout have 16 bits, in pages of whole 16 tokens"};
   if (s.head_size % 64 != 0 || !power_of_two(s.head_size))
     return {bad, "bulk: head_size is 64, 128 or 256, as dimensions are dealt out 64 to a product"};
   if (p.waves.rows != 1) return {bad, "bulk: all waves have the same query rows: waves.rows is 1"};

@@ -51,6 +51,10 @@ struct PagedAttentionProblem {
   // Asks for a balanced entry, whose blocks share the tokens of all sequences evenly. It suits lengths that differ
   // much.
   bool balanced = false;
+  /// A promise: the kernel right before this call on its stream writes none of block_table, context_lengths and
+  /// stage_starts, as it does not where a step's tables come before its kernels. Then blocks look up their pages while
+  /// that kernel ends (sm90, bulk entries of token_major values).
+  bool tables_ready = false;
 
   // capacities and extents
   std::int32_t batch = 0;

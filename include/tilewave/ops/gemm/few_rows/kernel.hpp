@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 // GEMM with int4 weights and few rows of A on sm90, or any room with products of one wave and copies of one lane. Grid:
-// so many blocks for each tile of P.rows rows, each with a share of the strips of sixteen columns that is equal give or
-// take one. A block takes its strips in passes of P.columns / 16. P.waves_columns groups of waves take strips beside
-// each other, so what they read of A comes from memory once. The waves of a group share K: wave w has stages w, w +
-// waves and so on, of 128 k each, so that what the chip reads at a time lies close together.
+// so many blocks for each tile of P.rows rows, each with a share of the strips of sixteen columns of C that is equal
+// give or take one. A block takes its strips in passes of P.columns / 16 strips of B; gated, half of them are gates,
+// and the others their ups. P.waves_columns groups of waves take strips beside each other, so what they read of A comes
+// from memory once. The waves of a group share K: wave w has stages w, w + waves and so on, of 128 k each, so that what
+// the chip reads at a time lies close together.
 //
 // A wave copies what it will read itself. So no wave waits for another, and no tensor map has to be read before the
-// first bytes are. Copies run on past the end of a pass. There the waves merge their sums through shared memory
-// (output.hpp). LDS plan: a ring of P.stages stages for each wave, and the sums of one pass or two. Bound: memory
-// bandwidth of B.
+// first bytes are. Where the problem says that B is ready, copies begin before the kernel in front is over. They run on
+// past the end of a pass. There the waves merge their sums through shared memory (output.hpp). LDS plan: a ring of
+// P.stages stages for each wave, and the sums of one pass or two. Bound: memory bandwidth of B.
 #pragma once
 
 #include "tilewave/ops/gemm/few_rows/output.hpp"
@@ -32,7 +33,10 @@ struct GemmFewRowsKernel {
   using Scales = typename L::Scales;
   using Output = GemmFewRowsOutput<B, S, P, UserEpilogue>;
   static constexpr int lanes = L::lanes, waves = L::waves, groups = L::groups, strips = L::strips, panels = L::panels;
-  static constexpr int block_threads = L::block_threads, waves_per_simd = groups * waves / B::facts.simds_per_cu;
+  static constexpr int block_threads = L::block_threads;
+  static constexpr int waves_per_simd = groups * waves / B::facts.simds_per_cu * P.waves_per_simd;
+  static constexpr bool waits_itself = true;
+  static constexpr int halves = L::halves, group_strips = L::group_strips;
   static constexpr int stage_k = L::stage_k, strip_bytes = L::strip_bytes;
   static constexpr DType type = is_fp8(S.a) ? DType::f16 : S.a;  // of the products; f16 holds every fp8 value
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
@@ -46,11 +50,15 @@ struct GemmFewRowsKernel {
     const Passes passes(a, block);
     const int wave_of_block = B::wave_id(), wave = wave_of_block % waves, group = wave_of_block / waves;
 
+    if (!a.b_ready) B::wait_for_previous();
     Copies copies(a, tile, passes, wave, group);
-    Rows rows(a, tile);
-    if (a.stages > 0) rows.load(a, wave);
+    B::promised_reads(a.b_ready);
     TILEWAVE_ROLL
     for (int i = 0; i < P.stages; ++i) copies.next(a, shared.ring[wave_of_block][i]);
+    B::promised_reads(false);
+    if (a.b_ready) B::wait_for_previous();
+    Rows rows(a, tile);
+    if (a.stages > 0) rows.load(a, wave);
     const int read_unit = B::opaque(slot_unit(B::lane_id() % 4, B::lane_id() / 4));
     std::int32_t stage_of_k = wave;
     int slot = 0, buffer = 0;
@@ -66,10 +74,10 @@ struct GemmFewRowsKernel {
         Stage& stage = shared.ring[wave_of_block][slot];
         B::template lane_copies_wait<P.stages - 1>();
         B::wave_barrier();
-        if (count == strips) {
-          multiply<strips>(operands, stage, read_unit, count, sums);
-        } else if (groups > 1 && count == strips - 1) {
-          multiply<max_of(strips - 1, 1)>(operands, stage, read_unit, count, sums);
+        if (count == group_strips) {
+          multiply<group_strips>(operands, stage, read_unit, count, sums);
+        } else if (groups > 1 && count == group_strips - 1) {
+          multiply<max_of(group_strips - 1, 1)>(operands, stage, read_unit, count, sums);
         } else {
           multiply<0>(operands, stage, read_unit, count, sums);
         }
@@ -78,12 +86,13 @@ struct GemmFewRowsKernel {
         slot = slot + 1 == P.stages ? 0 : slot + 1;
       }
       stage_of_k -= a.stages;
+      if (pass + 1 == passes.count(a)) B::launch_next();  // all that this wave reads of B is there
       if (L::sum_buffers == 1 && pass > 0) B::barrier();
       TILEWAVE_UNROLL
       for (int s = 0; s < strips; ++s) {
         TILEWAVE_UNROLL
         for (int n = 0; n < panels; ++n)
-          if (s < count) shared.sums[buffer][group][wave][s][n][B::lane_id()] = sums[s][n];
+          if (s % group_strips < count) shared.sums[buffer][group][wave][s][n][B::lane_id()] = sums[s][n];
       }
       B::barrier();
       tile.first_column = 16 * passes.first_of(a, pass);
@@ -116,21 +125,8 @@ struct GemmFewRowsKernel {
         begin_pass(a);
       }
       if (count_ > 0) {
-        const char* from = codes_;
         TILEWAVE_UNROLL
-        for (int s = 0; s < strips; ++s) {
-          if (s >= count_) continue;
-          TILEWAVE_UNROLL
-          for (int i = 0; i < 2; ++i)
-            B::copy_lane(&to.codes[s][i][target_], reinterpret_cast<const Chunk*>(from + i * 512));
-          from += strip_stride_;
-        }
-        const auto* const scales = reinterpret_cast<const Scales*>(scales_);
-        TILEWAVE_UNROLL
-        for (int i = 0; i < 8 * strips; i += lanes) {
-          const int pair = i + B::lane_id();
-          if (pair < 8 * count_) B::copy_lane(&to.scales[pair / 8][pair % 8], scales + i);
-        }
+        for (int half = 0; half < halves; ++half) copy_half(a, half, to);
       }
       B::lane_copies_end();
       stage_ += waves;
@@ -139,6 +135,23 @@ struct GemmFewRowsKernel {
     }
 
    private:
+    TILEWAVE_DEVICE void copy_half(const Args& a, int half, Stage& to) {
+      const char* from = codes_ + half * (a.n / 16) * strip_stride_;
+      TILEWAVE_UNROLL
+      for (int s = 0; s < group_strips; ++s) {
+        if (s >= count_) continue;
+        TILEWAVE_UNROLL
+        for (int i = 0; i < 2; ++i)
+          B::copy_lane(&to.codes[half * group_strips + s][i][target_], reinterpret_cast<const Chunk*>(from + i * 512));
+        from += strip_stride_;
+      }
+      const auto* const scales = reinterpret_cast<const Scales*>(scales_ + half * std::int64_t{2} * a.n);
+      TILEWAVE_UNROLL
+      for (int i = 0; i < 8 * group_strips; i += lanes) {
+        const int pair = i + B::lane_id();
+        if (pair < 8 * count_) B::copy_lane(&to.scales[half * group_strips + pair / 8][pair % 8], scales + i);
+      }
+    }
     TILEWAVE_DEVICE void begin_pass(const Args& a) {
       const int of_block = passes_.strips_of(a, pass_);
       const std::int64_t strip = passes_.first_of(a, pass_) + L::first_of_group(of_block, group_);
@@ -224,15 +237,15 @@ struct GemmFewRowsKernel {
     return type == DType::bf16 ? B::mma(kv, rows, sum) : B::mma_f16(kv, rows, sum);
   }
 
-  /// Adds the products of `count` strips of a stage. Those of a full pass have no branches between them, so that ptxas
-  /// mixes them: a strip by itself is a chain of eight products. `read_unit`: the unit of a strip that has this lane's
-  /// codes.
+  /// Adds the products of `count` strips of C of a stage: `all`, unless that is 0. Then there are no branches between
+  /// them, and ptxas mixes them: a strip by itself is a chain of eight products. `read_unit`: the unit of a strip that
+  /// has this lane's codes.
   template <int all>
   TILEWAVE_DEVICE static void multiply(const Operands& operands, const Stage& stage, int read_unit, int count,
                                        Atom (&sums)[strips][panels]) {
     TILEWAVE_UNROLL
-    for (int s = 0; s < (all > 0 ? all : strips); ++s) {
-      if (all == 0 && s >= count) continue;
+    for (int s = 0; s < strips; ++s) {
+      if (all > 0 ? s % group_strips >= all : s % group_strips >= count) continue;
       Atom stage_sums[panels];
       TILEWAVE_UNROLL
       for (int n = 0; n < panels; ++n) stage_sums[n] = operands.bias_sums[n];

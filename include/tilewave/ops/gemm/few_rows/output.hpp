@@ -20,10 +20,11 @@ struct GemmFewRowsOutput {
   struct InTile {
     int row, column;
   };
-  /// Adds up the sums of all waves of a group in their order, and writes them. `count`: strips of the block.
+  /// Adds up the sums of all waves of a group in their order, and writes them. `count`: strips of C of the block.
   TILEWAVE_DEVICE static void finish(const Args& a, const GemmTile& tile, int count, const Sums& sums) {
     GemmArgs gemm{};  // with what the epilogue reads
-    gemm.m = a.m, gemm.n = a.n, gemm.alpha = a.alpha;
+    gemm.m = a.m, gemm.n = a.n, gemm.gate_stride = 1, gemm.up_row = a.n;
+    gemm.alpha = a.alpha, gemm.swiglu_alpha = a.swiglu_alpha, gemm.swiglu_limit = a.swiglu_limit;
     gemm.a_scale = a.a_scale, gemm.a_scale_layer_stride = a.a_scale_layer;
     gemm.bias = a.bias, gemm.bias_layer_stride = a.bias_layer;
     gemm.residual = a.residual, gemm.residual_stride = a.residual_stride, gemm.residual_layer_stride = a.residual_layer;
@@ -38,33 +39,38 @@ struct GemmFewRowsOutput {
   }
   /// The first of the two rows of item i: lane i % lanes of panel i / lanes % panels, then strips.
   TILEWAVE_DEVICE static int row_of(int i) { return 8 * (i / lanes % panels) + 2 * (i % 4); }
-  TILEWAVE_DEVICE static Vec<float, 4> sum_of_waves(int i, int count, const Sums& sums) {
+  struct Halves {
+    Vec<float, 4> of[L::halves];
+  };
+  TILEWAVE_DEVICE static Halves sum_of_waves(int i, int count, const Sums& sums) {
     const int lane = i % lanes, panel = i / lanes % panels, strip = i / lanes / panels;
     const int group = L::groups == 1 ? 0 : ((strip + 1) * L::groups - 1) / count,
               of_group = strip - L::first_of_group(count, group);
     constexpr int at_once = L::waves % 4 == 0 ? 4 : 3;
     static_assert(L::waves % at_once == 0, "sums of waves are added up three or four at a time");
-    Vec<float, 4> merged{};
+    Halves merged{};
     TILEWAVE_ROLL
     for (int w = 0; w < L::waves; w += at_once) {
       TILEWAVE_UNROLL
       for (int i = 0; i < at_once; ++i) {
-        const Atom wave_sums = sums[group][w + i][of_group][panel][lane];
         TILEWAVE_UNROLL
-        for (int e = 0; e < 4; ++e) merged[e] += wave_sums[e];
+        for (int half = 0; half < L::halves; ++half) {
+          const Atom wave_sums = sums[group][w + i][half * L::group_strips + of_group][panel][lane];
+          TILEWAVE_UNROLL
+          for (int e = 0; e < 4; ++e) merged.of[half][e] += wave_sums[e];
+        }
       }
     }
     return merged;
   }
   TILEWAVE_DEVICE static void write(const Args& a, const GemmArgs& gemm, const GemmTile& tile, int i, float factor,
-                                    const Vec<float, 4>& merged) {
+                                    Halves merged) {
     const InTile first{row_of(i), 16 * (i / lanes / panels) + 2 * (i % lanes / 4)};
-    Vec<float, 4> values[1]{merged};
     const auto at = [&](int e) TILEWAVE_INLINE_LAMBDA { return InTile{first.row + e % 2, first.column + e / 2}; };
-    Epilogue::apply(gemm, a.epilogue, tile, values, at);
+    Epilogue::apply(gemm, a.epilogue, tile, merged.of, at);
     TILEWAVE_UNROLL
     for (int r = 0; r < 2; ++r) {
-      const Vec<float, 2> pair{{values[0][r] * factor, values[0][2 + r] * factor}};
+      const Vec<float, 2> pair{{merged.of[0][r] * factor, merged.of[0][2 + r] * factor}};
       const std::int32_t row = tile.first_row + first.row + r, column = tile.first_column + first.column;
       if (row >= a.m) continue;
       if constexpr (size_of(S.out) > 1) {

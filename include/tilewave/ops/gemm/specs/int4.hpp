@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The list of specs with weights of four bits: dense products of int4 with 16-bit and fp8 rows of A, with zero points
-// too, and of MXFP4, and the first half of experts' feed-forward layers. These are silu(gate) * up of int4, and
-// swigluoai of MXFP4, as gpt-oss has it. The wide list has what combines these.
+// too, and of MXFP4, and the first half of feed-forward layers, dense and of experts. These are silu(gate) * up of
+// int4, and swigluoai of MXFP4, as gpt-oss has it. The wide list has what combines these.
 #pragma once
 
 #include "tilewave/ops/gemm/registry.hpp"
@@ -25,13 +25,14 @@ constexpr GemmSpec four_bit_gated_spec(DType b, ActivationKind activation) {
 
 }  // namespace detail
 
-constexpr std::array<GemmSpec, 6> gemm_int4_specs(ArchId arch) {
+constexpr std::array<GemmSpec, 7> gemm_int4_specs(ArchId arch) {
   constexpr DType i4 = DType::i4, fp4 = DType::fp4_e2m1;
-  GemmSpec fp8_rows = detail::four_bit_spec(i4, 128), zeros = detail::four_bit_spec(i4, 128);
+  GemmSpec fp8_rows = detail::four_bit_spec(i4, 128), zeros = fp8_rows, gated = fp8_rows;
   fp8_rows.a = facts_of(arch).fp8;
   zeros.zero_points = true;
+  gated.activation = ActivationKind::silu, gated.gated = true;
   return {{detail::four_bit_spec(i4, 128), fp8_rows, detail::four_bit_gated_spec(i4, ActivationKind::silu),
-           detail::four_bit_gated_spec(fp4, ActivationKind::swigluoai), detail::four_bit_spec(fp4, 32), zeros}};
+           detail::four_bit_gated_spec(fp4, ActivationKind::swigluoai), detail::four_bit_spec(fp4, 32), zeros, gated}};
 }
 
 constexpr std::array<GemmSpec, 6> gemm_int4_wide_specs(ArchId arch) {

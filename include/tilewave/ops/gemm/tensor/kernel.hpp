@@ -111,8 +111,8 @@ struct GemmTensorKernel {
       multiply(a, maps, queue, rank, wave_group, shared);
     }
     if (P.splits > 1 && a.gemm.splits > 1) {
-      // No block leaves while others may still read its shared memory. What was read of it was used by then, so there is
-      // no need for a release, which would wait for all stores.
+      // No block leaves while others may still read its shared memory. What was read of it was used by then, so there
+      // is no need for a release, which would wait for all stores.
       B::cluster_arrive_relaxed();
       B::cluster_wait();
     }

@@ -4,7 +4,8 @@
 // Grid: clusters of blocks that share one row block of a KV head and merge through shared memory, or persistent blocks
 // that share all stages of the batch evenly (work_queue.hpp). A block is one wave group that computes, or two that take
 // stages by turns, and a few waves that fetch. Those keep a ring of stages full, `stage_tokens` of K and V each. Their
-// copies take whole segments of a page, so only the size of the ring bounds the bytes in flight.
+// copies take whole segments of a page, so only the size of the ring bounds the bytes in flight. Where tokens of V are
+// rows, tensor maps describe K and V, and products take V as it lies, transposed.
 // A wave group multiplies K and V where they lie in the ring. Queries and probabilities lie beside it, and scores and
 // outputs are in registers (layout.hpp).
 // Shared memory: the ring; for each wave group Q and probabilities, or what it hands the other group at the end; and
@@ -37,6 +38,11 @@ struct PagedAttentionBulkDecode {
   using Softmax = PagedAttentionBulkSoftmax<L>;
   using Probabilities = typename Softmax::Probabilities;
 
+  struct Maps {
+    typename B::TensorMap k, v;
+    std::int32_t k_page_rows, v_page_rows;  // rows of the maps from a page to the next
+  };
+  static constexpr bool waits_itself = L::boxed;
   // A combine launch has nothing to bring before its wait, and may begin at once.
   static constexpr bool launches_next = !P.balanced();
   static constexpr int block_threads = P.block_waves() * L::lanes;
@@ -45,17 +51,37 @@ struct PagedAttentionBulkDecode {
   static_assert(P.blocks_per_cu(B::facts) * (align_up(int{sizeof(Shared)}, 128) + 1024) <= B::facts.lds_bytes + 1024,
                 "waves_per_simd claims more blocks than shared memory holds");
 
-  TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
+  TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) { run_parts(a, NoMaps{}, shared); }
+  TILEWAVE_DEVICE static void run(const Args& a, const Maps& maps, Shared& shared) {
+    if (B::wave_id() == L::wave_groups * L::waves && B::elected()) {
+      B::prefetch_map(maps.k);
+      B::prefetch_map(maps.v);
+    }
+    if (!a.tables_ready) B::wait_for_previous();
+    B::promised_reads(a.tables_ready);
+    run_parts(a, maps, shared);
+  }
+
+ private:
+  struct NoMaps {};
+  template <class AnyMaps>
+  TILEWAVE_DEVICE static void run_parts(const Args& a, const AnyMaps& maps, Shared& shared) {
     WorkQueue queue(a);
     if (L::clustered(a)) B::template open<1>(&shared.mailbox);
     if (const int fetch_wave = B::wave_id() - L::wave_groups * L::waves; fetch_wave >= 0) {
-      fetch(a, queue, fetch_wave, shared);
+      fetch(a, maps, queue, fetch_wave, shared);
     } else {
       compute(a, queue, shared);
     }
   }
-
- private:
+  /// What comes behind it reads what the kernel in front has written.
+  TILEWAVE_DEVICE static void wait_at_last(const Args& a) {
+    if constexpr (L::boxed) {
+      B::promised_reads(false);
+      if (a.tables_ready) B::wait_for_previous();
+      if constexpr (P.balanced()) B::launch_next();
+    }
+  }
   TILEWAVE_DEVICE static int lane() { return B::lane_id(); }
   /// The ring of an item: alike for waves that fetch and waves that compute.
   TILEWAVE_DEVICE static Ring ring_of(const Args& a, const WorkQueue& queue) {
@@ -65,7 +91,8 @@ struct PagedAttentionBulkDecode {
   // A block begins with three reads that wait for each other: the length, a page, KV. Everything that does not need the
   // length comes before start(), which waits for it.
 
-  TILEWAVE_DEVICE static void fetch(const Args& a, WorkQueue& queue, int wave, Shared& shared) {
+  template <class AnyMaps>
+  TILEWAVE_DEVICE static void fetch(const Args& a, const AnyMaps& maps, WorkQueue& queue, int wave, Shared& shared) {
     if (wave == 0) shared.ring.begin();
     B::barrier();
     typename Stages::Copy first_copy;
@@ -76,10 +103,17 @@ struct PagedAttentionBulkDecode {
     queue.start();
     Ring ring = ring_of(a, queue);
     typename Stages::Pace pace(B::block_id() < a.last_round ? a.stage_ns : a.last_stage_ns);
+    bool waits = true;
+    const auto before_copies = [&]() TILEWAVE_INLINE_LAMBDA {
+      if (waits) wait_at_last(a);
+      waits = false;
+    };
     for (; queue.more(); queue.next()) {
       if constexpr (P.balanced()) first_copy = Stages::copy_of(a, queue.kv_head(), Stages::first_copy(wave));
-      shared.ring.fetch(a, queue, wave, first_copy, ring, pace);
+      shared.ring.fetch(a, maps, queue, wave, first_copy, ring, pace, before_copies);
     }
+    before_copies();
+    if constexpr (L::boxed && !P.balanced()) B::launch_next();  // all that this wave reads of K and V is on its way
     Epilogue::join_merge(a, shared);
   }
 
@@ -87,8 +121,10 @@ struct PagedAttentionBulkDecode {
     B::barrier();  // the ring is ready; loads of Q come behind it, because the barrier would wait for them
     GroupShared& group = shared.group[L::wave_group()];
     Inputs inputs;
-    if constexpr (!P.balanced()) inputs.load(a, queue.rows(0));
+    if constexpr (!P.balanced() && !L::boxed) inputs.load(a, queue.rows(0));
     queue.start();
+    wait_at_last(a);
+    if constexpr (!P.balanced() && L::boxed) inputs.load(a, queue.rows(0));
     Ring ring = ring_of(a, queue);
     ring.advance(L::wave_group());
     for (; queue.more(); queue.next()) {
@@ -157,19 +193,27 @@ struct PagedAttentionBulkDecode {
   TILEWAVE_DEVICE static void begin_multiply_k(const Args& a, const Stage& stage, const GroupShared& group, WideKeys& k,
                                                Products (&scores)[L::tiles]) {
     const int matrix = lane() / 8;
+    constexpr int loads = S.head_size / L::unit / 2;
     TILEWAVE_UNROLL
     for (int tile = 0; tile < L::tiles; ++tile) {
       const std::int32_t token = 64 * tile + 16 * L::wave() + L::token_of(lane() % 8 * 4, matrix % 2);
-      const std::int32_t in_segment = token & (a.segment - 1);
-      const Chunk* row = stage.k + (token - in_segment) * (S.head_size / L::unit) + in_segment + matrix / 2 * a.segment;
-      constexpr int loads = S.head_size / L::unit / 2;
-      TILEWAVE_UNROLL
-      for (int i = 0; i < loads; ++i) {
-        const Chunk units = B::load_matrices(row + 2 * i * a.segment);
-        if constexpr (L::widened) {
-          widen<L::k_type>(units, &k[tile][2 * i]);
-        } else {
-          k[tile][i] = units;
+      if constexpr (L::boxed) {
+        const Chunk* const row = stage.k[token / 8][0][token % 8];
+        const int unit = matrix / 2 ^ token % 8;  // of dimensions 0 to 15, swizzled
+        TILEWAVE_UNROLL
+        for (int i = 0; i < loads; ++i) k[tile][i] = B::load_matrices(row + i / 4 * 64 + (unit ^ 2 * i % 8));
+      } else {
+        const std::int32_t in_segment = token & (a.segment - 1);
+        const Chunk* const row =
+            stage.k + (token - in_segment) * (S.head_size / L::unit) + in_segment + matrix / 2 * a.segment;
+        TILEWAVE_UNROLL
+        for (int i = 0; i < loads; ++i) {
+          const Chunk units = B::load_matrices(row + 2 * i * a.segment);
+          if constexpr (L::widened) {
+            widen<L::k_type>(units, &k[tile][2 * i]);
+          } else {
+            k[tile][i] = units;
+          }
         }
       }
     }
@@ -227,6 +271,9 @@ struct PagedAttentionBulkDecode {
       for (int step = 0; step < v_steps; ++step) {
         if constexpr (L::widened) {
           B::template group_mma<L::v_type, L::rows>(v[d][step], operand(p, step), out[d]);
+        } else if constexpr (L::boxed) {
+          const TransposedOperand tokens{stage.v, 8, 64 * d, step, 1024 * L::boxes};
+          B::template group_multiply<L::v_type, L::rows>(tokens, operand(p, step), out[d], true);
         } else {
           B::template group_mma<L::v_type, L::rows>(operand(stage.v, step, 64 * d), operand(p, step), out[d]);
         }
@@ -258,18 +305,27 @@ struct PagedAttentionBulkDecode {
 
   /// Zeroes V of tokens that nobody attends, see attention/unattended.hpp.
   TILEWAVE_DEVICE static void zero_unattended(const WorkItem& item, std::int32_t token, Stage& stage) {
-    constexpr int units = L::stage_tokens / L::unit;
-    TILEWAVE_UNROLL
-    for (int i = 0; i < units * S.head_size / L::wave_group_lanes; ++i) {
-      const int chunk = i * L::wave_group_lanes + L::wave_group_lane();
-      const std::int32_t from = token + chunk / S.head_size * L::unit;
-      if (from + L::unit <= item.first || from >= item.end) (&stage.v[0][0])[chunk] = {};
-    }
-    for (const std::int32_t border : {item.first, item.end}) {
-      const std::int32_t in_stage = border - token, unit = in_stage / L::unit;
-      if (in_stage <= 0 || in_stage >= L::stage_tokens || in_stage % L::unit == 0) continue;
-      for (int d = L::wave_group_lane(); d < S.head_size; d += L::wave_group_lanes)
-        zero_outside<size_of(S.kv)>(stage.v[unit][d], token + unit * L::unit, item.first, item.end);
+    if constexpr (L::boxed) {
+      constexpr int chunks = 64 * L::boxes;  // of eight tokens
+      TILEWAVE_UNROLL
+      for (int i = 0; i < L::stage_tokens / 8 * chunks / L::wave_group_lanes; ++i) {
+        const int chunk = i * L::wave_group_lanes + L::wave_group_lane();
+        if (!item.attends(token + chunk / chunks * 8 + chunk / 8 % 8)) (&stage.v[0][0][0][0])[chunk] = {};
+      }
+    } else {
+      constexpr int units = L::stage_tokens / L::unit;
+      TILEWAVE_UNROLL
+      for (int i = 0; i < units * S.head_size / L::wave_group_lanes; ++i) {
+        const int chunk = i * L::wave_group_lanes + L::wave_group_lane();
+        const std::int32_t from = token + chunk / S.head_size * L::unit;
+        if (from + L::unit <= item.first || from >= item.end) (&stage.v[0][0])[chunk] = {};
+      }
+      for (const std::int32_t border : {item.first, item.end}) {
+        const std::int32_t in_stage = border - token, unit = in_stage / L::unit;
+        if (in_stage <= 0 || in_stage >= L::stage_tokens || in_stage % L::unit == 0) continue;
+        for (int d = L::wave_group_lane(); d < S.head_size; d += L::wave_group_lanes)
+          zero_outside<size_of(S.kv)>(stage.v[unit][d], token + unit * L::unit, item.first, item.end);
+      }
     }
   }
 };

@@ -42,6 +42,8 @@ struct PagedAttentionBulkLayout : AttentionArithmetic<B, S.quant, S.out, S.nativ
   static constexpr int block_rows = rows, wave_tokens = stage_tokens, block_tokens = stage_tokens, token_waves = 1,
                        row_tiles = 1, atom_rows = rows;
 
+  static constexpr bool boxed = S.values == ValueLayout::token_major;  // stages are boxes of tensor copies
+  static constexpr int boxes = head_size * size_of(S.kv) / 128;        // of a token
   static constexpr bool per_token = S.quant == Scaling::per_token;
   // fp8 is widened to f16 in registers, which takes one instruction a pair on sm90. A power of two brings rows of Q
   // into f16's range, so only a token's own scale of V could leave it.

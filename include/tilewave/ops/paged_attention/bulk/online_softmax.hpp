@@ -29,7 +29,8 @@ struct PagedAttentionBulkSoftmax {
     bool exceeds = false;
     each_token([&](int tile, int half, std::int32_t in_stage) {
       const std::int32_t score_token = token + in_stage;
-      const float k_scale = L::per_token && item.attends(score_token) ? B::load(&stage.k_scale[in_stage]) : 0.0f;
+      float k_scale = 0.0f;
+      if constexpr (L::per_token) k_scale = item.attends(score_token) ? B::load(&stage.k_scale[in_stage]) : 0.0f;
       L::each_row([&](int octet, int r) {
         float& score = L::value(scores[tile], octet, half, r);
         score *= L::per_token ? s.factor[octet][r] * k_scale : s.factor[octet][r];
@@ -55,7 +56,8 @@ struct PagedAttentionBulkSoftmax {
     std::uint32_t words[L::tiles][L::row_octets][2];
     each_token([&](int tile, int half, std::int32_t in_stage) {
       // A slot of the cache that is not in use may hold any scale, and 0 * NaN is NaN.
-      const float v_scale = L::per_token && item.attends(token + in_stage) ? B::load(&stage.v_scale[in_stage]) : 0.0f;
+      float v_scale = 0.0f;
+      if constexpr (L::per_token) v_scale = item.attends(token + in_stage) ? B::load(&stage.v_scale[in_stage]) : 0.0f;
       TILEWAVE_UNROLL
       for (int octet = 0; octet < L::row_octets; ++octet) {
         float x[2];

@@ -11,8 +11,9 @@ namespace tilewave {
 /// L is a PagedAttentionBulkLayout. Lives in shared memory.
 ///
 /// A stage is cut into segments, tokens that lie together in one page and in the stage. A segment is cut into copies of
-/// contiguous bytes: some of K, some of V, and with per-token scales one of each scale. The waves that fetch, and their
-/// lanes, deal out the copies of a stage in turn.
+/// contiguous bytes: some of K, some of V, and with per-token scales one of each scale. Where tokens of V are rows, one
+/// copy of the tensor copy engine brings a segment of K, and another one of V, as boxes of 128 bytes side by side, with
+/// the swizzle that products read. The waves that fetch, and their lanes, deal out the copies of a stage in turn.
 template <class L>
 struct PagedAttentionStages {
   using B = typename L::Room;
@@ -22,12 +23,19 @@ struct PagedAttentionStages {
   static constexpr int stages = L::policy.prefetch.stages, stage_tokens = L::policy.prefetch.stage_tokens;
   using Pace = AttentionPace<B, stages>;
 
-  struct Stage {
+  static constexpr bool boxed = L::boxed;
+  struct UnitStage {
     Chunk k[stage_tokens * spec.head_size / L::unit];  // [segments][D / x][tokens of a segment]
     Chunk v[stage_tokens / L::unit][spec.head_size];
     float k_scale[L::per_token ? stage_tokens : 4];
     float v_scale[L::per_token ? stage_tokens : 4];
   };
+  struct BoxedStage {
+    alignas(1024)
+        Chunk k[stage_tokens / 8][L::boxes][8][8];  // [groups of eight tokens][64 dimensions][tokens][units, swizzled]
+    Chunk v[stage_tokens / 8][L::boxes][8][8];
+  };
+  using Stage = std::conditional_t<boxed, BoxedStage, UnitStage>;
   /// Where a wave stands in the ring.
   struct Ring : RingSlot<stages> {
     int shift = 0;  // of the stages' memory against their barriers
@@ -68,9 +76,10 @@ struct PagedAttentionStages {
 
   /// A wave that fetches issues its copies of all stages of an item, each stage as soon as its slot is free. Lanes look
   /// up the pages of the next segments, one page a lane, and one such round ahead. `first` is
-  /// copy_of(first_copy(wave)).
-  TILEWAVE_DEVICE void fetch(const PagedAttentionArgs& a, const WorkQueue& queue, int wave, const Copy& first,
-                             Ring& ring, Pace& pace) {
+  /// copy_of(first_copy(wave)). `before_copies` is called behind the first look at the table.
+  template <class Maps, class BeforeCopies>
+  TILEWAVE_DEVICE void fetch(const PagedAttentionArgs& a, const Maps& maps, const WorkQueue& queue, int wave,
+                             const Copy& first, Ring& ring, Pace& pace, const BeforeCopies& before_copies) {
     const int lane = B::lane_id();
     const std::int32_t segments = stage_tokens >> a.segment_shift;
     const auto pages_from = [&](std::int32_t segment) {
@@ -78,6 +87,7 @@ struct PagedAttentionStages {
       return B::load(queue.table() + a.block_size.quotient(max_of(token, queue.first())));
     };
     std::int32_t pages = 0, next_pages = queue.stages() > 0 ? pages_from(0) : 0;
+    before_copies();
     for (std::int32_t i = 0, stage_segment = 0; i < queue.stages(); ++i, stage_segment += segments, ring.advance()) {
       const std::int32_t token = queue.token(i);
       if (stage_segment % L::lanes == 0) pages = next_pages;
@@ -103,6 +113,12 @@ struct PagedAttentionStages {
         if (copy.segment < from || copy.segment >= to) continue;
         const std::int32_t in_page =
             a.segment == a.block_size.divisor ? 0 : a.block_size.remainder(token + copy.segment * a.segment);
+        if constexpr (boxed) {
+          const bool of_v = copy.stage_offset >= static_cast<std::int32_t>(offsetof(Stage, v));
+          B::copy_side_by_side(stage_bytes + copy.stage_offset, of_v ? maps.v : maps.k,
+                               page * (of_v ? maps.v_page_rows : maps.k_page_rows) + in_page, queue.kv_head(), full);
+          continue;
+        }
         B::copy_bulk(stage_bytes + copy.stage_offset, copy.page_0 + page * copy.page_bytes + in_page * copy.token_bytes,
                      copy.bytes - (copy.segment == to - 1 ? dropped * copy.droppable_token_bytes : 0), full);
       }
@@ -114,6 +130,7 @@ struct PagedAttentionStages {
   /// Bytes that all copies of a segment together can leave out for each of its last tokens.
   TILEWAVE_DEVICE static std::int32_t droppable_token_bytes(const PagedAttentionArgs& a) {
     constexpr std::int32_t token_bytes = spec.head_size * size_of(spec.kv);
+    if (boxed) return 0;  // boxes are whole
     return (a.k_copies.divisor > 1 ? token_bytes : 0) + (a.v_copies.divisor == 1 ? token_bytes : 0) +
            (L::per_token ? 2 * int{sizeof(float)} : 0);
   }
@@ -125,6 +142,10 @@ struct PagedAttentionStages {
     Copy copy;
     copy.segment = a.segment_copies.quotient(index);
     std::int32_t n = index - copy.segment * a.segment_copies.divisor;
+    if constexpr (boxed) {  // n says whether it is of V
+      copy.stage_offset = copy.segment * segment_bytes + (n > 0 ? static_cast<std::int32_t>(offsetof(Stage, v)) : 0);
+      return copy;
+    }
     if (n < a.k_copies.divisor) {
       copy.bytes = a.k_copies.quotient(segment_bytes);
       copy.droppable_token_bytes = a.k_copies.divisor > 1 ? int{sizeof(Chunk)} : 0;

@@ -117,7 +117,8 @@ constexpr Status paged_attention_has_bulk(ArchId arch, const PagedAttentionSpec&
   constexpr StatusCode none = StatusCode::no_matching_entry;
   if (!facts_of(arch).wave_groups || !facts_of(arch).tensor_copies)
     return {none, "bulk entries need bulk copies and wave groups, which only sm90 has"};
-  if (s.values != ValueLayout::dim_major) return {none, "there are no bulk entries for token_major values"};
+  if (s.values != ValueLayout::dim_major && (size_of(s.kv) != 2 || s.any_block_size))
+    return {none, "bulk entries for token_major values are for 16 bits and pages of whole 16 tokens"};
   if (s.head_size != 64 && s.head_size != 128) return {none, "there are bulk entries for head_size 64 and 128 alone"};
   return {};
 }
@@ -134,6 +135,13 @@ constexpr PagedAttentionPolicies paged_attention_policies(ArchId arch, const Pag
   if (s.values != ValueLayout::dim_major || !tuned) {
     policies.add(paged_attention_other_policy(arch, s));
     policies.add(detail::balanced(policies[0]));
+    if (!bulk) return policies;
+    for (const int rows : {8, 16}) {
+      policies.add(detail::bulk_policy(s, rows));
+      policies.add(detail::balanced(detail::bulk_policy(s, rows)));
+    }
+    policies.add(detail::bulk_policy(s, 8, {.per_sm = 1, .groups = 2}));
+    policies.add(detail::bulk_policy(s, 8, {.per_sm = 3}));
     return policies;
   }
   if (!s.native) policies = detail::register_policies(arch, s, bulk);

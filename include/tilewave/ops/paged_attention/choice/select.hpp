@@ -130,7 +130,8 @@ inline Status paged_attention_select(const PagedAttentionProblem& p,
     }
     const double rank = detail::rank_of(*e, rows);
     if (e->policy.balanced()) {
-      balanced.offer(*e, 1, e->policy.bulk() ? paged_attention_bulk_cost(p, e->policy, facts, 1) : rank);
+      constexpr double behind_bulk = 1e9;  // a rank is no time
+      balanced.offer(*e, 1, e->policy.bulk() ? paged_attention_bulk_cost(p, e->policy, facts, 1) : behind_bulk + rank);
     } else if (e->policy.bulk()) {
       for (int splits = 1; splits <= max_bulk_splits; splits *= 2) {
         if (!paged_attention_takes(p, e->policy, facts, splits).ok()) continue;
