@@ -12,8 +12,9 @@ namespace tilewave {
 
 namespace detail {
 
-/// What distinguishes policies of one tile. two_blocks: an SM. clustered: blocks share B's boxes.
-enum class GemmForm : int { plain, swapped, streamed, pingpong, clustered, two_blocks };
+/// What distinguishes policies of one tile. two_blocks: an SM. clustered: blocks share B's boxes. shared_rows: those of
+/// A.
+enum class GemmForm : int { plain, swapped, streamed, pingpong, clustered, shared_rows, two_blocks };
 
 /// A policy's time is e^exponent times the model's, and so many microseconds more, for each further split, too.
 struct GemmCorrection {
@@ -102,7 +103,8 @@ inline constexpr GemmCorrection gemm_corrections_blocks[] = {
 
 constexpr GemmForm gemm_form(const GemmPolicy& p) {
   if (p.waves_per_simd > 1) return GemmForm::two_blocks;
-  if (p.sharers() > 1) return GemmForm::clustered;
+  if (p.cluster > 1) return GemmForm::clustered;
+  if (p.cluster_columns > 1) return GemmForm::shared_rows;
   if (p.stream) return GemmForm::streamed;
   if (p.pingpong) return GemmForm::pingpong;
   return p.swapped ? GemmForm::swapped : GemmForm::plain;

@@ -86,7 +86,7 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
         (min_of(p.rows, m) + p.columns) * p.depth_bytes / rate + absent * active / bands / c.absent_rows;
     return max_of(cycles, turns * max_of(c.stage + c.stage_of_products * of_group, copied)) / c.cycles_per_us;
   };
-  const double tile_us = steps * stage_us(tiles * splits);
+  const double tile_us = steps * stage_us(tiles * splits * p.sharers());
 
   const double area = p.rows * p.columns / 32768.0;  // in tiles of 128 x 256
   const double own_epilogue =
@@ -107,7 +107,7 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
     products =
         (rounds - 1) * max_of(tile_us, (tile_us + long_epilogue) / 2) + c.pingpong_first * tile_us + long_epilogue;
   } else if (!p.stream && rounds_started > 1) {  // fewer blocks share what is read in the last round
-    products += steps * stage_us((tiles - (rounds_started - 1) * slots) * splits) - tile_us;
+    products += steps * stage_us((tiles - (rounds_started - 1) * slots) * splits * p.sharers()) - tile_us;
   }
   // Clusters of further rows of tiles come late, where they are not all there from the beginning.
   const double passes = p.swapped && splits > 1 ? c.passes * (min_of(bands, rounds_started) - 1) : 0.0;
