@@ -80,10 +80,10 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
   const double bands = ceil_div(m, p.rows), absent = m > p.rows ? bands * p.rows - m : 0.0;
   const auto stage_us = [&](double blocks) {
     const double active = min_of(blocks, sms);
-    const double rate = few_columns * max_of(p.swapped || m <= 128 ? c.rate_swapped : c.rate,
+    const double rate = few_columns * max_of(p.swapped || m <= 128 || p.sharers() > 1 ? c.rate_swapped : c.rate,
                                              min_of(c.rate_alone, c.rate_of_all / active));
-    const double copied =
-        (min_of(p.rows, m) + p.columns) * p.depth_bytes / rate + absent * active / bands / c.absent_rows;
+    const double own_rows = double(min_of(p.rows, m)) / p.cluster_columns, own_columns = double(p.columns) / p.cluster;
+    const double copied = (own_rows + own_columns) * p.depth_bytes / rate + absent * active / bands / c.absent_rows;
     return max_of(cycles, turns * max_of(c.stage + c.stage_of_products * of_group, copied)) / c.cycles_per_us;
   };
   const double tile_us = steps * stage_us(tiles * splits * p.sharers());
