@@ -15,7 +15,7 @@ SWEEPS = "default square decode grouped batched preshuffled int8 gated int4 mx p
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "fp8_e4m3fn": 1, "fp8_e4m3fnuz": 1, "i8": 1, "i4": 0.5, "fp4_e2m1": 0.5, "fp6_e2m3": 0.75, "fp6_e3m2": 0.75}
 ROUNDING = {"bf16": 3e-3, "f16": 4e-4, "fp8_e4m3fn": 6e-2, "fp8_e4m3fnuz": 6e-2}  # largest error that rounding out alone makes of a row, in the l2 norm
 NAME = re.compile(
-    r"gemm/(?P<arch>gfx942|gfx950|sm90)/(?P<a>bf16|f16|fp8|i8|fp4_e2m1|fp6_e2m3|fp6_e3m2)(?:\.(?P<b>i4|fp4_e2m1))?(?:\.(?P<scale>tensor|row|block|group|mx)(?P<group>\d+)?)?(?:\.(?P<layout>nn|tn|tt))?(?P<shuffled>\.preshuffled)?(?:\.(?P<activation>silu|gelu_tanh|swigluoai))?(?P<gated>\.gated)?(?:\.(?P<quant>per_tensor|per_group))?(?P<fast>\.fast)?(?P<zeros>\.zeros)?"
+    r"gemm/(?P<arch>gfx942|gfx950|sm90)/(?P<a>bf16|f16|fp8|i8|fp4_e2m1|fp6_e2m3|fp6_e3m2)(?:\.(?P<b>i4|fp4_e2m1))?(?:\.(?P<scale>tensor|row|block|group|mx)(?P<group>\d+)?)?(?:\.(?P<layout>nn|tn|tt))?(?P<shuffled>\.preshuffled|\.fragments)?(?:\.(?P<activation>silu|gelu_tanh|swigluoai))?(?P<gated>\.gated)?(?:\.(?P<quant>per_tensor|per_group))?(?P<fast>\.fast)?(?P<zeros>\.zeros)?"
     r"/(?P<out>bf16|f16|fp8)/m(?P<m>\d+)(?:of(?P<om>\d+))?/n(?P<n>\d+)(?:of(?P<on>\d+))?/k(?P<k>\d+)(?:of(?P<ok>\d+))?"
     r"(?:/batch(?P<batch>\d+)(?:of(?P<ob>\d+))?)?(?:/(?P<kind>contiguous|masked)(?P<groups>\d+)(?:of(?P<og>\d+))?x(?P<rows>\d+)(?:of(?P<or>\d+))?)?"
     r"(?P<bias>/bias)?/(?P<policy>none|t(?P<tr>\d+)x(?P<tc>\d+)x(?P<depth>\d+)\.w(?P<wr>\d+)x(?P<wc>\d+)\.s(?P<stages>\d+)"
@@ -39,7 +39,7 @@ class Csv(op_contract.OpContract):
                  "scale": SCALING[match["scale"] or "none"], "layout": match["layout"] or "nt",
                  "activation": match["activation"] or "none", "gated": str(int(match["gated"] is not None)),
                  "out_scale": match["quant"] or "none", "sums": "fast" if match["fast"] else "promoted", "zero_points": "1" if match["zeros"] else "0",
-                 "weights": "preshuffled" if match["shuffled"] else "row_major", "bias": str(int(match["bias"] is not None)),
+                 "weights": match["shuffled"][1:] if match["shuffled"] else "row_major", "bias": str(int(match["bias"] is not None)),
                  "group_kind": match["kind"] or "one", "group_rows": match["rows"] or "0", "batch": match["batch"] or "1",
                  "m": match["m"], "n": match["n"], "k": match["k"], "groups": match["groups"] or "0",
                  "config_m": match["om"] or match["m"], "config_n": match["on"] or match["n"],

@@ -61,11 +61,18 @@ inline std::vector<std::int32_t> verified_rows(std::int32_t rows, std::int64_t c
   return some;
 }
 
+/// Returns a part of a row's name: what a number is, and its value, as `/hq32`.
+inline std::string part_name(std::string_view what, std::int64_t value) {
+  return "/" + std::string(what) + std::to_string(value);
+}
+/// Returns the same for what is launched of a config that may have more, as `/c160of8192`.
+inline std::string part_name(std::string_view what, std::int64_t launched, std::int64_t whole) {
+  return part_name(what, launched) + (launched < whole ? "of" + std::to_string(whole) : "");
+}
 /// Returns `c8192/r32768`, or `c8192/r16of32768` where fewer rows are launched than the config has.
 template <class Case>
 std::string extent_name(const Case& c) {
-  return "c" + std::to_string(c.columns) + "/r" + std::to_string(c.rows) +
-         (c.rows < c.config_rows ? "of" + std::to_string(c.config_rows) : "");
+  return "c" + std::to_string(c.columns) + part_name("r", c.rows, c.config_rows);
 }
 
 /// The names that all row operations' --config share; `rows` may stand for config_rows.

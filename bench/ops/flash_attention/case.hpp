@@ -155,19 +155,14 @@ struct FlashAttentionCase {
 /// type of q, keys and rows, sequences, heads, queries, sizes of heads, types of K and V and of out, tokens of a page,
 /// masks.
 inline std::string name_of(const FlashAttentionCase& c) {
-  const auto number = [](const char* name, std::int64_t value) {
-    return "/" + std::string(name) + std::to_string(value);
-  };
-  const auto extent = [&](const char* name, std::int32_t launched, std::int32_t whole) {
-    return number(name, launched) + (launched < whole ? "of" + std::to_string(whole) : "");
-  };
   const FlashAttentionSpec& s = c.spec;
-  return "prefill/" + std::string(name_of(c.arch)) + "/" + short_name(s.q) + extent("c", c.launched().kv, c.kv_length) +
-         extent("r", c.rows, c.config_rows) + number("b", c.batch) + number("hq", c.q_heads) +
-         number("hkv", c.kv_heads) + number("q", c.q_length) + number("d", s.head_size) + number("dv", s.value_size) +
-         "/" + short_name(s.kv) + "." + std::string(name_of(s.quant)) + "/" + short_name(s.out) +
-         number("bs", c.block_size) + number("causal", c.causal) + number("w", c.window) + number("ragged", c.ragged) +
-         number("lse", c.lse);
+  return "prefill/" + std::string(name_of(c.arch)) + "/" + short_name(s.q) +
+         part_name("c", c.launched().kv, c.kv_length) + part_name("r", c.rows, c.config_rows) +
+         part_name("b", c.batch) + part_name("hq", c.q_heads) + part_name("hkv", c.kv_heads) +
+         part_name("q", c.q_length) + part_name("d", s.head_size) + part_name("dv", s.value_size) + "/" +
+         short_name(s.kv) + "." + std::string(name_of(s.quant)) + "/" + short_name(s.out) +
+         part_name("bs", c.block_size) + part_name("causal", c.causal) + part_name("w", c.window) +
+         part_name("ragged", c.ragged) + part_name("lse", c.lse);
 }
 
 }  // namespace tilewave::bench

@@ -26,7 +26,8 @@ void each_column(const FlashAttentionPolicy* policy, Visit& visit) {
 }
 
 struct FlashAttentionTensors {
-  TwinBuffer q, k, v, out, lse, q_scale, k_scale, v_scale, out_scale, q_starts, kv_starts, kv_lengths, table;
+  TwinBuffer q, k, v, out, lse, q_scale, k_scale, v_scale, out_scale, q_starts, kv_starts, kv_lengths, table, counter,
+      workspace;
 };
 
 struct FlashAttentionOp {
@@ -44,8 +45,22 @@ struct FlashAttentionOp {
     return std::int64_t{e.batch} * c.table_columns(e);
   }
 
+  /// Returns the bytes that some entry can use as a workspace.
+  static std::size_t workspace_bytes(const Case& c, const Problem& p) {
+    std::size_t bytes = 0;
+    for (const FlashAttentionPolicy& policy : flash_attention_policies(c.arch, c.spec))
+      bytes = max_of(bytes, flash_attention_workspace_size(p, policy));
+    return bytes;
+  }
   template <class Address>
   static Problem problem_of(const Case& c, const Tensors& t, const Address& address) {
+    Problem p = without_workspace(c, t, address);
+    p.workspace_bytes = workspace_bytes(c, p);
+    if (p.workspace_bytes > 0) p.workspace = address(t.workspace);
+    return p;
+  }
+  template <class Address>
+  static Problem without_workspace(const Case& c, const Tensors& t, const Address& address) {
     const FlashAttentionExtents e = c.launched();
     const auto floats = [&](const TwinBuffer& b) { return static_cast<float*>(address(b)); };
     const auto words = [&](const TwinBuffer& b) { return static_cast<const std::int32_t*>(address(b)); };
@@ -65,7 +80,10 @@ struct FlashAttentionOp {
     p.q_length = e.q;
     p.q_heads = e.q_heads;
     p.kv_heads = e.kv_heads;
-    if (c.ragged) p.q_starts = words(t.q_starts), p.total_q = c.q_tokens(e);
+    if (c.ragged) {
+      p.q_starts = words(t.q_starts), p.total_q = c.q_tokens(e);
+      p.item_counter = static_cast<std::uint32_t*>(address(t.counter));
+    }
     if (c.spec.paged()) {
       p.kv_lengths = words(t.kv_lengths);
       p.block_table = words(t.table);
@@ -126,6 +144,9 @@ struct FlashAttentionOp {
     // Pages have an order that looks drawn: a step that shares no factor with any number of them.
     const std::int64_t all = pages(c, e);
     t.table = words(s.paged(), all, [&](std::int64_t i) { return i * 1000003 % all; });
+    t.counter = words(c.ragged, 1, [](std::int64_t) { return 0; });
+    const Problem p = without_workspace(c, t, [](const TwinBuffer& b) { return b.device(); });
+    t.workspace = poisoned_words(static_cast<std::int64_t>(workspace_bytes(c, p) / 4));
     return t;
   }
   static std::vector<const TwinBuffer*> outputs(const Tensors& t) { return {&t.out, &t.lse}; }

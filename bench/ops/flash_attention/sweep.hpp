@@ -11,7 +11,7 @@ namespace tilewave::bench {
 /// Prompts first: five of the shapes in the benchmarks of FlashAttention-3, cuDNN and FlashInfer, with and without a
 /// causal mask, in bf16 and fp8 with heads of 128 and in bf16 with heads of 64. Then come f16, DeepSeek-V3's heads of
 /// 192 and 128 with the lse, heads of 256, keys of another sequence, and the heads of Llama-3 70B and Qwen3-235B. Then
-/// come windows, ragged batches, and chunks of 512 tokens on 8192 cached ones in pages of 16 and 64.
+/// come windows, ragged batches, chunks of 512 tokens on 8192 cached ones in pages of 16 and 64, and small ones on 32768.
 inline std::vector<FlashAttentionCase> FlashAttentionOp::default_sweep(ArchId arch) {
   std::vector<FlashAttentionCase> cases;
   const DType fp8 = facts_of(arch).fp8;
@@ -69,6 +69,12 @@ inline std::vector<FlashAttentionCase> FlashAttentionOp::default_sweep(ArchId ar
       c.block_size = block_size;
       add(c);
     }
+  }
+  for (const int queries : {32, 128}) {
+    FlashAttentionCase c = prompt(heads(128), {1, 32, 8, 32768}, true);
+    c.q_length = queries;
+    c.block_size = 16;
+    add(c);
   }
   return cases;
 }

@@ -18,7 +18,7 @@ namespace tilewave::bench {
 template <>
 inline constexpr int enumerators_of<GemmLayout> = 4;
 template <>
-inline constexpr int enumerators_of<GemmWeights> = 2;
+inline constexpr int enumerators_of<GemmWeights> = 3;
 template <>
 inline constexpr int enumerators_of<GemmGroups> = 3;
 template <>
@@ -41,7 +41,7 @@ struct GemmCase {
 
   bool grouped() const { return spec.groups != GemmGroups::one; }
   bool contiguous() const { return spec.groups == GemmGroups::contiguous; }
-  bool preshuffled() const { return spec.weights == GemmWeights::preshuffled; }
+  bool preshuffled() const { return spec.in_strips(); }
   bool has(Scaling scale) const { return spec.scale == scale; }
   std::int32_t out_columns() const { return spec.gated ? n / 2 : n; }
   /// Returns how many scales the product finds for each row of out.
@@ -239,7 +239,7 @@ inline std::string name_of(const GemmCase& c) {
   if (c.spec.scale != Scaling::none) name += "." + std::string(scale_word(c.spec.scale));
   if (c.spec.scale_k > 0) name += std::to_string(c.spec.scale_k);
   if (c.spec.layout != GemmLayout::nt) name += std::string(".") + name_of(c.spec.layout);
-  if (c.preshuffled()) name += ".preshuffled";
+  if (c.preshuffled()) name += std::string(".") + name_of(c.spec.weights);
   if (c.spec.activation != ActivationKind::none) name += std::string(".") + name_of(c.spec.activation);
   if (c.spec.gated) name += ".gated";
   if (c.spec.out_scale != Scaling::none) name += std::string(".") + name_of(c.spec.out_scale);

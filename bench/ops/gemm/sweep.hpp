@@ -305,12 +305,13 @@ inline std::vector<GemmCase> gemm_int4_sweep(ArchId arch) {
   }
   GemmSpec gated = int4(all.bf16(), 32), mxfp4 = gated, zeros = int4(all.bf16(), 128);
   gated.activation = ActivationKind::silu, gated.gated = true;
-  mxfp4.b = DType::fp4_e2m1, zeros.zero_points = true;
+  const GemmWeights best = facts_of(arch).matrix == Matrix::mma ? GemmWeights::fragments : GemmWeights::preshuffled;
+  mxfp4.b = DType::fp4_e2m1, mxfp4.weights = best, zeros.zero_points = true;
   for (const std::int32_t groups : {8, 128})
     all.add_groups(gated, GemmGroups::contiguous, groups, 512 / groups, 4096, 2048);
   for (const std::int32_t m : {1, 16, 128, 4096})
     all.add(mxfp4, m, 28672, 4096), all.add(zeros, m, 28672, 4096), all.add(mxfp4, m, 5760, 2880);
-  gated.b = DType::fp4_e2m1, gated.activation = ActivationKind::swigluoai;
+  gated.b = DType::fp4_e2m1, gated.weights = best, gated.activation = ActivationKind::swigluoai;
   for (const std::int32_t groups : {32, 128})
     all.add_groups(gated, GemmGroups::contiguous, groups, 512 / groups, 5760, 2880);
   return all.cases;

@@ -107,15 +107,14 @@ struct KvCacheWriteCase {
 /// of q_out and of the tables.
 inline std::string name_of(const KvCacheWriteCase& c) {
   const KvCacheWriteSpec& s = c.spec;
-  const auto number = [](const char* name, int value) { return "/" + std::string(name) + std::to_string(value); };
   std::string name = std::string(s.fused ? "rope_cache/" : "cache/") + std::string(name_of(c.arch)) + "/" +
-                     std::string(name_of(s.x)) + "/" + extent_name(c) + number("hq", c.q_heads) +
-                     number("hkv", c.kv_heads) + number("d", c.head_size) + number("bs", c.block_size) + "/" +
+                     std::string(name_of(s.x)) + "/" + extent_name(c) + part_name("hq", c.q_heads) +
+                     part_name("hkv", c.kv_heads) + part_name("d", c.head_size) + part_name("bs", c.block_size) + "/" +
                      short_name(s.kv) + "." + std::string(name_of(s.quant)) +
                      (c.dim_major ? "/dim_major" : "/token_major");
-  return s.fused ? name + number("norm", s.norm) + "/" + name_of(s.pairs) + "/" + short_name(s.q_out) + "/" +
-                       std::string(name_of(s.table)) + (c.latent > 0 ? number("latent", c.latent) : "") +
-                       (s.group > 0 ? number("g", s.group) + number("powers", s.e8m0) : "")
+  return s.fused ? name + part_name("norm", s.norm) + "/" + name_of(s.pairs) + "/" + short_name(s.q_out) + "/" +
+                       std::string(name_of(s.table)) + (c.latent > 0 ? part_name("latent", c.latent) : "") +
+                       (s.group > 0 ? part_name("g", s.group) + part_name("powers", s.e8m0) : "")
                  : name;
 }
 

@@ -82,11 +82,9 @@ struct LatentCacheWriteCase {
 /// rows, tokens, heads of q, tokens of a page, pairs, type of the tables.
 inline std::string name_of(const LatentCacheWriteCase& c) {
   const LatentCacheWriteSpec& s = c.spec;
-  const auto number = [](const char* name, int value) { return "/" + std::string(name) + std::to_string(value); };
   return "latent_cache/" + std::string(name_of(c.arch)) + "/" + short_name(s.kv) + "." + name_of(s.layout) +
-         number("c", s.head_size) + number("r", c.rows) +
-         (c.rows < c.config_rows ? "of" + std::to_string(c.config_rows) : "") + number("hq", c.q_heads) +
-         number("bs", c.block_size) + "/" + name_of(s.pairs) + "/" + std::string(name_of(s.table));
+         part_name("c", s.head_size) + part_name("r", c.rows, c.config_rows) + part_name("hq", c.q_heads) +
+         part_name("bs", c.block_size) + "/" + name_of(s.pairs) + "/" + std::string(name_of(s.table));
 }
 
 struct LatentCacheWriteTensors {

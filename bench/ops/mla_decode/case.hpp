@@ -98,18 +98,13 @@ struct MlaDecodeCase {
 /// `mla/gfx950/bf16/c8192/r2048/b16/hq128/q1/d576/bf16.plain/bs64/ragged0/split0/lse0`: arch, type of q, tokens and
 /// rows, sequences, heads, query tokens, width of a row, type and layout of the cache, tokens of a page.
 inline std::string name_of(const MlaDecodeCase& c) {
-  const auto number = [](const char* name, std::int64_t value) {
-    return "/" + std::string(name) + std::to_string(value);
-  };
-  const auto extent = [&](const char* name, std::int32_t launched, std::int32_t whole) {
-    return number(name, launched) + (launched < whole ? "of" + std::to_string(whole) : "");
-  };
   const MlaDecodeSpec& s = c.spec;
   return "mla/" + std::string(name_of(c.arch)) + "/" + short_name(s.q) +
-         extent("c", c.launched_length(), c.context_length) + extent("r", c.rows, c.config_rows) +
-         number("b", c.batch) + number("hq", c.q_heads) + number("q", c.query_tokens) + number("d", s.head_size) + "/" +
-         short_name(s.kv) + "." + std::string(name_of(s.layout)) + number("bs", c.block_size) +
-         number("ragged", c.ragged) + number("split", c.split_tokens) + number("lse", c.lse);
+         part_name("c", c.launched_length(), c.context_length) + part_name("r", c.rows, c.config_rows) +
+         part_name("b", c.batch) + part_name("hq", c.q_heads) + part_name("q", c.query_tokens) +
+         part_name("d", s.head_size) + "/" + short_name(s.kv) + "." + std::string(name_of(s.layout)) +
+         part_name("bs", c.block_size) + part_name("ragged", c.ragged) + part_name("split", c.split_tokens) +
+         part_name("lse", c.lse);
 }
 
 }  // namespace tilewave::bench

@@ -123,16 +123,10 @@ struct MlaPrefillCase {
 /// earlier tokens of a sequence, new tokens of all, sequences, heads, new tokens of a sequence, tokens of a chunk and of
 /// a page, what is timed.
 inline std::string name_of(const MlaPrefillCase& c) {
-  const auto number = [](const char* name, std::int64_t value) {
-    return "/" + std::string(name) + std::to_string(value);
-  };
-  const auto extent = [&](const char* name, std::int32_t launched, std::int32_t whole) {
-    return number(name, launched) + (launched < whole ? "of" + std::to_string(whole) : "");
-  };
   return "mla_prefill/" + std::string(name_of(c.arch)) + "/" + short_name(c.kv) + "." + name_of(c.layout) +
-         extent("c", c.launched_context(), c.context_length) + extent("r", c.rows, c.config_rows) +
-         number("b", c.batch) + number("hq", c.q_heads) + number("q", c.q_length) + number("chunk", c.chunk_tokens) +
-         number("bs", c.block_size) + "/" + name_of(c.stage);
+         part_name("c", c.launched_context(), c.context_length) + part_name("r", c.rows, c.config_rows) +
+         part_name("b", c.batch) + part_name("hq", c.q_heads) + part_name("q", c.q_length) +
+         part_name("chunk", c.chunk_tokens) + part_name("bs", c.block_size) + "/" + name_of(c.stage);
 }
 
 }  // namespace tilewave::bench

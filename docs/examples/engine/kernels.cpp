@@ -12,7 +12,10 @@ std::unique_ptr<Kernels> make_kernels(const ModelConfig& config, const CacheShap
 }
 
 static void repack(const tilewave::GemmRepackProblem& problem) {
-  const tilewave::Status status = tilewave::gemm_repack<Room>(problem, nullptr);
+  tilewave::GemmRepackProblem p = problem;
+  if (p.shipped == tilewave::GemmShipped::mxfp4 && mxfp4_experts_spec<Room>.fragments)
+    p.weights = tilewave::GemmWeights::fragments;
+  const tilewave::Status status = tilewave::gemm_repack<Room>(p, nullptr);
   if (!status.ok()) throw Error("repacking weights: " + std::string(status.reason));
   must(tilewave::hipDeviceSynchronize(), "repacking weights");
 }

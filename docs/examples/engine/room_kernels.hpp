@@ -27,7 +27,7 @@ inline constexpr tilewave::GemmSpec gated_spec{.activation = tilewave::Activatio
 inline constexpr tilewave::GemmSpec gelu_spec{.activation = tilewave::ActivationKind::gelu_tanh, .gated = true};
 inline constexpr tilewave::GemmSpec logits_spec{.out = tilewave::DType::f32};
 inline constexpr tilewave::MoeSpec experts_spec{.logits = tilewave::DType::f32};
-/// int4 weights have a scale for 128 k of a row. Experts of gpt-oss are MXFP4.
+/// int4 weights have a scale for 128 k of a row.
 inline constexpr tilewave::GemmSpec int4_linear_spec{.b = tilewave::DType::i4,
                                                      .scale = tilewave::Scaling::per_group,
                                                      .weights = tilewave::GemmWeights::preshuffled,
@@ -38,11 +38,14 @@ inline constexpr tilewave::GemmSpec int4_gated_spec{.b = tilewave::DType::i4,
                                                     .activation = tilewave::ActivationKind::silu,
                                                     .gated = true,
                                                     .scale_k = 128};
-inline constexpr tilewave::MoeSpec mxfp4_experts_spec{.weights = tilewave::DType::fp4_e2m1,
-                                                      .scale = tilewave::Scaling::per_group,
-                                                      .scale_k = 32,
-                                                      .activation = tilewave::ActivationKind::swigluoai,
-                                                      .logits = tilewave::DType::f32};
+/// Experts of gpt-oss are MXFP4, which lie on sm90 as its products take them.
+template <class R>
+constexpr tilewave::MoeSpec mxfp4_experts_spec{.weights = tilewave::DType::fp4_e2m1,
+                                               .scale = tilewave::Scaling::per_group,
+                                               .scale_k = 32,
+                                               .activation = tilewave::ActivationKind::swigluoai,
+                                               .logits = tilewave::DType::f32,
+                                               .fragments = R::facts.matrix == tilewave::Matrix::mma};
 /// fp8 weights have a scale for each of their rows, and activations one for each of theirs.
 template <class R>
 constexpr tilewave::GemmSpec fp8_linear_spec{.a = R::facts.fp8, .b = R::facts.fp8, .scale = tilewave::Scaling::per_row};
@@ -185,7 +188,7 @@ class RoomKernels final : public Kernels {
     if (by.router.bias != nullptr) router = router.with_bias(by.router.bias);
     launch("router", routers_[rows], router, GemmPlans<R>::plan);
     const bool mxfp4 = by.gate_up.format == WeightFormat::mxfp4;
-    tilewave::MoeProblem p{.spec = mxfp4 ? mxfp4_experts_spec : experts_spec, .x = x, .residual = sum, .out = sum};
+    tilewave::MoeProblem p{.spec = mxfp4 ? mxfp4_experts_spec<R> : experts_spec, .x = x, .residual = sum, .out = sum};
     const auto weights = [&](const Linear& of) {
       tilewave::MoeWeights w = tilewave::MoeWeights::packed(p.spec, of.weight, of.n, of.k);
       w.group_scale = of.scale;

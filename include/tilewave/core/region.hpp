@@ -86,7 +86,7 @@ class Region {
   /// Does the same for a without its first i dimensions and b without its first j, where b starts `distance` bytes
   /// behind a.
   static bool meet(const Region& a, int i, const Region& b, int j, std::int64_t distance) {
-    if (distance >= a.bytes_[i] || -distance >= b.bytes_[j]) return false;
+    if (distance >= a.bytes_[i] || distance <= -b.bytes_[j]) return false;
     const std::int64_t a_stride = i < a.dimensions_ ? a.outer_[i].stride : 0;
     const std::int64_t b_stride = j < b.dimensions_ ? b.outer_[j].stride : 0;
     if (a_stride < b_stride) return meet(b, j, a, i, -distance);

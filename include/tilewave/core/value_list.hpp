@@ -4,8 +4,17 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdlib>
 
 namespace tilewave {
+
+namespace detail {
+
+/// The compiler stops here, by this name, where a list is made that has no room for all of its values: the capacity
+/// stands where the list's type is named.
+[[noreturn]] inline void the_list_is_full() { std::abort(); }
+
+}  // namespace detail
 
 /// At most `most` values, in the order in which they were added. Its members are public, so that a list can be a
 /// template argument.
@@ -16,7 +25,10 @@ struct ValueList {
   int count = 0;
 
   /// Adds a value. One too many does not compile, since lists are made when compiling.
-  constexpr void add(const Value& value) { values[count++] = value; }
+  constexpr void add(const Value& value) {
+    if (full()) detail::the_list_is_full();
+    values[count++] = value;
+  }
   constexpr bool full() const { return count == most; }
   constexpr std::size_t size() const { return count; }
   constexpr const Value& operator[](std::size_t i) const { return values[i]; }

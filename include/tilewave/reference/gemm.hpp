@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cmath>
+#include <cstring>
 #include <vector>
 
+#include "tilewave/ops/gemm/fragments.hpp"
 #include "tilewave/ops/gemm/problem.hpp"
 #include "tilewave/reference/activation.hpp"
 #include "tilewave/reference/rows.hpp"
@@ -97,6 +99,14 @@ inline double four_bit_value(DType type, const void* weights, std::int64_t row, 
   return code < 8 ? code : code - 16;
 }
 
+/// Returns value (row, k) of MXFP4 weights that lie as fragments.
+inline double fragment_value(const void* weights, std::int64_t row, std::int64_t k, std::int64_t columns) {
+  const GemmFragment at = gemm_fragment(row, k, columns);
+  std::uint32_t word;
+  std::memcpy(&word, static_cast<const std::uint8_t*>(weights) + 4 * at.word, sizeof(word));
+  return fp4_to_f32(static_cast<std::uint8_t>(at.code_of(word)));
+}
+
 /// The elements of out of a problem whose tensors and tables are on the host, or of some of its columns. The
 /// constructor decodes the operands once.
 class Gemm {
@@ -126,7 +136,9 @@ class Gemm {
           if (s.four_bit()) {
             const auto* const layer_weights = static_cast<const std::uint8_t*>(p.b) + layer * p.b_batch_stride;
             const std::int64_t zero = layer * p.b_scale_batch_stride + k / s.scale_k * p.b_scale_k_stride + row;
-            b_.push_back(four_bit_value(s.b, layer_weights, row, k, p.k) - (s.zero_points ? p.b_zero[zero] : 0));
+            b_.push_back(s.weights == GemmWeights::fragments
+                             ? fragment_value(layer_weights, row, k, p.k)
+                             : four_bit_value(s.b, layer_weights, row, k, p.k) - (s.zero_points ? p.b_zero[zero] : 0));
             continue;
           }
           const std::int64_t layer_offset = layer * p.b_batch_stride;

@@ -29,6 +29,7 @@ struct FlashShape {
   float spread = 1.0f;                           // multiplies q and k: how far apart scores lie
   bool packed_qkv = false;                       // q, K and V of a token are one row
   bool by_counter = false;                       // blocks take work by a counter on the device
+  bool workspace = false;                        // there is one, so that keys may be cut into splits
   FlashValues q_of{}, k_of{}, v_of{};            // drawn at random if empty
   // Says what the bit mask lets query i of sequence b see; drawn at random if empty.
   std::function<bool(std::int32_t b, std::int64_t i, std::int64_t key)> sees{};
@@ -157,6 +158,9 @@ class FlashCall {
     over(p.q_starts, q_starts_), over(p.kv_starts, kv_starts_), over(p.block_table, table_);
     over(p.kv_lengths, shape_.kv);
     if (s.by_counter) p.item_counter = static_cast<std::uint32_t*>(upload_(std::vector<std::uint32_t>{0}));
+    for (const FlashAttentionPolicy& policy : flash_attention_policies(ArchId::sm90, spec))
+      if (s.workspace) p.workspace_bytes = std::max(p.workspace_bytes, flash_attention_workspace_size(p, policy));
+    if (p.workspace_bytes > 0) p.workspace = upload_(bytes(p.workspace_bytes, unwritten_byte));
   }
   /// Returns the counter by which blocks have taken work.
   std::uint32_t counter() const {

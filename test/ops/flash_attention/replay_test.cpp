@@ -44,5 +44,11 @@ TEST_CASE("bugclass 08: a captured call on pages is right at other lengths") {
                 [](const FlashAttentionSpec& s) { return s.paged(); });
 }
 
+TEST_CASE("bugclass 08: a captured call with splits is right at other lengths") {
+  check_replays({.q = {5, 2, 9}, .kv = {1400, 170, 200}, .layout = FlashLayout::nhd, .causal = true, .workspace = true},
+                {{{2, 5, 9}, {2, 170, 200}}, {{0, 1, 9}, {16, 1, 64}}, {{5, 2, 9}, {1399, 17, 0}}},
+                [](const FlashAttentionSpec& s) { return s.paged(); });
+}
+
 }  // namespace
 }  // namespace tilewave::test

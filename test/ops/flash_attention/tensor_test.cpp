@@ -47,6 +47,12 @@ TEST_CASE("scores lie far apart, so that references of some rows rise at any til
   check_tensor({.q = {130}, .kv = {500}, .q_heads = 1, .causal = true, .sinks = true, .spread = 3.0f});
 }
 
+TEST_CASE("scores under a soft cap, near zero and far beyond the cap, with masks and sinks") {
+  for (const float spread : {0.3f, 3.0f})
+    check_flash({.q = {70}, .kv = {200}, .q_heads = 1, .causal = true, .left = 150, .sinks = true, .spread = spread},
+                [](const FlashAttentionSpec& s) { return s.soft_cap; });
+}
+
 TEST_CASE("more items than blocks, some of them without keys or queries") {
   FlashShape shape{.q = {}, .kv = {}, .layout = FlashLayout::ragged, .causal = true};
   for (std::int32_t b = 0; b < 72; ++b)

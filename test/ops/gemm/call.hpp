@@ -83,7 +83,7 @@ class GemmCall {
     if (spec.four_bit()) {
       std::vector<std::vector<std::uint8_t>> bytes;
       for (std::int32_t layer = 0; layer < layers_; ++layer) {
-        bytes.push_back(four_bit_weights(spec.b, s.n, s.k, [&](std::int64_t r, std::int64_t c) {
+        bytes.push_back(four_bit_weights(spec.b, spec.weights, s.n, s.k, [&](std::int64_t r, std::int64_t c) {
           return values('b', std::int64_t{layer} * s.n + r, c);
         }));
       }
@@ -179,7 +179,7 @@ class GemmCall {
  private:
   static constexpr float given_scale = 0.0625f;  // of out, per_tensor
 
-  bool preshuffled() const { return spec_.weights == GemmWeights::preshuffled; }
+  bool preshuffled() const { return spec_.in_strips(); }
   bool block() const { return spec_.scale == Scaling::per_block; }
   bool per_group() const { return spec_.out_scale == Scaling::per_group; }
   std::int32_t out_scales() const { return per_group() ? std::max(1, ceil_div(columns_, scale_group)) : 1; }

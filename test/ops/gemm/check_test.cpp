@@ -291,7 +291,7 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     good.a = a.device(), good.b = b.device(), good.out = out.device();
     good.residual = residual.device(), good.bias = bias.device();
     good.a_stride = transposed_a(spec.layout) ? a_row : k, good.a_batch_stride = a_row * k;
-    good.b_stride = spec.weights == GemmWeights::preshuffled ? 0 : transposed_b(spec.layout) ? n : k;
+    good.b_stride = spec.in_strips() ? 0 : transposed_b(spec.layout) ? n : k;
     good.b_batch_stride = n * k / packing_of(spec.b);
     good.out_stride = columns, good.out_batch_stride = m * columns;
     good.residual_stride = columns, good.residual_batch_stride = m * columns;
@@ -326,8 +326,8 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     if (spec.groups == GemmGroups::contiguous && spec.layout == GemmLayout::nt && size_of(spec.a) == 2 && !spec.gated)
       refused(of_contiguous);
     refused(of_layers);
-    refused(spec.weights == GemmWeights::preshuffled ? std::span<const Wrong<P>>(preshuffled) : row_major);
-    if (spec.weights == GemmWeights::preshuffled && e->arch == ArchId::sm90) refused(of_strips);
+    refused(spec.in_strips() ? std::span<const Wrong<P>>(preshuffled) : row_major);
+    if (spec.in_strips() && e->arch == ArchId::sm90) refused(of_strips);
     refused(spec.four_bit() ? std::span<const Wrong<P>>(of_int4) : not_of_int4);
     if (spec.four_bit()) {
       refused(is_fp8(spec.a) ? std::span<const Wrong<P>>(int4_of_fp8) : int4_of_16_bits);

@@ -25,7 +25,7 @@ GemmPolicy chosen(const GemmSpec& spec, std::int32_t m, std::int32_t n, std::int
   if (spec.scale == Scaling::per_row) p.a_scale = p.b_scale = static_cast<const float*>(somewhere(5));
   p.m = m, p.n = n, p.k = k;
   p.a_stride = k, p.out_stride = n;
-  if (spec.weights != GemmWeights::preshuffled) p.b_stride = k;
+  if (!spec.in_strips()) p.b_stride = k;
   p.batch_invariant = batch_invariant;
   if (spec.scale == Scaling::per_block) {
     p.a_scale = p.b_scale = static_cast<const float*>(somewhere(5));
@@ -38,6 +38,8 @@ GemmPolicy chosen(const GemmSpec& spec, std::int32_t m, std::int32_t n, std::int
     (spec.groups == GemmGroups::masked ? p.group_rows : p.group_offsets) = table;
     p.a_batch_stride = std::int64_t{m} * k, p.b_batch_stride = std::int64_t{n} * k;
     p.out_batch_stride = std::int64_t{m} * n;
+    if (spec.four_bit()) p.b_scale_batch_stride = std::int64_t{n} * k / spec.scale_k;
+    if (spec.has_ids()) p.row_ids = static_cast<const std::int32_t*>(somewhere(7)), p.tokens = m;
   }
   GemmPlan plan;
   const Status status = gemm_select(p, std::span(all.data(), policies.count), sm90_facts, plan, {});
@@ -106,6 +108,26 @@ TEST_CASE("weights of MXFP4 take tiles of 256 rows of A where they fill the chip
   CHECK(chosen(mxfp4, 4096, 5120, 8192).rows == 256);
   CHECK(chosen(mxfp4, 128, 28672, 4096).rows == 128);  // 69 us, 110 by 64 rows
   CHECK(chosen(mxfp4, 16, 28672, 4096).columns == 256);
+}
+
+TEST_CASE("fragments of MXFP4 take tiles by the rows that an expert of gpt-oss has") {
+  GemmSpec second{.b = DType::fp4_e2m1,
+                  .scale = Scaling::per_group,
+                  .weights = GemmWeights::fragments,
+                  .groups = GemmGroups::contiguous,
+                  .scale_k = 32};
+  GemmSpec first = second;
+  first.activation = ActivationKind::swigluoai, first.gated = first.gathered = true;
+  for (const GemmSpec& spec : {first, second}) {
+    const auto rows = [&](std::int32_t tokens) {
+      return chosen(spec, 4 * tokens, spec.gated ? 5760 : 2880, 2880, false, 128).rows;
+    };
+    CHECK(rows(1) == 8);
+    CHECK(rows(16) == 8);  // first product 137 us, 162 by 16 rows
+    CHECK(rows(128) == 8);
+    CHECK(rows(256) == 16);  // 426 us, 492 by 8 rows
+    CHECK(rows(1024) == 64);
+  }
 }
 
 TEST_CASE("groups take tiles by the rows that one has") {

@@ -24,7 +24,7 @@ void each_entry(const F& f) {
   }
 }
 std::int32_t step_of(const GemmEntry& e) { return e.policy.depth_bytes / size_of(e.spec.a) * packing_of(e.spec.a); }
-bool preshuffled(const GemmEntry& e) { return e.spec.weights == GemmWeights::preshuffled; }
+bool preshuffled(const GemmEntry& e) { return e.spec.in_strips(); }
 /// Rounds a shape up to what preshuffled weights, scales and pairs of gates and ups need.
 GemmShape taken(const GemmEntry& e, GemmShape s) {
   const bool whole_blocks = e.spec.scale == Scaling::per_block && !s.interleaved;

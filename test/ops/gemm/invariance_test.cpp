@@ -34,7 +34,7 @@ TEST_CASE("the choice for batch-invariant calls follows from N and K alone") {
       p.a = at(1), p.b = at(2), p.out = at(3);
       const std::int64_t rows = align_up(m, 16);
       p.a_stride = transposed_a(spec.layout) ? rows : k, p.a_batch_stride = rows * k;
-      p.b_stride = spec.weights == GemmWeights::preshuffled ? 0 : transposed_b(spec.layout) ? n : k;
+      p.b_stride = spec.in_strips() ? 0 : transposed_b(spec.layout) ? n : k;
       p.b_batch_stride = std::int64_t{n} * k / packing_of(spec.b);
       p.out_stride = n, p.out_batch_stride = std::int64_t{n} * m;
       if (spec.four_bit()) {

@@ -204,6 +204,18 @@ TEST_CASE("specs of mxfp4 weights under rows of other types are refused by name"
     CHECK(code_of([](GemmSpec& s) { s.scale_k = 0; }) == StatusCode::bad_value);
     CHECK(code_of([](GemmSpec& s) { s.zero_points = true; }) == StatusCode::unsupported_dtype);
     CHECK(code_of([](GemmSpec& s) { s.weights = GemmWeights::row_major; }) == StatusCode::unsupported_layout);
+    const bool fragments = arch == ArchId::sm90;
+    CHECK(code_of([](GemmSpec& s) { s.weights = GemmWeights::fragments; }) ==
+          (fragments ? StatusCode::ok : StatusCode::unsupported_layout));
+    for (const auto change : {+[](GemmSpec& s) { s.b = DType::i4; }, +[](GemmSpec& s) { s.a = s.out = DType::f16; },
+                              +[](GemmSpec& s) { s.scale = Scaling::mx, s.scale_k = 0, s.a = s.b; },
+                              +[](GemmSpec& s) { s.b = DType::bf16, s.scale = Scaling::none, s.scale_k = 0; }}) {
+      GemmSpec other = good;
+      other.weights = GemmWeights::fragments;
+      change(other);
+      CHECK(gemm_check_spec(other, facts).code ==
+            (other.mx() && !facts.mx ? StatusCode::unsupported_scaling : StatusCode::unsupported_layout));
+    }
     CHECK(code_of([](GemmSpec& s) {
             s.out_scale = Scaling::per_group;
             s.out = DType::i8;

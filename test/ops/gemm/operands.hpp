@@ -2,7 +2,10 @@
 // Operands of GEMM as tests set them: codes, preshuffled weights, and MX scales.
 #pragma once
 
+#include <cstring>
+
 #include "test/ops/rows.hpp"
+#include "tilewave/ops/gemm/fragments.hpp"
 
 namespace tilewave::test {
 
@@ -26,10 +29,23 @@ float operand(DType type, std::int64_t k, const ValueOf& value) {
 inline DType stored(DType type) { return packing_of(type) >= 2 || type == DType::e8m0 ? DType::i8 : type; }
 inline int stored_size(DType type) { return is_fp6(type) ? 3 : 1; }
 
-/// Returns the weights of a layer of four bits, i4 or fp4. They are preshuffled in two steps, as for AITER: first values
-/// lie as those of i8 weights do, then of each eight neighbours the last four go beside the first four.
+/// Returns the weights of a layer of four bits, i4 or fp4, in an order. They are preshuffled in two steps, as for AITER:
+/// first values lie as those of i8 weights do, then of each eight neighbours the last four go beside the first four.
 template <class ValueOf>
-std::vector<std::uint8_t> four_bit_weights(DType type, std::int32_t n, std::int32_t k, const ValueOf& value) {
+std::vector<std::uint8_t> four_bit_weights(DType type, GemmWeights order, std::int32_t n, std::int32_t k,
+                                           const ValueOf& value) {
+  if (order == GemmWeights::fragments) {
+    std::vector<std::uint32_t> words(static_cast<std::size_t>(n) * k / 8);
+    for (std::int32_t row = 0; row < n; ++row) {
+      for (std::int32_t i = 0; i < k; ++i) {
+        const GemmFragment at = gemm_fragment(row, i, k);
+        words[at.word] |= at.placed(f32_to_fp4(value(row, i)));
+      }
+    }
+    std::vector<std::uint8_t> bytes(4 * words.size());
+    std::memcpy(bytes.data(), words.data(), bytes.size());
+    return bytes;
+  }
   std::vector<int> shuffled;
   const auto code = [&](std::int32_t row, std::int32_t i) {
     const float v = value(row, i);

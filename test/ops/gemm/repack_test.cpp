@@ -39,6 +39,7 @@ struct Shape {
   DType scale = DType::f16, out_scale = DType::f16;
   int zero_offset = 0;
   bool zeros = true, interleaved = false;
+  GemmWeights weights = GemmWeights::preshuffled;
 };
 
 /// Returns the nibble of column n in a word of eight columns, as AWQ packs them.
@@ -59,7 +60,7 @@ void check(const Shape& s) {
   if (has_zeros) p.zeros = zeros.device.data(), p.out_zeros = out_zeros.device.data();
   p.layers = s.layers, p.n = s.n, p.k = s.k, p.scale_k = s.scale_k;
   p.scale = mxfp4 ? DType::e8m0 : s.scale, p.out_scale = mxfp4 ? DType::e8m0 : s.out_scale;
-  p.zero_offset = s.zero_offset, p.interleaved = s.interleaved;
+  p.zero_offset = s.zero_offset, p.interleaved = s.interleaved, p.weights = s.weights;
   const Status status = gemm_repack<B>(p, nullptr);
   INFO(status.reason);
   REQUIRE(status.ok());
@@ -79,7 +80,10 @@ void check(const Shape& s) {
             : awq ? nibble(codes.at<std::uint32_t>(first + k * (s.n / 8) + row / 8), awq_place(row))
                   : nibble(codes.at<std::uint32_t>(first + k / 8 * s.n + row), k % 8);
         const double right = mxfp4 ? fp4_to_f32(static_cast<std::uint8_t>(code)) : code - 8;
-        wrong += reference::four_bit_value(mxfp4 ? DType::fp4_e2m1 : DType::i4, packed, to, k, s.k) != right;
+        const double value = s.weights == GemmWeights::fragments
+                                 ? reference::fragment_value(packed, to, k, s.k)
+                                 : reference::four_bit_value(mxfp4 ? DType::fp4_e2m1 : DType::i4, packed, to, k, s.k);
+        wrong += value != right;
       }
       for (std::int32_t g = 0; g < groups; ++g) {
         const std::int64_t out = (layer * groups + g) * s.n + to, in = (layer * groups + g) * s.n + row;
@@ -108,6 +112,8 @@ struct CheckShipped {
     INFO(room_name<B>());
     check<B>({});
     check<B>({.layers = 1, .n = 96, .k = 2880, .interleaved = true});
+    check<B>({.layers = 3, .n = 48, .k = 96, .weights = GemmWeights::fragments});
+    check<B>({.layers = 1, .n = 96, .k = 2880, .interleaved = true, .weights = GemmWeights::fragments});
     for (const GemmShipped shipped : {GemmShipped::gptq, GemmShipped::awq}) {
       INFO(name_of(shipped));
       check<B>({.shipped = shipped, .k = 256, .scale_k = 128});
@@ -152,6 +158,8 @@ struct CheckRefused {
     CHECK(code_of([](P& p) { p.shipped = GemmShipped::awq, p.zero_offset = 1; }) == C::bad_value);
     CHECK(code_of([](P& p) { p.shipped = GemmShipped::mxfp4, p.scale = p.out_scale = DType::e8m0, p.scale_k = 32; }) ==
           C::bad_value);  // which has no zero points
+    CHECK(code_of([](P& p) { p.weights = GemmWeights::fragments; }) == C::unsupported_layout);  // of mxfp4 alone
+    CHECK(code_of([](P& p) { p.weights = GemmWeights::row_major; }) == C::unsupported_layout);
     CHECK(code_of([](P& p) { p.codes = nullptr; }) == C::null_pointer);
     CHECK(code_of([](P& p) { p.out_zeros = nullptr; }) == C::null_pointer);
     CHECK(code_of([](P& p) { p.bias = p.scales; }) == C::null_pointer);

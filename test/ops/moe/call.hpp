@@ -233,7 +233,7 @@ class MoeCall {
     Tensor& t = tensors_.emplace(name, Tensor(DType::i8, experts, bytes, 1, {bytes, 0})).first->second;
     std::vector<std::vector<std::uint8_t>> codes;
     for (std::int32_t e = 0; e < experts; ++e)
-      codes.push_back(four_bit_weights(spec_.weights, rows, columns,
+      codes.push_back(four_bit_weights(spec_.weights, moe_second_spec(spec_).weights, rows, columns,
                                        [&](std::int64_t r, std::int64_t c) { return value(values, e * rows + r, c); }));
     t.set(experts, bytes, [&](int e, int at) { return static_cast<std::int8_t>(codes[e][at]); });
   }

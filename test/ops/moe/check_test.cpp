@@ -40,7 +40,10 @@ TEST_CASE("bad problems of a layer are refused by name") {
            {"a capacity", C::bad_value, [](P& p) { p.capacity = 4; }},
            {"x null", C::null_pointer, [](P& p) { p.x = nullptr; }, "x or out"},
            {"w2 null", C::null_pointer, [](P& p) { p.w2.data = nullptr; }, "w1 or w2"},
-           {"logits null", C::null_pointer, [](P& p) { p.logits = nullptr; }},
+           {"logits null", C::null_pointer, [](P& p) { p.logits = nullptr; }, "logits is null"},
+           {"experts of w1 with half of their rows", C::bad_stride, [](P& p) { p.w1.expert_stride /= 2; },
+            "2 * intermediate rows"},
+           {"w2.stride 0", C::bad_stride, [](P& p) { p.w2.stride = 0; }, "w2.stride is 0"},
            {"ids beside logits", C::bad_value, [](P& p) { p.topk_ids = reinterpret_cast<const std::int32_t*>(p.x); }},
            {"x_scale without use", C::bad_value, [](P& p) { p.x_scale = static_cast<const float*>(p.x); }},
            {"h_scale without use", C::bad_value, [](P& p) { p.h_scale = static_cast<const float*>(p.x); }},
@@ -64,6 +67,25 @@ TEST_CASE("bad problems of a layer are refused by name") {
   refused(layer_of(MoeRouting::logits, true),
           {{"x_scale without use", C::bad_value, [](P& p) { p.x_scale = p.w1.scale; }, "finds the scales"},
            {"scales of w1 null", C::null_pointer, [](P& p) { p.w1.scale = nullptr; }}});
+}
+
+TEST_CASE("dense strides are those of tensors without gaps") {
+  MoeProblem p;
+  p.tokens = 5, p.hidden = 384, p.experts = 8, p.topk = 2;
+  p.residual = &p;
+  const MoeProblem plain = MoeProblem::dense(p);
+  CHECK((plain.x_stride == 384 && plain.out_stride == 384 && plain.residual_stride == 384));
+  CHECK((plain.logits_stride == 8 && plain.ids_stride == 0 && plain.x_expert_stride == 0));
+  p.spec.routing = MoeRouting::given;
+  const MoeProblem given = MoeProblem::dense(p);
+  CHECK((given.logits_stride == 0 && given.ids_stride == 2 && given.weights_stride == 2));
+  p.spec.routing = MoeRouting::masked, p.spec.scale = Scaling::per_block;
+  p.capacity = 16, p.residual = nullptr;
+  const float scale = 1.0f;
+  p.x_scale = &scale;
+  const MoeProblem masked = MoeProblem::dense(p);
+  CHECK((masked.x_expert_stride == 16 * 384 && masked.out_expert_stride == 16 * 384 && masked.residual_stride == 0));
+  CHECK((masked.x_scale_stride == 3 && masked.x_scale_k_stride == 1 && masked.x_scale_expert_stride == 48));
 }
 
 TEST_CASE("a plan is refused without entries, workspace or its own spec") {
@@ -103,6 +125,7 @@ TEST_CASE("specs that no room computes are refused by name") {
   CHECK(code([](MoeSpec& s) { s.logits = DType::i8; }) == C::unsupported_dtype);
   CHECK(code([](MoeSpec& s) { s.routing = MoeRouting::masked, s.shared = true; }) == C::bad_value);
   CHECK(code([](MoeSpec& s) { s.weights = DType::i4, s.scale = Scaling::per_group, s.scale_k = 7; }) == C::bad_value);
+  CHECK(code([](MoeSpec& s) { s.fragments = true; }) == C::unsupported_layout);
 }
 
 }  // namespace

@@ -30,6 +30,12 @@ constexpr MoeSpec mxfp4_of_gpt_oss = [] {
   return s;
 }();
 template <class B>
+constexpr MoeSpec fragments_of_gpt_oss = [] {
+  MoeSpec s = mxfp4_of_gpt_oss<B>;
+  s.fragments = true;
+  return s;
+}();
+template <class B>
 constexpr MoeSpec gates_of_gpt_oss = [] {
   MoeSpec s = spec_of(DType::f16, DType::f16, Scaling::none);
   s.activation = ActivationKind::swigluoai;
@@ -71,6 +77,11 @@ void check_mx() {
     check<B, mx_of<B, false>>(shape);
   }
 }
+/// Fragments are sm90's alone.
+template <class B>
+void check_fragments() {
+  if constexpr (B::facts.matrix == Matrix::mma) check<B, fragments_of_gpt_oss<B>>({.bias = true});
+}
 template <class... B>
 struct Rooms {
   static void run() {
@@ -78,6 +89,7 @@ struct Rooms {
     (check<B, tensors_of_fp8<B>>({.residual = true}), ...);
     (check<B, codes_of_i4<B>>({.bias = true}), ...);
     (check<B, mxfp4_of_gpt_oss<B>>({.bias = true}), ...);
+    (check_fragments<B>(), ...);
     (check<B, gates_of_gpt_oss<B>>({.bias = true, .interleaved = true}), ...);
     (check_mx<B>(), ...);
   }

@@ -9,6 +9,7 @@
 #include "tilewave/core/region.hpp"
 #include "tilewave/ops/flash_attention/args.hpp"
 #include "tilewave/tile/row_check.hpp"
+#include "tilewave/tile/workspace.hpp"
 
 namespace tilewave {
 
@@ -65,6 +66,8 @@ inline Status check_flash_extents(const FlashAttentionProblem& p) {
   constexpr StatusCode extent = StatusCode::bad_extent, value = StatusCode::bad_value;
   if (p.batch < 0 || p.q_length < 0 || p.kv_length < 0) return {extent, "batch, q_length or kv_length is negative"};
   if (p.total_q < 0 || p.total_kv < 0) return {extent, "total_q or total_kv is negative"};
+  constexpr std::int64_t most = (std::int64_t{1} << 31) - 65536;  // starts and ids of pages have 32 bits
+  if (p.total_kv > most || p.num_pages > most) return {extent, "total_kv and num_pages must stay below 2^31 - 65536"};
   if (p.q_length > max_attention_length || p.kv_length > max_attention_length) {
     return {extent, "q_length and kv_length must be 2^29 or less"};
   }
@@ -72,9 +75,10 @@ inline Status check_flash_extents(const FlashAttentionProblem& p) {
   if (p.q_heads % p.kv_heads != 0) {
     return {StatusCode::unsupported_head_ratio, "q_heads must be a multiple of kv_heads"};
   }
-  if (p.q_tokens() > max_attention_length || p.q_tokens() * p.q_heads > (std::int64_t{1} << 31) - 65536) {
+  if (p.q_tokens() > max_attention_length || p.q_tokens() * p.q_heads > most) {
     return {extent, "queries must be 2^29 or less, and times q_heads below 2^31 - 65536"};
   }
+  if (std::int64_t{p.batch} * p.q_heads > most) return {extent, "batch * q_heads must stay below 2^31 - 65536"};
   if (p.q_starts == nullptr && p.total_q != 0) return {value, "total_q is of packed queries, with q_starts"};
   if (p.kv_starts == nullptr && p.total_kv != 0) return {value, "total_kv is of packed keys, with kv_starts"};
   if (p.spec.paged()) {
@@ -140,6 +144,9 @@ inline Status check_flash_pointers(const FlashAttentionProblem& p) {
       return {StatusCode::misaligned, "q, k, v and out need 16-byte alignment"};
     }
   }
+  if (p.workspace == nullptr && p.workspace_bytes != 0)
+    return {null, "workspace is null, but workspace_bytes is not 0"};
+  if (Status s = check_workspace_alignment(p.workspace); !s.ok()) return s;
   for (const void* words :
        {static_cast<const void*>(p.lse), static_cast<const void*>(p.q_scale), static_cast<const void*>(p.k_scale),
         static_cast<const void*>(p.v_scale), static_cast<const void*>(p.out_scale), static_cast<const void*>(p.sinks),
@@ -226,6 +233,11 @@ inline Status check_flash_regions(const FlashAttentionProblem& p) {
   if (overlap(r.out, r.lse)) return {StatusCode::bad_value, "out and lse overlap"};
   if (!clear_of(list(p.item_counter, 1), {r.q, r.k, r.v, r.out, r.lse, r.table, r.mask, r.k_scale, r.v_scale}))
     return {StatusCode::bad_value, "item_counter overlaps a tensor"};
+  if (Status s = check_workspace_bytes(p.workspace_bytes); !s.ok()) return s;
+  if (!clear_of(Region(p.workspace, 1, static_cast<std::int64_t>(p.workspace_bytes), {}),
+                {r.q, r.k, r.v, r.out, r.lse, r.table, r.mask, r.k_scale, r.v_scale, list(p.q_starts, p.batch + 1),
+                 list(p.kv_lengths, p.batch), list(p.item_counter, 1)}))
+    return {StatusCode::bad_value, "workspace overlaps a tensor"};
   return {};
 }
 

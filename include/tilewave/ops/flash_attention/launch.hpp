@@ -35,10 +35,10 @@ inline Status flash_attention_takes(const FlashAttentionPolicy& policy, const Fl
   return {};
 }
 
-/// Queues the kernel on the stream. Nothing is allocated, synchronised or read from the device, and the grid depends on
-/// capacities only, so the call can be captured in a graph. Errors are those of flash_attention_check and
-/// flash_attention_takes, no_matching_entry if the entry is of another spec, and launch_failed with the runtime's
-/// reason.
+/// Queues the kernel on the stream, and what combines splits if it has any. Nothing is allocated, synchronised or read
+/// from the device, and the grid depends on capacities only, so the call can be captured in a graph. Errors: those of
+/// flash_attention_check and flash_attention_takes; workspace_too_small; no_matching_entry if the entry is of another
+/// spec; launch_failed with the runtime's reason.
 template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
 Status flash_attention_launch(const FlashAttentionProblem& p, hipStream_t stream) {
   if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};

@@ -16,10 +16,10 @@ inline Status flash_lds_takes(const FlashAttentionPolicy& policy, const FlashAtt
   const std::int64_t of_k = p.spec.paged() ? p.k_page_strides.token : p.k_strides.token,
                      of_v = p.spec.paged() ? p.v_page_strides.token : p.v_strides.token;
   if (of_k < 0 || of_v < 0) return {StatusCode::bad_stride, "lds: tokens of K or V must not lie backwards"};
-  const std::int64_t of_token = max_of(of_k, of_v) * size_of(p.spec.kv);
-  if (of_token * max_of(policy.keys, p.block_size) > most)
+  const std::int64_t of_token = max_of(of_k, of_v), elements = most / size_of(p.spec.kv);
+  if (of_token > elements / max_of(policy.keys, p.block_size))
     return {StatusCode::bad_stride, "lds: the keys of one tile or page, as tokens of K or V lie apart, span 2 GiB"};
-  if (!p.spec.paged() && of_token * (p.kv_length + std::int64_t{policy.stages + 1} * policy.keys) > 2 * most)
+  if (!p.spec.paged() && of_token > 2 * elements / (p.kv_length + std::int64_t{policy.stages + 1} * policy.keys))
     return {StatusCode::bad_stride, "lds: the keys of a sequence, as tokens of K or V lie apart, span 4 GiB"};
   if (p.spec.paged()) {
     if (p.block_size % flash_page_keys != 0) {

@@ -6,8 +6,11 @@
 #include <numeric>
 
 #include "tilewave/core/hip.hpp"
+#include "tilewave/ops/flash_attention/choice/cost_sm90.hpp"
 #include "tilewave/ops/flash_attention/kernel.hpp"
+#include "tilewave/ops/flash_attention/tensor/combine.hpp"
 #include "tilewave/ops/flash_attention/tensor/row_heads.hpp"
+#include "tilewave/tile/workspace.hpp"
 
 namespace tilewave::detail {
 
@@ -27,7 +30,7 @@ struct FlashTokens {
   /// Returns the rows from a sequence or page to the next.
   constexpr std::int64_t step_rows() const { return steps > 1 ? step / token : 0; }
   constexpr std::int64_t rows() const { return (steps - 1) * step_rows() + length; }
-  constexpr bool fits() const { return rows() > 0 && rows() <= most_flash_rows; }
+  constexpr bool fits() const { return step_rows() <= most_flash_rows && rows() > 0 && rows() <= most_flash_rows; }
 };
 
 /// Return q, out, K and V of a problem as tensors of tokens.
@@ -66,7 +69,8 @@ constexpr std::int32_t flash_box_rows(const FlashAttentionPolicy& policy, const 
 inline Status flash_tensor_takes(const FlashAttentionPolicy& policy, const FlashAttentionProblem& p) {
   if (!(p.softmax_scale > 0.0f)) return {StatusCode::bad_value, "tensor: softmax_scale must be positive"};
   const FlashTokens q = flash_q_tokens(p), k = flash_k_tokens(p), v = flash_v_tokens(p);
-  if (Status s = q.check(); !s.ok()) return s;
+  for (const FlashTokens* tokens : {&q, &k, &v})
+    if (Status s = tokens->check(); !s.ok()) return s;
   if (p.spec.paged()) {
     if (flash_box_rows(policy, p) % 8 != 0)
       return {StatusCode::unsupported_block_size, "tensor: block_size must be a multiple of 8"};
@@ -75,8 +79,6 @@ inline Status flash_tensor_takes(const FlashAttentionPolicy& policy, const Flash
     if (k.step_rows() % 8 != 0 || v.step_rows() % 8 != 0)
       return {StatusCode::bad_stride, "tensor: pages must be a multiple of eight tokens apart"};
   }
-  if (Status s = k.check(); !s.ok()) return s;
-  if (Status s = v.check(); !s.ok()) return s;
   // The kernel has one number of rows between sequences, for K and V.
   const bool alike = p.spec.paged() || k.step_rows() == v.step_rows();
   const std::int32_t heads = flash_row_heads(policy, p);
@@ -91,7 +93,8 @@ inline Status flash_tensor_takes(const FlashAttentionPolicy& policy, const Flash
 /// backwards in turn. If K and V of such a section exceed the last-level cache by more than a quarter, sections of
 /// nearly one size fill four fifths of the cache.
 template <FlashAttentionPolicy P>
-FlashAttentionSections flash_sections(const FlashAttentionProblem& p, std::int32_t blocks, const ArchFacts& facts) {
+FlashAttentionSections flash_sections(const FlashAttentionProblem& p, std::int32_t blocks, std::int32_t splits,
+                                      const ArchFacts& facts) {
   const std::int64_t keys =
       max_of<std::int64_t>(1, p.spec.paged() ? std::int64_t{p.table_columns} * p.block_size : p.kv_length);
   const std::int64_t bytes = keys * (p.spec.head_size + p.spec.value_size) * size_of(p.spec.kv);
@@ -110,21 +113,49 @@ FlashAttentionSections flash_sections(const FlashAttentionProblem& p, std::int32
   return {FastDiv::by(pairs),
           FastDiv::by(pairs * tiles),
           all,
-          all * tiles,
+          all * tiles * splits,
           FastDiv::by(heads),
           tiles,
           FastDiv::by(row_heads),
           tile_queries,
-          heads_in_l2};
+          heads_in_l2,
+          FastDiv::by(splits)};
 }
 
-template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
-Status flash_launch_tensor(const FlashAttentionProblem& p, hipStream_t stream) {
-  using Kernel = FlashAttentionTensor<B, S, P>;
-  typename Kernel::Args args{};
+/// Lets a kernel write partials of splits to the workspace. Returns the arguments of what combines them.
+template <class Args>
+FlashAttentionCombineArgs flash_split_args(const FlashAttentionProblem& p, std::int32_t splits, Args& args) {
+  const std::int64_t tokens = p.q_tokens(), rows = tokens * p.q_heads;
+  args.partials = static_cast<float*>(p.workspace);
+  args.partial_stride = rows * p.spec.value_size, args.partial_lse_stride = rows;
+  args.attention.lse = args.partials + splits * args.partial_stride;
+  args.attention.lse_head_stride = tokens;
+  args.attention.sinks = nullptr;
+  return {.partials = args.partials,
+          .partial_lse = args.attention.lse,
+          .partial_stride = args.partial_stride,
+          .partial_lse_stride = rows,
+          .q_tokens = tokens,
+          .out = p.out,
+          .lse = p.lse,
+          .sinks = p.sinks,
+          .q_starts = p.q_starts,
+          .out_strides = p.out_strides,
+          .lse_head_stride = p.lse_head_stride,
+          .heads = FastDiv::by(p.q_heads),
+          .q_length = FastDiv::by(p.q_length),
+          .rows = static_cast<std::int32_t>(rows),
+          .batch = p.batch,
+          .splits = splits};
+}
+
+/// Makes the arguments of a kernel, tensor maps among them.
+template <class Kernel, FlashAttentionSpec S, FlashAttentionPolicy P>
+Status flash_tensor_args(const FlashAttentionProblem& p, std::int32_t splits, typename Kernel::Args& args) {
+  using B = typename Kernel::Room;
   args.attention = flash_attention_args(p);
   constexpr std::int32_t clusters = B::facts.compute_units * P.waves_per_simd / P.cluster;
-  args.sections = flash_sections<P>(p, clusters, B::facts);
+  args.sections = flash_sections<P>(p, clusters, splits, B::facts);
   args.blocks = min_of(args.sections.all_items, clusters) * P.cluster;
   args.box_rows = flash_box_rows(P, p) / P.cluster;
   const auto map = [&](const void* data, DType type, int columns, const FlashTokens& tokens, std::int32_t heads,
@@ -168,6 +199,29 @@ Status flash_launch_tensor(const FlashAttentionProblem& p, hipStream_t stream) {
             v_boxes = Kernel::L::side_by_side ? Kernel::L::value_boxes : 0;
   if (Status s = map(p.k, S.kv, S.head_size, k, p.kv_heads, args.box_rows, args.k, k_boxes); !s.ok()) return s;
   if (Status s = map(p.v, S.kv, S.value_size, v, p.kv_heads, args.box_rows, args.v, v_boxes); !s.ok()) return s;
+  return {};
+}
+
+template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
+Status flash_launch_tensor(const FlashAttentionProblem& p, hipStream_t stream) {
+  if constexpr (P.splits_keys()) {
+    const std::int32_t splits = p.workspace != nullptr ? flash_attention_splits_sm90(p, P) : 1;
+    if (splits > 1) {
+      const std::size_t needed = flash_attention_splits_size(p, splits);
+      if (Status s = check_workspace(p.workspace, p.workspace_bytes, needed); !s.ok()) return s;
+      using Kernel = FlashAttentionTensor<B, S, P, true>;
+      using Combine = FlashAttentionCombine<B, S>;
+      typename Kernel::Args args{};
+      if (Status s = flash_tensor_args<Kernel, S, P>(p, splits, args); !s.ok()) return s;
+      const FlashAttentionCombineArgs combine = flash_split_args(p, splits, args);
+      if (Status s = B::template launch<Kernel>({args.blocks, Kernel::block_threads}, args, stream); !s.ok()) return s;
+      return B::template launch<Combine>({ceil_div(combine.rows, Combine::block_rows), Combine::block_threads}, combine,
+                                         stream);
+    }
+  }
+  using Kernel = FlashAttentionTensor<B, S, P>;
+  typename Kernel::Args args{};
+  if (Status s = flash_tensor_args<Kernel, S, P>(p, 1, args); !s.ok()) return s;
   return B::template launch<Kernel>({args.blocks, Kernel::block_threads, P.cluster}, args, stream);
 }
 

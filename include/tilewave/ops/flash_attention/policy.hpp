@@ -35,6 +35,10 @@ struct FlashAttentionPolicy {
   int cluster = 1;  // with path tensor: blocks that have neighbouring row tiles and fetch K and V for each other
 
   friend constexpr bool operator==(const FlashAttentionPolicy&, const FlashAttentionPolicy&) = default;
+
+  /// Returns whether its kernels can share out the keys of a row tile. With three wave groups or clusters this was
+  /// slower wherever it was of use.
+  constexpr bool splits_keys() const { return path == FlashAttentionPath::tensor && waves == 2 && cluster == 1; }
 };
 
 /// Returns the name of a policy, as `t128x176.w2.s2.tensor`: rows and keys of a tile, waves, stages, path. `.o2`

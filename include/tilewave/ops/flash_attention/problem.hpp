@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 #include "tilewave/core/math.hpp"
@@ -46,6 +47,9 @@ struct FlashAttentionProblem {
   const std::int32_t* block_table = nullptr;  // for pages: [batch, table_columns]; its unused tail is never read
   std::uint32_t* item_counter = nullptr;  // optional [1], 0 whenever no call that has it runs: blocks of path tensor
                                           // take work by it as they become free, and else in a fixed order
+  void* workspace = nullptr;  // optional, plan.workspace_bytes(problem) bytes with any contents: with it, path tensor
+                              // cuts sequences along their keys where their rows leave blocks without work
+  std::size_t workspace_bytes = 0;
 
   // These fields say what the call computes.
   FlashAttentionSpec spec{};

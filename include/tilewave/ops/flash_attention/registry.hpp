@@ -36,6 +36,9 @@ struct FlashAttentionRegistry {
   static Status takes(const Policy& policy, const Problem& p, const ArchFacts&) {
     return flash_attention_takes(policy, p);
   }
+  static std::size_t workspace_bytes(const Problem& p, const Policy& policy, const ArchFacts&, int) {
+    return flash_attention_workspace_size(p, policy);
+  }
   /// Returns true if policy a is better for the problem than b. On sm90 the expected time decides. Elsewhere path
   /// registers serves what no other path takes. A block of path lds has one head's rows, so most of its waves
   /// have no rows if there are few queries. A batch-invariant call always takes the same entry.

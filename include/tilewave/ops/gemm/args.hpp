@@ -60,9 +60,8 @@ inline GemmArgs gemm_args(const GemmProblem& p, const GemmPolicy& policy, std::i
           .last_band_rows = FastDiv::by(rest != 0 ? rest : band),
           .gate_stride = p.interleaved ? 2 : 1,
           .up_row = p.interleaved ? 1 : p.n / 2,
-          .b_layer_strips = p.spec.weights == GemmWeights::preshuffled && p.k > 0
-                                ? static_cast<std::int32_t>(p.b_batch_stride / gemm_strip_elements(p))
-                                : 0,
+          .b_layer_strips =
+              p.spec.in_strips() && p.k > 0 ? static_cast<std::int32_t>(p.b_batch_stride / gemm_strip_elements(p)) : 0,
           .group_table = p.spec.groups == GemmGroups::masked ? p.group_rows : p.group_offsets,
           .a_scale = p.a_scale,
           .b_scale = p.b_scale,

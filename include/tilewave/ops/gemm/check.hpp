@@ -58,7 +58,7 @@ inline Status check_gemm_extents(const GemmProblem& p) {
   if (p.spec.gated && p.n % 2 != 0) return {StatusCode::bad_extent, "n of a gated product must be even"};
   if (p.spec.gated && !p.interleaved && p.spec.scale == Scaling::per_block && p.n % gemm_scale_block != 0)
     return {StatusCode::bad_extent, "block scales of gates and ups in halves need n a multiple of 128"};
-  if (p.spec.weights == GemmWeights::preshuffled && (p.n % 16 != 0 || p.k % 32 != 0))
+  if (p.spec.in_strips() && (p.n % 16 != 0 || p.k % 32 != 0))
     return {StatusCode::bad_extent, "preshuffled weights need n a multiple of 16 and k of 32"};
   if (p.spec.mx() && p.k % mx_group != 0) return {StatusCode::bad_extent, "k with mx scales is a multiple of 32"};
   if (p.spec.mx() && p.spec.gated && p.n % 64 != 0)
@@ -79,9 +79,8 @@ struct GemmRegions {
     const Dimension a_batches{p.shared_a ? 1 : a_layers, p.a_batch_stride, "a_batch_stride is 0"};
     const Dimension b_batches{layers, p.b_batch_stride, "b_batch_stride is 0"};
     a = operand(p, p.a, s.a, transposed_a(s.layout), {gemm_a_rows(p), p.a_stride, "a_stride is 0"}, a_batches);
-    b = s.weights == GemmWeights::preshuffled
-            ? Region(p.b, size_of(s.b), std::int64_t{p.n} * p.k / packing_of(s.b), {b_batches})
-            : operand(p, p.b, s.b, transposed_b(s.layout), {p.n, p.b_stride, "b_stride is 0"}, b_batches);
+    b = s.in_strips() ? Region(p.b, size_of(s.b), std::int64_t{p.n} * p.k / packing_of(s.b), {b_batches})
+                      : operand(p, p.b, s.b, transposed_b(s.layout), {p.n, p.b_stride, "b_stride is 0"}, b_batches);
     out = Region(
         p.out, size_of(s.out), columns,
         {{gemm_out_rows(p), p.out_stride, "out_stride is 0"}, {a_layers, p.out_batch_stride, "out_batch_stride is 0"}});
@@ -272,8 +271,7 @@ inline Status check_gemm_absent_strides(const GemmProblem& p) {
 inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
   const GemmSpec& s = p.spec;
   const std::int64_t layers = gemm_layers(p), a_layers = gemm_a_layers(p);
-  if (s.weights == GemmWeights::preshuffled && p.b_stride != 0)
-    return {StatusCode::bad_value, "preshuffled weights have no b_stride"};
+  if (s.in_strips() && p.b_stride != 0) return {StatusCode::bad_value, "preshuffled weights have no b_stride"};
   if (const Status status = check_gemm_absent_strides(p); !status.ok()) return status;
   const auto bad = [](std::int64_t count, std::int64_t stride, int unit) {
     return count > 1 && (stride < 0 || stride % unit != 0);
@@ -309,7 +307,7 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
 /// a tensor copy reads them.
 inline Status check_gemm_strips(const GemmProblem& p, const ArchFacts& facts) {
   const GemmSpec& s = p.spec;
-  if (s.weights != GemmWeights::preshuffled || (!s.four_bit() && !facts.tensor_copies)) return {};
+  if (!s.in_strips() || (!s.four_bit() && !facts.tensor_copies)) return {};
   if (p.interleaved)
     return {StatusCode::unsupported_layout,
             "gates and ups of weights of four bits, and on sm90 of preshuffled ones, lie in halves"};

@@ -22,6 +22,8 @@ constexpr Status check_mx_spec(const GemmSpec& s, const ArchFacts& facts) {
     return {StatusCode::unsupported_dtype, "with mx scales a is fp4, fp6 or this architecture's fp8"};
   if (s.b != s.a && s.b != DType::fp4_e2m1)
     return {StatusCode::unsupported_dtype, "with mx scales b is of a's type, or fp4"};
+  if (s.weights == GemmWeights::fragments)
+    return {StatusCode::unsupported_layout, "weights lie as fragments with scales of groups alone"};
   if (is_fp6(s.b) && s.weights == GemmWeights::preshuffled)
     return {StatusCode::unsupported_layout, "preshuffled weights with mx scales are fp4 or fp8"};
   if (s.scale_k != 0) return {StatusCode::bad_value, "scale_k must be 32, 64 or 128 with weights of i4, else 0"};
@@ -36,7 +38,7 @@ constexpr Status check_mx_spec(const GemmSpec& s, const ArchFacts& facts) {
 /// Checks types, scales and weights of the operands.
 constexpr Status check_gemm_operands(const GemmSpec& s, const ArchFacts& facts) {
   if (!in_range(s.a, DType::i4) || !in_range(s.b, DType::i4) || !in_range(s.out, DType::i4) || !is_scaling(s.scale) ||
-      !in_range(s.layout, GemmLayout::tt) || !in_range(s.weights, GemmWeights::preshuffled) ||
+      !in_range(s.layout, GemmLayout::tt) || !in_range(s.weights, GemmWeights::fragments) ||
       !in_range(s.groups, GemmGroups::masked) || !is_activation_kind(s.activation) ||
       !in_range(s.sums, GemmSums::fast)) {
     return {StatusCode::bad_value, "an enum of the spec is out of its range"};
@@ -59,7 +61,9 @@ constexpr Status check_gemm_operands(const GemmSpec& s, const ArchFacts& facts) 
     return {StatusCode::bad_value, "scale_k must be 32, 64 or 128 with weights of i4, 32 of fp4, else 0"};
   if (s.zero_points && (s.b != DType::i4 || is_fp8(s.a)))
     return {StatusCode::unsupported_dtype, "zero points are of weights of i4 under rows of bf16 or f16"};
-  if (s.four_bit() && s.weights != GemmWeights::preshuffled)
+  if (s.weights == GemmWeights::fragments && (!s.mxfp4() || s.a != DType::bf16 || facts.matrix != Matrix::mma))
+    return {StatusCode::unsupported_layout, "weights lie as fragments on sm90 alone, mxfp4 under rows of bf16"};
+  if (s.four_bit() && !s.in_strips())
     return {StatusCode::unsupported_layout, "weights of four bits with scales of groups must be preshuffled"};
   if (s.four_bit() && s.out_scale == Scaling::per_group)
     return {StatusCode::unsupported_scaling, "with weights of four bits out has no scales of groups"};
@@ -94,7 +98,7 @@ constexpr Status check_gemm_form(const GemmSpec& s, const ArchFacts& facts) {
     return {StatusCode::unsupported_scaling, "no block has a whole row of out: scale per tensor or per group"};
   if (s.layout != GemmLayout::nt && size_of(s.a) != 2)
     return {StatusCode::unsupported_layout, "layouts other than nt are for 16-bit operands"};
-  if (s.layout != GemmLayout::nt && s.weights == GemmWeights::preshuffled)
+  if (s.layout != GemmLayout::nt && s.in_strips())
     return {StatusCode::unsupported_layout, "preshuffled weights are nt"};
   if (s.layout != GemmLayout::nt && s.gated) return {StatusCode::unsupported_layout, "gated products are nt"};
   if (transposed_a(s.layout) && s.groups == GemmGroups::contiguous)

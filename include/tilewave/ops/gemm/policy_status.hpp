@@ -57,9 +57,9 @@ constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   const int b_scales = int4 ? depth_k / s.scale_k * p.columns : shared_scales ? p.columns / 64 : 1;
   int small = 2 * 8 * p.stages + 4 * (row_scales ? wave_groups * group_wide : 1);
   small += 4 * (shared_scales && !int4 ? p.stages * p.rows : 1);
-  const bool in_exponents = s.mxfp4() && s.a == DType::bf16;
+  const bool in_exponents = s.mxfp4() && s.a == DType::bf16, fragments = s.weights == GemmWeights::fragments;
   small = align_up(small, 16) + 4 * (shared_scales && !in_exponents ? p.stages * b_scales : 1);
-  small = align_up(small, 16) + 4 * (s.zero_points || in_exponents ? p.stages * b_scales : 1);
+  small = align_up(small, 16) + 4 * (s.zero_points || in_exponents ? p.stages * (b_scales + (fragments ? 4 : 0)) : 1);
   const int tall_bytes = tall * (int4 ? depth_k / 2 : p.depth_bytes);
   const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
   const bool saves_tile = (block || promoted) && !p.swapped && s.groups != GemmGroups::one;

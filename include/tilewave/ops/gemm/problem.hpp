@@ -115,7 +115,7 @@ constexpr GemmProblem GemmProblem::packed(const GemmSpec& spec, const void* a, c
   p.m = m, p.n = n, p.k = k;
   const std::int64_t wide_m = m, wide_n = n, columns = gemm_out_columns(p);
   const std::int64_t k_blocks = ceil_div(k, gemm_scale_block), n_blocks = ceil_div(n, gemm_scale_block);
-  const bool preshuffled = spec.weights == GemmWeights::preshuffled;
+  const bool preshuffled = spec.in_strips();
   p.a_stride = (transposed_a(spec.layout) ? m : k) / packing_of(spec.a);
   p.b_stride = preshuffled ? 0 : (transposed_b(spec.layout) ? n : k) / packing_of(spec.b);
   p.out_stride = columns;

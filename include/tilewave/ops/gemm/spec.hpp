@@ -23,7 +23,11 @@ TILEWAVE_HOST_DEVICE constexpr bool transposed_b(GemmLayout l) { return l == Gem
 /// (n / 16 * (K / u) + k / u) * 16 u + n % 16 * u + k % u. N is a multiple of 16, and K of 32. For weights of four bits
 /// with scales of groups u is 16, and values 8 w to 8 w + 7 of that order are four bytes: the first four are the low
 /// halves, the others the high ones.
-enum class GemmWeights : int { row_major, preshuffled };
+///
+/// Fragments are MXFP4 under bf16 on sm90, in the order in which lanes hold the operand of a product: sixteen rows by
+/// 32 k are 256 bytes, of which lane l has the words 2 l and 2 l + 1, one for each 16 k. gemm_fragment (fragments.hpp)
+/// says which codes a word has, and where their bits are.
+enum class GemmWeights : int { row_major, preshuffled, fragments };
 
 /// One product (or a batch), or a group for each expert, all with the same N and K in one launch. Tables are on the
 /// device.
@@ -41,7 +45,10 @@ constexpr const char* name_of(GemmLayout l) {
   constexpr const char* names[] = {"nt", "nn", "tn", "tt"};
   return names[static_cast<int>(l)];
 }
-constexpr const char* name_of(GemmWeights w) { return w == GemmWeights::row_major ? "row_major" : "preshuffled"; }
+constexpr const char* name_of(GemmWeights w) {
+  constexpr const char* names[] = {"row_major", "preshuffled", "fragments"};
+  return names[static_cast<int>(w)];
+}
 /// Returns the word for the scaling of operands in names of specs and of benchmark rows, such as `row` for per_row. The
 /// scaling of out keeps its whole name there, so the two cannot be taken for each other.
 constexpr std::string_view scale_word(Scaling s) {
@@ -98,6 +105,8 @@ struct GemmSpec {
   /// Says whether rows of the groups have ids.
   TILEWAVE_HOST_DEVICE constexpr bool has_ids() const { return gathered || scattered; }
   constexpr bool mx() const { return scale == Scaling::mx; }
+  /// Says whether B is in strips of sixteen rows, whose order is that of `weights`.
+  constexpr bool in_strips() const { return weights != GemmWeights::row_major; }
   /// four_bit() says whether B is weights of four bits with scales of groups, mxfp4() whether they are fp4, and
   /// group_scale() is the type of their scales.
   TILEWAVE_HOST_DEVICE constexpr bool four_bit() const { return b == DType::i4 || mxfp4(); }
@@ -114,8 +123,8 @@ struct GemmSpec {
 };
 
 /// Returns a name such as `fp8_e4m3fn.fp4_e2m1.bf16.mx.nt` or `bf16.i4.bf16.group128.nt`. What is not the default
-/// follows: `.preshuffled`, `.masked`, `.silu`, `.gated`, `.per_group` (of out), `.fast`, `.gathered`, `.scattered`,
-/// `.zeros`.
+/// follows: `.preshuffled`, `.fragments`, `.masked`, `.silu`, `.gated`, `.per_group` (of out), `.fast`, `.gathered`,
+/// `.scattered`, `.zeros`.
 inline std::string name_of(const GemmSpec& s) {
   const std::string scale_k = s.scale_k > 0 ? std::to_string(s.scale_k) : "";
   std::string name = std::string(name_of(s.a)) + "." + std::string(name_of(s.b)) + "." + std::string(name_of(s.out)) +

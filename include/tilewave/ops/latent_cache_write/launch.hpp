@@ -92,10 +92,11 @@ inline Status check_latent_write_regions(const LatentCacheWriteProblem& p) {
   const Region rope(p.rope, 2, latent_rope_size, {{p.tokens, p.rope_stride}});
   const Region q = heads_region(p.q, DType::bf16, p.tokens, p.q_heads, latent_rope_size, p.q_strides);
   const Region q_out = heads_region(p.q_out, DType::bf16, p.tokens, p.q_heads, latent_rope_size, p.q_out_strides);
-  const Region kv = row.scales_apart() ? Region(p.kv, 1, p.block_size * (row.token_bytes() + LatentRow::apart_bytes),
-                                                {{p.num_pages, p.page_stride}})
-                                       : Region(p.kv, size, row.token_bytes() / size,
-                                                {{p.num_pages, p.page_stride}, {p.block_size, p.token_stride}});
+  const Region kv = row.scales_apart()
+                        ? Region(p.kv, 1, std::int64_t{p.block_size} * (row.token_bytes() + LatentRow::apart_bytes),
+                                 {{p.num_pages, p.page_stride}})
+                        : Region(p.kv, size, row.token_bytes() / size,
+                                 {{p.num_pages, p.page_stride}, {p.block_size, p.token_stride}});
   const Region cos(p.cos, size_of(p.spec.table), latent_rope_size / 2, {{p.table_rows, p.table_stride}});
   const Region sin(p.sin, size_of(p.spec.table), latent_rope_size / 2, {{p.table_rows, p.table_stride}});
   const Region slots = index_region(p.slots, p.slot_type, p.tokens);

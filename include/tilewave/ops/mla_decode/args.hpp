@@ -26,7 +26,7 @@ struct MlaDecodeArgs {
 
 /// Tiles of one split of a batch-invariant call, 0 for other calls.
 constexpr std::int32_t mla_decode_split_tiles(const MlaDecodeProblem& p, const MlaDecodePolicy& policy) {
-  return ceil_div(p.split_tokens, policy.tokens);
+  return static_cast<std::int32_t>(ceil_div<std::int64_t>(p.split_tokens, policy.tokens));
 }
 constexpr std::int32_t mla_decode_row_blocks(const MlaDecodeProblem& p, const MlaDecodePolicy& policy) {
   return ceil_div(p.sequence_rows(), policy.rows);

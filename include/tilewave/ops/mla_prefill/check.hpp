@@ -92,7 +92,7 @@ inline Status check_mla_prefill_regions(const MlaPrefillProblem& p, const Region
   const Region starts = words(p.q_starts, std::int64_t{p.batch} + 1), lengths = words(p.kv_lengths, p.batch);
   const Region scale = words(p.kv_scale, 1);
   for (const Status& status :
-       {check_read<"kv">(kv, "page_stride or token_stride is 0"),
+       {check_read<"kv">(kv, "page_stride or token_stride is 0"), check_read<"up">(up, "up_stride is 0"),
         check_read<"block_table">(table, "table_row_stride is 0"),
         check_written<"out">(out, "rows or heads of out overlap"), check_written<"lse">(lse, "heads of lse overlap")}) {
     if (!status.ok()) return status;
@@ -122,16 +122,15 @@ inline Status mla_prefill_check(const MlaPrefillProblem& p, const ArchFacts& fac
   if (mla_prefill_is_empty(p)) return {};
   if (Status s = detail::check_mla_prefill_pointers(p); !s.ok()) return s;
   const MlaPrefillCalls calls(p, base, up_bytes);
+  const auto needed = static_cast<std::int64_t>(calls.workspace_bytes);
+  const Region workspace(base, 1, base != mla_prefill_no_workspace() ? needed : 0, {});
+  if (Status s = detail::check_mla_prefill_regions(p, workspace); !s.ok()) return s;
   for (std::int32_t i = 0; i <= min_of(p.chunks(), 1); ++i) {  // all chunks are alike
     const MlaPrefillPart part = calls.part(i);
     if (Status s = gemm_check(part.up, facts); !s.ok()) return s;
     if (Status s = flash_attention_check(part.attend, facts); !s.ok()) return s;
   }
-  if (p.chunks() > 0) {
-    if (Status s = attention_combine_check(calls.merge, facts); !s.ok()) return s;
-  }
-  const auto needed = static_cast<std::int64_t>(calls.workspace_bytes);
-  return detail::check_mla_prefill_regions(p, Region(base, 1, base != mla_prefill_no_workspace() ? needed : 0, {}));
+  return p.chunks() > 0 ? attention_combine_check(calls.merge, facts) : Status{};
 }
 inline Status mla_prefill_check(const MlaPrefillProblem& p, const ArchFacts& facts) {
   return mla_prefill_check(p, facts, mla_prefill_no_workspace(), 0);

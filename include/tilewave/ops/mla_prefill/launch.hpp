@@ -61,9 +61,10 @@ struct MlaPrefillPlan {
   Part own{}, chunk{};
   const AttentionCombineEntry* merge = nullptr;
 
-  /// Returns the bytes that launch() needs at problem.workspace, 16-byte aligned, with any contents.
+  /// Returns the bytes that launch() needs at problem.workspace, 16-byte aligned, with any contents. It is 0 for
+  /// extents that launch() refuses.
   std::size_t workspace_bytes(const MlaPrefillProblem& p) const {
-    if (entry == nullptr || mla_prefill_is_empty(p)) return 0;
+    if (has_nothing_to_launch(p)) return 0;
     return MlaPrefillCalls(p, mla_prefill_no_workspace(), up_bytes(p)).workspace_bytes;
   }
 
@@ -101,7 +102,7 @@ struct MlaPrefillPlan {
   /// Returns the launches of a problem, in order.
   std::vector<Launch> launches(const MlaPrefillProblem& p) const {
     std::vector<Launch> all;
-    if (entry == nullptr || mla_prefill_is_empty(p)) return all;
+    if (has_nothing_to_launch(p) || !has_parts(p)) return all;
     all.push_back({MlaPrefillLaunch::starts, 0, "lanes"});
     for (std::int32_t i = 0; i <= p.chunks(); ++i) {
       const Part& part = i == 0 ? own : chunk;
@@ -120,6 +121,13 @@ struct MlaPrefillPlan {
   }
 
  private:
+  bool has_nothing_to_launch(const MlaPrefillProblem& p) const {
+    return entry == nullptr || !detail::check_mla_prefill_extents(p).ok() || mla_prefill_is_empty(p);
+  }
+  /// Says whether the plan has entries of all parts of a problem.
+  bool has_parts(const MlaPrefillProblem& p) const {
+    return own.attend != nullptr && (p.chunks() == 0 || (chunk.attend != nullptr && merge != nullptr));
+  }
   std::size_t up_bytes(const MlaPrefillProblem& p) const {
     const MlaPrefillCalls calls(p, mla_prefill_no_workspace(), 0);
     const std::size_t bytes = own.up.workspace_bytes(calls.part(0).up);
@@ -136,7 +144,7 @@ struct MlaPrefillPlan {
     const MlaPrefillCalls calls(p, p.workspace, bytes);
     if (Status s = check_workspace(p.workspace, p.workspace_bytes, calls.workspace_bytes); !s.ok()) return s;
     if (Status s = mla_prefill_check(p, facts, p.workspace, bytes); !s.ok()) return s;
-    if (own.attend == nullptr || (p.chunks() > 0 && (chunk.attend == nullptr || merge == nullptr)))
+    if (!has_parts(p))
       return {StatusCode::no_matching_entry, "the plan was made for a problem without earlier tokens, or without any"};
     return queue(calls);
   }

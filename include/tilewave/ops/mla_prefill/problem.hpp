@@ -58,7 +58,9 @@ struct MlaPrefillProblem {
   std::size_t workspace_bytes = 0;
 
   /// Returns the chunks of earlier tokens.
-  constexpr std::int32_t chunks() const { return context_tokens > 0 ? ceil_div(context_tokens, chunk_tokens) : 0; }
+  constexpr std::int32_t chunks() const {
+    return context_tokens > 0 ? static_cast<std::int32_t>(ceil_div<std::int64_t>(context_tokens, chunk_tokens)) : 0;
+  }
   /// Returns the earlier tokens of one chunk: of the whole context, if that is less than a chunk.
   constexpr std::int32_t chunk() const { return min_of(context_tokens, chunk_tokens); }
   /// Tokens of a sequence that the block table has room for.

@@ -40,7 +40,8 @@ inline Status check_moe_extents(const MoeProblem& p) {
   constexpr StatusCode extent = StatusCode::bad_extent;
   if (p.tokens < 0 || p.tokens >= 1 << sorted_token_bits) return {extent, "tokens must be 0 to 2^24 - 1"};
   if (p.hidden < 0 || p.intermediate < 1) return {extent, "hidden is negative, or intermediate below 1"};
-  if (p.intermediate > (1 << 30) - 1) return {extent, "intermediate must stay below 2^30 - 1"};
+  if (p.hidden > 1 << 30 || p.intermediate > (1 << 30) - 1)
+    return {extent, "hidden must be 2^30 or less, and intermediate below 2^30 - 1"};
   if (p.local_experts < 0) return {extent, "local_experts is negative"};
   if (p.spec.masked()) {
     if (p.capacity < 0) return {extent, "capacity is negative"};
@@ -52,10 +53,10 @@ inline Status check_moe_extents(const MoeProblem& p) {
   }
   if (p.capacity != 0 || p.expert_rows != nullptr)
     return {StatusCode::bad_value, "capacity and expert_rows are for tokens that lie by expert"};
-  if (p.topk < 1 || p.slots() > most_sorted_choices)
+  if (p.topk < 1 || p.topk > most_sorted_choices - p.spec.shared)
     return {extent, "topk must be 1 to 16, with the shared expert to 15"};
   if (p.experts < 1 || p.experts > most_sorted_experts) return {extent, "experts must be 1 to 1024"};
-  if (p.resident() < 1 || p.resident() > most_sorted_experts)
+  if (p.local_experts > most_sorted_experts - p.spec.shared || p.resident() < 1)
     return {extent, "local_experts, with the shared one, must be 1 to 1024"};
   if (p.expert_map != nullptr ? p.first_expert != 0
                               : p.first_expert < 0 || p.first_expert > p.experts - p.local_experts)
@@ -80,14 +81,18 @@ inline Status check_moe_pointers(const MoeProblem& p) {
     return {s.mx() ? null : useless, s.mx() ? "x_mx_scale is null" : "x_mx_scale is for x with mx scales"};
   if (!scaled(p.x_scale) || !scaled(p.h_scale)) return {StatusCode::misaligned, "scales need 4-byte alignment"};
   if ((s.routing == MoeRouting::logits) != (p.logits != nullptr))
-    return {p.logits == nullptr ? null : useless, "logits come where the layer chooses experts, and only there"};
+    return {p.logits == nullptr ? null : useless, p.logits == nullptr
+                                                      ? "logits is null: the layer chooses experts by them"
+                                                      : "logits are for a layer that chooses experts"};
   const bool given = s.routing == MoeRouting::given;
   if (given != (p.topk_ids != nullptr) || given != (p.topk_weights != nullptr))
-    return {given ? null : useless, "topk_ids and topk_weights come where routing is given, and only there"};
+    return {given ? null : useless,
+            given ? "topk_ids or topk_weights is null" : "topk_ids and topk_weights are for routing that is given"};
   if (s.routing != MoeRouting::logits && p.gating_bias != nullptr)
     return {useless, "gating_bias is for a layer that chooses experts"};
   if (s.masked() != (p.expert_rows != nullptr))
-    return {s.masked() ? null : useless, "expert_rows come where tokens lie by expert, and only there"};
+    return {s.masked() ? null : useless,
+            s.masked() ? "expert_rows is null" : "expert_rows are for tokens that lie by expert"};
   for (const void* table : {static_cast<const void*>(p.expert_map), static_cast<const void*>(p.topk_ids),
                             static_cast<const void*>(p.topk_weights)}) {
     if (!is_aligned(table, 4)) return {StatusCode::misaligned, "ids, weights and expert_map need 4-byte alignment"};
@@ -104,6 +109,20 @@ inline Status check_moe_strides(const MoeProblem& p) {
     return {StatusCode::bad_value, "ids_stride and weights_stride are for routing that is given"};
   if (!p.spec.masked() && (p.x_expert_stride != 0 || p.out_expert_stride != 0 || p.x_scale_expert_stride != 0))
     return {StatusCode::bad_value, "strides of experts are for tokens that lie by expert"};
+  if (p.spec.four_bit() || p.spec.mx()) return {};  // the products know how such weights lie
+  const int size = size_of(p.spec.weights);
+  const Region w1(p.w1.data, size, p.hidden,
+                  {{p.resident(), p.w1.expert_stride, "w1.expert_stride is 0"},
+                   {2 * p.intermediate, p.w1.stride, "w1.stride is 0"}});
+  const Region w2(
+      p.w2.data, size, p.intermediate,
+      {{p.resident(), p.w2.expert_stride, "w2.expert_stride is 0"}, {p.hidden, p.w2.stride, "w2.stride is 0"}});
+  for (const Region* w : {&w1, &w2}) {
+    if (w->zero_stride() != nullptr) return {StatusCode::bad_stride, w->zero_stride()};
+    if (w->overlaps_itself())
+      return {StatusCode::bad_stride, w == &w1 ? "rows or experts of w1 overlap: it has 2 * intermediate rows an expert"
+                                               : "rows or experts of w2 overlap: it has hidden rows an expert"};
+  }
   return {};
 }
 

@@ -41,9 +41,10 @@ struct MoePlan {
   GemmPlan first{}, second{};
   const MoeReduceEntry* sum = nullptr;
 
-  /// Returns the bytes that launch() needs at problem.workspace, 16-byte aligned, with any contents.
+  /// Returns the bytes that launch() needs at problem.workspace, 16-byte aligned, with any contents. It is 0 for
+  /// extents that launch() refuses.
   std::size_t workspace_bytes(const MoeProblem& p) const {
-    if (entry == nullptr || moe_is_empty(p)) return 0;
+    if (entry == nullptr || !detail::check_moe_extents(p).ok() || moe_is_empty(p)) return 0;
     return MoeCalls(p, entry->policy, moe_no_workspace(), entry_bytes(p)).workspace_bytes;
   }
 
@@ -73,7 +74,7 @@ struct MoePlan {
   /// Returns the launches of a problem, in order.
   std::vector<Launch> launches(const MoeProblem& p) const {
     std::vector<Launch> all;
-    if (entry == nullptr || moe_is_empty(p)) return all;
+    if (entry == nullptr || !detail::check_moe_extents(p).ok() || moe_is_empty(p)) return all;
     const auto policy = [](const auto* e) { return e == nullptr ? std::string("none") : name_of(e->policy); };
     const std::array<std::string, moe_launches> names{policy(gating), "lanes",         policy(sort),  policy(quant_x),
                                                       first.name(),   policy(quant_h), second.name(), policy(sum)};
@@ -100,6 +101,7 @@ struct MoePlan {
   Status checked(const MoeProblem& p, const Queue& queue) const {
     if (entry == nullptr) return {StatusCode::no_matching_entry, "the plan has no entry: it was not made, or refused"};
     if (!(entry->spec == p.spec)) return {StatusCode::no_matching_entry, "the plan was made for another spec"};
+    if (Status s = detail::check_moe_extents(p); !s.ok()) return s;
     const MoeEntryBytes bytes = entry_bytes(p);
     const ArchFacts& facts = facts_of(entry->arch);
     if (Status s = moe_check(p, entry->policy, facts, p.workspace, bytes); !s.ok()) return s;

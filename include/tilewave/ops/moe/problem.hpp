@@ -95,6 +95,22 @@ struct MoeProblem {
   void* workspace = nullptr;  // plan.workspace_bytes(problem) bytes, aligned to 16, with any contents
   std::size_t workspace_bytes = 0;
 
+  /// Returns the problem with the strides of tokens, scales, logits, ids and weights without gaps. Those of w1 and w2
+  /// are MoeWeights::packed's.
+  static constexpr MoeProblem dense(MoeProblem p) {
+    const std::int64_t places = p.spec.masked() ? p.capacity : 0;
+    p.x_stride = p.out_stride = p.hidden;
+    if (p.residual != nullptr) p.residual_stride = p.hidden;
+    p.x_expert_stride = p.out_expert_stride = places * p.hidden;
+    if (p.spec.routing == MoeRouting::logits) p.logits_stride = p.experts;
+    if (p.spec.routing == MoeRouting::given) p.ids_stride = p.weights_stride = p.topk;
+    if (p.x_scale != nullptr && p.spec.scale == Scaling::per_block) {
+      p.x_scale_stride = ceil_div<std::int64_t>(p.hidden, 128), p.x_scale_k_stride = 1;
+      p.x_scale_expert_stride = places * p.x_scale_stride;
+    }
+    return p;
+  }
+
   /// Returns the slots of a token: its choices, and the shared expert.
   constexpr std::int32_t slots() const { return topk + spec.shared; }
   /// Returns the experts whose weights are here.

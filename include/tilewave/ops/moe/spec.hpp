@@ -47,6 +47,8 @@ struct MoeSpec {
   DType logits = DType::bf16;  // f32, f16 or bf16
   MoeWeight weight = MoeWeight::output;
   bool shared = false;  // one more expert, behind the local ones, that every token has
+  /// fp4 under bf16 on sm90: codes lie as fragments (GemmWeights::fragments), which take the least time to widen.
+  bool fragments = false;
 
   friend constexpr bool operator==(const MoeSpec&, const MoeSpec&) = default;
 
@@ -64,7 +66,7 @@ struct MoeSpec {
 };
 
 /// Returns a name such as `bf16.fp8_e4m3fn.bf16.block.silu.logits`. What is not the default follows: `.f32_logits`,
-/// `.input`, `.shared`.
+/// `.input`, `.shared`, `.fragments`.
 inline std::string name_of(const MoeSpec& s) {
   std::string name = std::string(name_of(s.x)) + "." + std::string(name_of(s.weights)) + "." +
                      std::string(name_of(s.out)) + "." + std::string(scale_word(s.scale)) +
@@ -73,6 +75,7 @@ inline std::string name_of(const MoeSpec& s) {
   if (s.logits != DType::bf16) name += "." + std::string(name_of(s.logits)) + "_logits";
   if (s.weight != MoeWeight::output) name += std::string(".") + name_of(s.weight);
   if (s.shared) name += ".shared";
+  if (s.fragments) name += ".fragments";
   return name;
 }
 
@@ -84,6 +87,7 @@ constexpr GemmSpec moe_second_spec(const MoeSpec& s) {
   g.scale = s.scale, g.scale_k = s.scale_k;
   g.out = s.out;
   if (s.four_bit() || s.mx()) g.weights = GemmWeights::preshuffled;
+  if (s.fragments) g.weights = GemmWeights::fragments;
   g.groups = s.masked() ? GemmGroups::masked : GemmGroups::contiguous;
   return g;
 }

@@ -90,6 +90,7 @@ struct PagedAttentionArgs {
   // one operation. v_token_step is that of a unit for dim_major values. scale_page_step is in elements.
   std::int32_t k_page_step, k_token_step, v_page_step, v_token_step, scale_page_step;
   bool tables_ready;  // boxes: tables may be read before the kernel in front is over
+  bool next_at_once;  // boxes: blocks leave room for those of the next kernel, which may begin behind the wait
 };
 static_assert(offsetof(PagedAttentionArgs, block_table) == 48,
               "tools relocate pointers of the arguments by this offset");
@@ -305,6 +306,7 @@ inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, c
   a.combine_waves = FastDiv::by(paged_attention_combine_waves(p, facts));
   a.cluster = policy.bulk() && !policy.balanced() ? num_splits : 1;
   if (policy.bulk()) {
+    a.next_at_once = policy.balanced() || paged_attention_grid(p, policy, num_splits) <= facts.compute_units;
     detail::set_copies(a, p, policy);
     detail::set_pace(a, p, policy, facts, num_splits);
   }

@@ -24,31 +24,97 @@ constexpr double flash_attention_registers_cost_sm90(const FlashAttentionProblem
   return 2.0 + rounds * 1.4 * (flash_attention_keys(p) / policy.keys + (rounds > 1.0 ? 4.0 : 0.0));
 }
 
-/// Returns microseconds on an H200, if lengths are the capacities. Blocks take rounds of items, and an item costs its
-/// start, its end and its tiles of keys. Three wave groups keep the matrix unit busier than two, but lose more of a
-/// tile that no query fills. The rates are fitted to the cells of docs/notebook/2026-11-28-flash-attention.md.
+/// Returns the row tiles of path tensor, or the most that packed sequences may have.
+constexpr double flash_attention_row_tiles(const FlashAttentionProblem& p, const FlashAttentionPolicy& policy) {
+  const std::int32_t heads = detail::flash_row_heads(policy, p), queries = policy.rows / heads;
+  const double most = double(p.batch) * ceil_div(p.q_length, queries);
+  const double packed = p.q_starts != nullptr ? double(p.total_q) / queries + p.batch : most;
+  return min_of(most, packed) * (p.q_heads / heads);
+}
+
+/// The time of path tensor on an H200, if lengths are the capacities. Blocks take rounds of items. An item costs its
+/// start, its end and its tiles of keys. Items alike begin and end together, so a round that is not full takes as long
+/// as one that is. Three wave groups keep the matrix unit busier than two, but lose more of a tile that no query fills.
+/// The rates are fitted to the cells of docs/notebook/2026-11-28-flash-attention.md.
+struct FlashAttentionTensorCost {
+  double rounds, ends;         // without splits; us of an item's start and end
+  double longest, mean;        // us of the tiles of keys of an item
+  double alike;                // 1 if all items see as many keys, 0 if some see almost none
+  double partials, clustered;  // us of the partials of a split; a factor
+
+  constexpr FlashAttentionTensorCost(const FlashAttentionProblem& p, const FlashAttentionPolicy& policy)
+      : rounds(flash_attention_row_tiles(p, policy) / sm90_facts.compute_units),
+        ends(1.6),
+        longest(0),
+        mean(0),
+        alike(1),
+        // Another launch combines partials, which lie in L2 mostly.
+        partials(2.0 * double(p.q_tokens()) * p.q_heads * p.spec.value_size * sizeof(float) / 4e6),
+        clustered(policy.cluster > 1 ? 1.1 : 1.0) {
+    const FlashAttentionSpec& s = p.spec;
+    const std::int32_t queries = policy.rows / detail::flash_row_heads(policy, p);
+    const double flops = 2.0 * policy.rows * policy.keys * (s.head_size + s.value_size);  // for a tile of keys
+    const bool three = policy.waves > 2, small = s.head_size <= 64, fp8 = is_fp8(s.kv);
+    const double rate = fp8 ? (three ? (small ? 4.9 : 7.8) : (small ? 3.9 : 7.4))
+                            : (three ? (small ? 4.3 : 5.75) : (small ? 3.6 : 5.5));  // MFLOP per us
+    const double keys = flash_attention_keys(p);
+    const bool causal = p.causal || p.window_right >= 0;
+    // Tiles with a mask cost more.
+    if (three) ends = causal ? (small && fp8 ? 4.0 : small || fp8 ? 3.2 : 2.0) : 2.4;
+    const double most = p.window_left >= 0 ? min_of(keys, double(p.window_left) + queries) : keys;
+    const double least = causal ? min_of(most, max_of(keys - p.q_length, 0.0) + queries) : most;
+    const auto tiles = [&](double seen) {
+      return (max_of(seen, 0.0) / policy.keys + (causal ? 0.5 : 0.0)) * flops * 1e-6 / rate;
+    };
+    longest = tiles(most);
+    mean = tiles(causal ? min_of(most, keys - p.q_length / 2.0 + queries / 2.0) : most);
+    if (most > 0.0) alike = least / most;
+  }
+
+  /// Returns microseconds if so many splits share the keys of a row tile.
+  constexpr double of(int splits) const {
+    constexpr double begin = 8.0, combine = 4.0;
+    const double items = rounds * splits, whole = double(static_cast<std::int64_t>(items));
+    const double started = whole < items ? whole + 1 : items;
+    const double of_items = (alike * started + (1.0 - alike) * (items + 0.6)) * (ends + mean / splits);
+    return begin + clustered * max_of(ends + longest / splits, of_items) +
+           (splits > 1 ? combine + splits * partials : 0.0);
+  }
+};
+
+/// The most splits of a sequence's keys.
+inline constexpr int flash_most_splits = 32;
+
+/// Returns the splits of path tensor for a problem with a workspace: more than one where they promise to save a
+/// twentieth. Batch-invariant calls have none.
+constexpr int flash_attention_splits_sm90(const FlashAttentionProblem& p, const FlashAttentionPolicy& policy) {
+  if (p.batch_invariant || !policy.splits_keys() || p.q_tokens() <= 0) return 1;
+  const FlashAttentionTensorCost cost(p, policy);
+  if (cost.rounds > 4.0) return 1;
+  int best = 1;
+  double least = 0.95 * cost.of(1);
+  const auto most = static_cast<int>(min_of(flash_attention_keys(p) / policy.keys, double(flash_most_splits)));
+  for (int splits = 2; splits <= most; ++splits) {
+    const double us = cost.of(splits);
+    if (us < least) best = splits, least = us;
+  }
+  return best;
+}
+
+/// Returns the expected microseconds of an entry, with the splits that it would have.
 constexpr double flash_attention_cost_sm90(const FlashAttentionProblem& p, const FlashAttentionPolicy& policy) {
   if (policy.path == FlashAttentionPath::registers) return flash_attention_registers_cost_sm90(p, policy);
-  constexpr double begin = 8.0;  // us
-  const FlashAttentionSpec& s = p.spec;
-  const std::int32_t heads = detail::flash_row_heads(policy, p), queries = policy.rows / heads;
-  const double flops = 2.0 * policy.rows * policy.keys * (s.head_size + s.value_size);  // for a tile of keys
-  const bool three = policy.waves > 2, small = s.head_size <= 64, fp8 = is_fp8(s.kv);
-  const double rate = fp8 ? (three ? (small ? 4.9 : 7.8) : (small ? 3.9 : 7.4))
-                          : (three ? (small ? 4.3 : 5.75) : (small ? 3.6 : 5.5));  // MFLOP per us
-  const double keys = flash_attention_keys(p);
-  const bool causal = p.causal || p.window_right >= 0;
-  // us per item; tiles with a mask cost more
-  const double ends = three ? (causal ? (small && fp8 ? 4.0 : small || fp8 ? 3.2 : 2.0) : 2.4) : 1.6;
-  double seen = causal ? keys - p.q_length / 2.0 + queries / 2.0 : keys;
-  if (p.window_left >= 0) seen = min_of(seen, double(p.window_left) + queries);
-  const double tiles = max_of(seen, 0.0) / policy.keys + (causal ? 0.5 : 0.0);
-  const double items = double(p.batch) * (p.q_heads / heads) * ceil_div(p.q_length, queries);
-  const double rounds = items / sm90_facts.compute_units;
-  const bool alike = !causal && p.window_left < 0;
-  const double started = double(static_cast<std::int64_t>(rounds)) < rounds ? double(std::int64_t(rounds) + 1) : rounds;
-  const double clustered = policy.cluster > 1 ? 1.1 : 1.0;
-  return begin + clustered * (alike ? started : rounds + 0.6) * (ends + tiles * flops * 1e-6 / rate);
+  return FlashAttentionTensorCost(p, policy).of(flash_attention_splits_sm90(p, policy));
+}
+
+/// Returns the bytes of a problem's workspace: partials of splits, and their lse.
+constexpr std::size_t flash_attention_splits_size(const FlashAttentionProblem& p, int splits) {
+  if (splits == 1) return 0;
+  return sizeof(float) * static_cast<std::size_t>(p.q_tokens()) * p.q_heads * (p.spec.value_size + 1) * splits;
+}
+constexpr std::size_t flash_attention_workspace_size(const FlashAttentionProblem& p,
+                                                     const FlashAttentionPolicy& policy) {
+  return flash_attention_splits_size(p, flash_attention_splits_sm90(p, policy));
 }
 
 }  // namespace tilewave

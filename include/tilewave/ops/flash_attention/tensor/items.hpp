@@ -10,12 +10,13 @@ namespace tilewave {
 template <class B, class Shared>
 class FlashAttentionItems {
  public:
+  using Item = std::remove_extent_t<decltype(Shared::items)>;
   TILEWAVE_DEVICE explicit FlashAttentionItems(Shared& shared) : shared_(shared) {}
 
   /// Finds the next item whose rows see keys and tells it to the other waves, and after the last one that there are no
   /// more. Returns whether there is one. One wave does this for a block, a little ahead of the others.
   template <class Work>
-  TILEWAVE_DEVICE bool find(Work& work, FlashAttentionItem& item) {
+  TILEWAVE_DEVICE bool find(Work& work, Item& item) {
     const bool found = work.next_with_keys(item);
     if (!found) item.first_tile = item.end_tile = 0;
     shared_.item_ring.wait_free(slot_);
@@ -25,7 +26,7 @@ class FlashAttentionItems {
     return found;
   }
   /// Takes what the finding wave told. Returns whether it is an item.
-  TILEWAVE_DEVICE bool take(FlashAttentionItem& item) {
+  TILEWAVE_DEVICE bool take(Item& item) {
     shared_.item_ring.wait_full(slot_);
     item = shared_.items[slot_.slot];
     shared_.item_ring.release(slot_.slot);

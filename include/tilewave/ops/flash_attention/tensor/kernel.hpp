@@ -27,10 +27,10 @@
 
 namespace tilewave {
 
-template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
+template <class B, FlashAttentionSpec S, FlashAttentionPolicy P, bool split = false>
 struct FlashAttentionTensor {
   using Room = B;
-  using L = FlashAttentionTensorLayout<B, S, P>;
+  using L = FlashAttentionTensorLayout<B, S, P, split>;
   using Args = typename L::Args;
   using Shared = typename L::Shared;
   static constexpr bool launches_next = true;  // when its blocks end
@@ -58,15 +58,14 @@ struct FlashAttentionTensor {
       const int wave = B::wave_id() - L::groups * L::group_waves;
       if (wave < L::fetching_waves) {
         FlashAttentionFetch<B, S, L, P> fetch(args, shared, wave);
-        each_item(args, shared, wave, [&](const FlashAttentionItem& item) TILEWAVE_INLINE_LAMBDA { fetch.run(item); });
+        each_item(args, shared, wave, [&](const Item& item) TILEWAVE_INLINE_LAMBDA { fetch.run(item); });
       } else if (L::transposes) {
         if constexpr (L::transposes) {
           FlashAttentionTranspose<B, S, L, P> transpose(shared, wave - 1);
-          each_item(args, shared, wave,
-                    [&](const FlashAttentionItem& item) TILEWAVE_INLINE_LAMBDA { transpose.run(item); });
+          each_item(args, shared, wave, [&](const Item& item) TILEWAVE_INLINE_LAMBDA { transpose.run(item); });
         }
       } else if (wave == L::finding_wave) {
-        each_item(args, shared, wave, [](const FlashAttentionItem&) TILEWAVE_INLINE_LAMBDA {});
+        each_item(args, shared, wave, [](const Item&) TILEWAVE_INLINE_LAMBDA {});
       }
       if (wave == L::group_waves - 1) write_without_keys(args);
     } else {
@@ -80,6 +79,8 @@ struct FlashAttentionTensor {
  private:
   using Softmax = FlashAttentionSoftmax<B, S, L, P>;
   using Items = FlashAttentionItems<B, Shared>;
+  using Work = FlashAttentionWork<B, P, split>;
+  using Item = typename L::Item;
 
   /// Fetches lengths and the block table into the cache, beside the look-up of the first item. Lanes of the fetching
   /// groups have a line of the table each.
@@ -108,9 +109,9 @@ struct FlashAttentionTensor {
   TILEWAVE_DEVICE static void each_item(const Args& args, Shared& shared, int wave, const F& f) {
     const bool finds = wave == L::finding_wave;
     Items items(shared);
-    FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
+    Work work(args.attention, args.sections, args.blocks);
     if (finds) work.begin(true);
-    FlashAttentionItem item, next;
+    Item item, next;
     bool there = finds ? items.find(work, item) : items.take(item);
     while (there) {
       there = finds ? items.find(work, next) : false;
@@ -122,11 +123,11 @@ struct FlashAttentionTensor {
 
   /// A wave writes the output of the items whose rows see no keys.
   TILEWAVE_DEVICE static void write_without_keys(const Args& args) {
-    FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
+    Work work(args.attention, args.sections, args.blocks);
     work.begin(false);
-    FlashAttentionItem item;
+    Item item;
     while (work.next(item)) {
-      if (!item.any_keys()) FlashAttentionOutput<B, S, L>::write_without_keys(args.attention, args.sections, item);
+      if (!item.any_keys()) FlashAttentionOutput<B, S, L>::write_without_keys(args, item);
     }
   }
 
@@ -146,7 +147,7 @@ struct FlashAttentionTensor {
     /// second way out would be a second copy of this code, and code that runs once comes from memory.
     TILEWAVE_DEVICE void run() {
       Items items(shared);
-      FlashAttentionItem item;
+      Item item;
       if (!items.take(item)) return;
       typename L::Scores scores;
       int unseen = unseen_tiles(item);
@@ -172,7 +173,7 @@ struct FlashAttentionTensor {
           write(item, softmax, out);
           finish_output();
         }
-        FlashAttentionItem next;
+        Item next;
         const bool more = items.take(next);
         if (more) await_item(ahead);
         unseen = more ? unseen_tiles(next) : 0;
@@ -198,7 +199,7 @@ struct FlashAttentionTensor {
         P.rows - 64 > P.keys&& P.cluster == 1 && !L::transposes ? (P.rows - 64) / P.keys + 1 : 0;
 
     /// Returns the tiles at an item's end, of those that any of its rows sees, that none of the group's rows does.
-    TILEWAVE_DEVICE int unseen_tiles(const FlashAttentionItem& item) const {
+    TILEWAVE_DEVICE int unseen_tiles(const Item& item) const {
       if (most_unseen == 0 || 64 * group >= item.rows) return 0;
       const std::int32_t query = item.first_query + args.sections.query_of(64 * group + 63);
       const std::int32_t end = VisibleKeys::of(args.attention, item.sequence, query).end;
@@ -230,7 +231,7 @@ struct FlashAttentionTensor {
 
     /// Walks from the last tile of keys that the group sees to an item's first; it does not see `unseen` tiles behind.
     /// Scores of the last tile are there at the start. Products of values of the first tile are left to the caller.
-    TILEWAVE_DEVICE void walk(const FlashAttentionItem& item, int unseen, Softmax& softmax, typename L::Scores& scores,
+    TILEWAVE_DEVICE void walk(const Item& item, int unseen, Softmax& softmax, typename L::Scores& scores,
                               typename Softmax::Operands& probabilities, typename L::Output& out) {
       Vec<float, Softmax::rows> factor;
       std::int32_t tile = item.end_tile - 1 - unseen;
@@ -256,7 +257,7 @@ struct FlashAttentionTensor {
 
     /// Passes by an item none of whose rows are the group's, as those of a few decode rows. The products of values that
     /// follow have no effect.
-    TILEWAVE_DEVICE void pass_by(const FlashAttentionItem& item, typename Softmax::Operands& probabilities) {
+    TILEWAVE_DEVICE void pass_by(const Item& item, typename Softmax::Operands& probabilities) {
       TILEWAVE_UNROLL
       for (int k_slice = 0; k_slice < L::key_slices; ++k_slice) probabilities[k_slice] = Chunk{};
       if constexpr (L::out_in_q) finish_output();
@@ -279,7 +280,7 @@ struct FlashAttentionTensor {
       shared.k_ring.wait_full(k);
     }
     /// Writes the rows of an item.
-    TILEWAVE_DEVICE void write(const FlashAttentionItem& item, const Softmax& softmax, const typename L::Output& out) {
+    TILEWAVE_DEVICE void write(const Item& item, const Softmax& softmax, const typename L::Output& out) {
       if constexpr (!L::out_in_q) finish_output();
       const int wave = B::block_lane_id() % L::group_lanes / B::facts.wave_lanes;
       FlashAttentionOutput<B, S, L>::write(args, item, softmax, out,

@@ -13,13 +13,14 @@ namespace tilewave {
 /// row tile. A section of the work is as many pairs as follow each other. K and V of a section lie in L2 together. See
 /// FlashAttentionWork.
 struct FlashAttentionSections {
-  FastDiv pairs, items;  // of a section: pairs, and pairs times row tiles
-  std::int32_t all_pairs, all_items;
-  FastDiv heads;              // pairs of a sequence
-  std::int32_t tiles;         // row tiles of a pair, those of a cluster counted once
-  FastDiv row_heads;          // heads of a row tile
-  std::int32_t tile_queries;  // queries of a row tile
-  std::int32_t heads_in_l2;   // pairs of the longest sequence whose K and V lie in L2 together
+  FastDiv pairs, items;               // of a section: pairs, and pairs times row tiles
+  std::int32_t all_pairs, all_items;  // items count every split
+  FastDiv heads;                      // pairs of a sequence
+  std::int32_t tiles;                 // row tiles of a pair, those of a cluster counted once
+  FastDiv row_heads;                  // heads of a row tile
+  std::int32_t tile_queries;          // queries of a row tile
+  std::int32_t heads_in_l2;           // pairs of the longest sequence whose K and V lie in L2 together
+  FastDiv splits;                     // items among which the keys of a row tile are shared out
 
   /// Return the query and the head of a row of a tile, from its first.
   TILEWAVE_DEVICE std::int32_t query_of(std::int32_t row) const {
@@ -38,12 +39,19 @@ struct FlashAttentionItem {
   TILEWAVE_DEVICE std::int32_t tiles() const { return end_tile - first_tile; }
   TILEWAVE_DEVICE bool any_keys() const { return tiles() > 0; }
 };
+/// The same with one split of the tiles of keys.
+struct FlashAttentionSplitItem : FlashAttentionItem {
+  std::int32_t split;
+};
 
-template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
+/// `split`: the keys of a row tile are shared out among items, which write partials.
+template <class B, FlashAttentionSpec S, FlashAttentionPolicy P, bool split>
 struct FlashAttentionTensorLayout {
   static_assert(flash_attention_policy_status(B::facts.id, S, P).ok(),
                 "a law of policies is broken: flash_attention_policy_status(arch, spec, policy).reason says which");
   static constexpr int rows = P.rows;
+  static constexpr bool splits = split;
+  using Item = std::conditional_t<split, FlashAttentionSplitItem, FlashAttentionItem>;
   static constexpr int group_waves = 4, group_lanes = group_waves * B::facts.wave_lanes, groups = P.waves;
   static constexpr int box_columns = 128 / size_of(S.kv);
   static constexpr int head_boxes = ceil_div(S.head_size, box_columns),
@@ -101,6 +109,10 @@ struct FlashAttentionTensorLayout {
     std::int32_t q_bytes;                            // of a tile of q
     std::int32_t out_sequence_rows;
     bool out_boxes;  // whether out has a map: boxes of sixteen rows
+    // Splits write partials [splits][q tokens][q_heads][value_size]. The lse of `attention` is theirs then,
+    // [splits][q_heads][q tokens], and sinks are left to what combines them.
+    float* partials;
+    std::int64_t partial_stride, partial_lse_stride;
     typename B::TensorMap q, k, v, out;
   };
 
@@ -137,7 +149,7 @@ struct FlashAttentionTensorLayout {
     typename B::Mbarrier turn[groups];
     using ItemSlot = RingSlot<item_stages>;
     RingBarriers<B, item_stages> item_ring;
-    FlashAttentionItem items[item_stages];
+    Item items[item_stages];
   };
 
   /// Wave 0 initialises the barriers, in front of a barrier of the block.

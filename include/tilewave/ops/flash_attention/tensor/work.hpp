@@ -9,6 +9,9 @@
 // rows. Items of sequences with one row tile, as those of decode rows, which memory bounds, alternate with items of
 // longer sequences, which products bound, so that half of the chip does the one beside the other.
 //
+// Where row tiles are few, their keys are cut into splits, which follow each other and have equally many tiles of keys,
+// give or take one, whatever a sequence's length is.
+//
 // Blocks take items in rounds, forwards and backwards in turn, so the block with the longest item of one round has the
 // shortest of the next. If the call has a counter, a block's first item is that of its number, and then it takes the
 // next one that nobody has. Every block that had one takes one number too many, with the last of which the counter is 0
@@ -71,11 +74,13 @@ class FlashAttentionPackedItems {
 };
 
 /// The items of one block, in order.
-template <class B, FlashAttentionPolicy P>
+template <class B, FlashAttentionPolicy P, bool split>
 class FlashAttentionWork {
   using Packed = FlashAttentionPackedItems<B, P.cluster>;
 
  public:
+  using Item = std::conditional_t<split, FlashAttentionSplitItem, FlashAttentionItem>;
+
   TILEWAVE_DEVICE FlashAttentionWork(const FlashAttentionArgs& a, const FlashAttentionSections& sections,
                                      std::int32_t blocks)
       : a_(a), sections_(sections), blocks_(blocks / P.cluster) {}
@@ -88,7 +93,7 @@ class FlashAttentionWork {
   }
 
   /// Returns true and sets `item` if there is one more item with rows.
-  TILEWAVE_DEVICE bool next(FlashAttentionItem& item) {
+  TILEWAVE_DEVICE bool next(Item& item) {
     while (true) {
       const std::int32_t first = round_ * blocks_;
       const std::int32_t block = B::block_id() / P.cluster;
@@ -97,12 +102,17 @@ class FlashAttentionWork {
       if ((by_counter_ ? number : first) >= all_items_) return false;
       ++round_;
       if (number >= all_items_) continue;
-      if (a_.q_starts != nullptr ? locate_packed(number, item) : locate(number, item)) return true;
+      std::int32_t row_tile = number;
+      if constexpr (split) {
+        row_tile = sections_.splits.quotient(number);
+        item.split = number - row_tile * sections_.splits.divisor;
+      }
+      if (a_.q_starts != nullptr ? locate_packed(row_tile, item) : locate(row_tile, item)) return true;
     }
   }
 
   /// Returns true and sets `item` if there is one more item whose rows see keys.
-  TILEWAVE_DEVICE bool next_with_keys(FlashAttentionItem& item) {
+  TILEWAVE_DEVICE bool next_with_keys(Item& item) {
     while (next(item)) {
       if (item.any_keys()) return true;
     }
@@ -110,8 +120,8 @@ class FlashAttentionWork {
   }
 
  private:
-  /// Returns true and sets `item` to item `number` if it has rows.
-  TILEWAVE_DEVICE bool locate(std::int32_t number, FlashAttentionItem& item) const {
+  /// Returns true and sets `item` to its split of row tile `number` if that has rows.
+  TILEWAVE_DEVICE bool locate(std::int32_t number, Item& item) const {
     const std::int32_t section = sections_.items.quotient(number), first_pair = section * sections_.pairs.divisor;
     const std::int32_t in_section = number - section * sections_.items.divisor;
     const bool whole = first_pair + sections_.pairs.divisor <= sections_.all_pairs;
@@ -147,13 +157,15 @@ class FlashAttentionWork {
     const auto all = [&](std::int32_t n) {
       return B::uniform(static_cast<int>(B::total(static_cast<std::uint32_t>(n)))) * sections_.heads.divisor;
     };
-    short_items_ = all(of_short);
-    all_items_ = short_items_ + all(of_long);
+    short_tiles_ = all(of_short);
+    all_items_ = short_tiles_ + all(of_long);
+    if constexpr (split) all_items_ *= sections_.splits.divisor;
   }
   /// Items of both kinds alternate until one kind ends.
-  TILEWAVE_DEVICE bool locate_packed(std::int32_t number, FlashAttentionItem& item) {
-    const std::int32_t long_items = all_items_ - short_items_, of_both = 2 * min_of(short_items_, long_items);
-    const bool longer = number < of_both ? number % 2 == 0 : long_items > short_items_;
+  TILEWAVE_DEVICE bool locate_packed(std::int32_t number, Item& item) {
+    const std::int32_t all_tiles = split ? sections_.splits.quotient(all_items_) : all_items_;
+    const std::int32_t long_tiles = all_tiles - short_tiles_, of_both = 2 * min_of(short_tiles_, long_tiles);
+    const bool longer = number < of_both ? number % 2 == 0 : long_tiles > short_tiles_;
     const std::int32_t of_kind = number < of_both ? number / 2 : number - of_both / 2;
     if (longer != now_.longer()) {
       const Packed other = now_;
@@ -171,8 +183,7 @@ class FlashAttentionWork {
   }
 
   /// Returns true and sets `item` to a row tile of a sequence and the heads of number `heads`, if it has rows.
-  TILEWAVE_DEVICE bool set(FlashAttentionItem& item, std::int32_t sequence, std::int32_t heads,
-                           std::int32_t tile) const {
+  TILEWAVE_DEVICE bool set(Item& item, std::int32_t sequence, std::int32_t heads, std::int32_t tile) const {
     item.head = heads * sections_.row_heads.divisor;
     item.sequence = AttentionSequence::of<B>(a_, sequence);
     // Blocks of a cluster have tiles side by side, and keys that any of them sees.
@@ -185,6 +196,11 @@ class FlashAttentionWork {
     const std::int32_t end = VisibleKeys::of(a_, item.sequence, last).end;
     item.first_tile = VisibleKeys::of(a_, item.sequence, first).first / P.keys;
     item.end_tile = max_of(ceil_div(end, P.keys), item.first_tile);
+    if constexpr (split) {
+      const std::int32_t tiles = item.tiles(), of_tile = item.first_tile;
+      item.first_tile = of_tile + sections_.splits.quotient(tiles * item.split);
+      item.end_tile = of_tile + sections_.splits.quotient(tiles * item.split + tiles);
+    }
     return true;
   }
 
@@ -192,7 +208,7 @@ class FlashAttentionWork {
   const FlashAttentionSections& sections_;
   bool by_counter_ = false;
   std::int32_t blocks_, round_ = 0, all_items_ = 0;
-  std::int32_t short_items_ = 0;  // of packed sequences of one row tile
+  std::int32_t short_tiles_ = 0;  // row tiles of packed sequences that have one
   Packed now_, later_;            // of packed sequences: the kind of the last item, and the other one
 };
 

@@ -113,7 +113,7 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
   const double passes = p.swapped && splits > 1 ? c.passes * (min_of(bands, rounds_started) - 1) : 0.0;
 
   // Rows of tiles below each other read B again from L2, all of it if they are all there at once.
-  const double bytes = layers * ((m * element + n * element) * k + m * n * size_of(spec.out));
+  const double bytes = layers * ((double(m) * element + n * element) * k + m * n * size_of(spec.out));
   const double band_rows =
       rounds_started == 1 && splits == 1 ? 1.0 : double(ceil_div(min_of(m, 1024), p.rows * p.cluster));
   const double reread = c.reread * (band_rows - 1) * n * k * element * layers;

@@ -82,6 +82,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   if (spec.four_bit()) {  // a stage of 128 k: a chain of waits, and the groups of an SM widen in turn
     const double groups = tall / 64 * (count.tiles * splits > sms ? p.waves_per_simd : 1);
     cycles = 250 + 3.25 * wide * element + 320 * groups;
+    if (spec.weights == GemmWeights::fragments) cycles = groups * (wide <= 16 ? 240 + 5.7 * wide : 270 + 3.5 * wide);
     // MXFP4's tile of 256 rows has stages of 64 k (docs/notebook/2026-11-27-gemm-four-bits.md).
     if (p.depth_bytes < 128 * element) cycles *= 0.535;
   }

@@ -21,7 +21,8 @@ constexpr int gemm_stages(const GemmSpec& s, const GemmPolicy& p) {
   const int depth_k = p.depth_bytes / size_of(s.a), scale_bytes = s.zero_points ? 8 : 4;
   const int b_bytes =
       s.four_bit() ? depth_k / 2 + scale_bytes * (depth_k / s.scale_k) : p.depth_bytes;  // of a row of B
-  const int stage = p.rows * p.depth_bytes + p.columns * b_bytes + (block ? 4 * p.rows + p.columns / 16 : 0) + 24;
+  const int stage = p.rows * p.depth_bytes + p.columns * b_bytes + (block ? 4 * p.rows + p.columns / 16 : 0) +
+                    (s.weights == GemmWeights::fragments ? 40 : 24);
   const int most = p.swapped && p.waves() == 1 && !s.four_bit() ? 10 : 16;
   return min_of(most, (sm90_facts.lds_bytes - out - (s.scale == Scaling::per_row || s.four_bit() ? 2048 : 0)) / stage);
 }
@@ -47,6 +48,27 @@ struct Sm90Policies {
     all.add(p);
   }
 };
+
+/// MXFP4 that lies as fragments. Two blocks an SM hide each other's waits where rows are few, and waves multiply for
+/// themselves (docs/notebook/2026-11-28-moe-fragments.md).
+constexpr GemmPolicies gemm_sm90_fragments(const GemmSpec& s) {
+  Sm90Policies list{s};
+  const auto codes = [&](int rows, int columns, int blocks) {
+    GemmPolicy p{.rows = rows, .columns = columns, .depth_bytes = 256};
+    p.swapped = true, p.splits = list.splits(8), p.waves_per_simd = blocks;
+    p.stages = min_of(16, gemm_stages(s, p) / blocks);
+    list.all.add(p);
+  };
+  const int columns = s.gated ? 256 : 128;
+  codes(8, columns, 2);
+  codes(16, columns, 2);
+  codes(64, columns, 1);
+  if (s.gated || s.groups != GemmGroups::one) return list.all;
+  codes(32, columns, 1);
+  codes(128, columns, 1);
+  list.add({.rows = 256, .columns = 128, .swapped = true});
+  return list.all;
+}
 
 /// Int4 weights are the 64-row side, in steps of 128 k.
 constexpr GemmPolicies gemm_sm90_int4(const GemmSpec& s) {
@@ -130,6 +152,9 @@ constexpr GemmPolicies gemm_sm90_gated(const GemmSpec& s) {
     list.add({.rows = 16, .columns = 128, .waves_rows = 1, .swapped = true, .splits = list.splits(8)});
   }
   list.add({.rows = 64, .columns = 128, .waves_rows = 1, .swapped = true, .splits = list.splits(8)});
+  // 28672 rows of B are 128 tiles of 224, one for each of 132 SMs: 58 us at 64 rows, 62 by 224 tiles of 128.
+  if (s.groups == GemmGroups::one && s.a == DType::bf16 && s.weights == GemmWeights::row_major)
+    list.add({.rows = 64, .columns = 224, .waves_rows = 1});
   return list.all;
 }
 
@@ -210,6 +235,7 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
 }  // namespace detail
 
 constexpr GemmPolicies gemm_sm90_policies(const GemmSpec& s) {
+  if (s.weights == GemmWeights::fragments) return detail::gemm_sm90_fragments(s);
   if (s.four_bit()) return detail::gemm_sm90_int4(s);
   if (s.layout != GemmLayout::nt) return detail::gemm_sm90_transposed(s);
   if (s.out_scale == Scaling::per_group) return detail::gemm_sm90_group_scaled_out(s);

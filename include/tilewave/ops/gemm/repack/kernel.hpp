@@ -5,6 +5,7 @@
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
+#include "tilewave/ops/gemm/fragments.hpp"
 #include "tilewave/ops/gemm/repack/problem.hpp"
 
 namespace tilewave {
@@ -24,6 +25,10 @@ struct GemmRepackKernel {
     auto* const to = static_cast<std::uint32_t*>(a.out_codes) + codes + std::int64_t{first_row} * (a.k / 8);
     // A line of a strip is 16 k: two words of each row.
     for (std::int32_t w = B::block_lane_id(); w < a.k / 16 * words_per_line; w += block_threads) {
+      if (shipped == GemmShipped::mxfp4 && a.weights == GemmWeights::fragments) {
+        B::store(to + w, fragment(a, reinterpret_cast<const std::uint8_t*>(from), first_row, w));
+        continue;
+      }
       const std::int32_t row = shipped_row(a, first_row + w % words_per_line / 2);
       B::store(to + w, spread(word(a, from, row, w / words_per_line * 16 + w % 2 * 8)));
     }
@@ -78,6 +83,19 @@ struct GemmRepackKernel {
         eight |= (B::load(codes + std::int64_t{k + i} * (a.n / 8) + row / 8) >> 4 * place(row) & 15u) << 4 * i;
       return eight ^ 0x88888888u;
     }
+  }
+  /// Returns word w of a strip of fragments.
+  TILEWAVE_DEVICE static std::uint32_t fragment(const Args& a, const std::uint8_t* codes, std::int32_t first_row,
+                                                std::int32_t w) {
+    const std::int32_t lane = w / 2 % 32, first_k = w / 64 * 32 + w % 2 * 16 + lane % 4 * 2;
+    std::uint32_t eight = 0;
+    TILEWAVE_UNROLL
+    for (int reg = 0; reg < 4; ++reg) {
+      const std::int32_t row = lane / 4 + reg % 2 * 8, k = first_k + reg / 2 * 8;
+      const std::uint32_t two = B::load(codes + std::int64_t{shipped_row(a, first_row + row)} * (a.k / 2) + k / 2);
+      eight |= gemm_fragment(row, k, a.k).placed(two & 15u) | gemm_fragment(row, k + 1, a.k).placed(two >> 4);
+    }
+    return eight;
   }
   /// Puts the first four of eight codes into the low halves of the bytes, and the others into the high ones.
   TILEWAVE_DEVICE static std::uint32_t spread(std::uint32_t eight) {

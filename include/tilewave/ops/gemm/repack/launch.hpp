@@ -21,6 +21,8 @@ inline Status check_gemm_repack_form(const GemmRepackProblem& p) {
     return {StatusCode::unsupported_dtype, "scales of mxfp4 are e8m0, others f16 or bf16"};
   if (p.bias_type != DType::bf16 && p.bias_type != DType::f16 && p.bias_type != DType::f32)
     return {StatusCode::unsupported_dtype, "a bias is bf16, f16 or f32"};
+  if (p.weights != GemmWeights::preshuffled && (p.weights != GemmWeights::fragments || !mxfp4))
+    return {StatusCode::unsupported_layout, "codes are written preshuffled, or those of mxfp4 as fragments"};
   if (p.group_index != nullptr)
     return {StatusCode::unsupported_layout, "K sorted by activations (act-order): sort K, and A's, by group first"};
   if (p.scale_k != 32 && (mxfp4 || (p.scale_k != 64 && p.scale_k != 128)))

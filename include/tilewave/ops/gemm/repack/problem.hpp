@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "tilewave/core/dtype.hpp"
+#include "tilewave/ops/gemm/spec.hpp"
 
 namespace tilewave {
 
@@ -39,6 +39,8 @@ struct GemmRepackProblem {
   void* out_zeros = nullptr;   // GemmProblem::b_zero: [layers][K / scale_k, N] i8, the zero point less 8
   void* out_bias = nullptr;    // [layers][N] of `bias_type`
 
+  /// The order of out_codes, GemmSpec::weights. Fragments are of mxfp4 alone.
+  GemmWeights weights = GemmWeights::preshuffled;
   std::int32_t layers = 1, n = 0, k = 0;
   int scale_k = 32;
   DType scale = DType::e8m0, out_scale = DType::e8m0;  // mxfp4: e8m0; else f16 or bf16, rounded where they differ

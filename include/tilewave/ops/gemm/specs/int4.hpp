@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The list of specs with weights of four bits: dense products of int4 with 16-bit and fp8 rows of A, with zero points
 // too, and of MXFP4, and the first half of feed-forward layers, dense and of experts. These are silu(gate) * up of
-// int4, and swigluoai of MXFP4, as gpt-oss has it. The wide list has what combines these.
+// int4, and swigluoai of MXFP4, as gpt-oss has it. MXFP4 under bf16 lies as fragments on sm90. The wide list has what
+// combines these.
 #pragma once
 
 #include "tilewave/ops/gemm/registry.hpp"
@@ -13,6 +14,11 @@ namespace detail {
 /// Returns the spec of weights of four bits under rows of bf16.
 constexpr GemmSpec four_bit_spec(DType b, int scale_k) {
   return {.b = b, .scale = Scaling::per_group, .weights = GemmWeights::preshuffled, .scale_k = scale_k};
+}
+/// Returns the order in which an architecture takes MXFP4 under bf16 fastest.
+constexpr GemmSpec in_best_order(ArchId arch, GemmSpec s) {
+  if (s.mxfp4() && s.a == DType::bf16 && facts_of(arch).matrix == Matrix::mma) s.weights = GemmWeights::fragments;
+  return s;
 }
 /// Returns the spec of experts' gates and ups, in contiguous groups.
 constexpr GemmSpec four_bit_gated_spec(DType b, ActivationKind activation) {
@@ -32,7 +38,8 @@ constexpr std::array<GemmSpec, 7> gemm_int4_specs(ArchId arch) {
   zeros.zero_points = true;
   gated.activation = ActivationKind::silu, gated.gated = true;
   return {{detail::four_bit_spec(i4, 128), fp8_rows, detail::four_bit_gated_spec(i4, ActivationKind::silu),
-           detail::four_bit_gated_spec(fp4, ActivationKind::swigluoai), detail::four_bit_spec(fp4, 32), zeros, gated}};
+           detail::in_best_order(arch, detail::four_bit_gated_spec(fp4, ActivationKind::swigluoai)),
+           detail::in_best_order(arch, detail::four_bit_spec(fp4, 32)), zeros, gated}};
 }
 
 constexpr std::array<GemmSpec, 6> gemm_int4_wide_specs(ArchId arch) {
@@ -44,7 +51,7 @@ constexpr std::array<GemmSpec, 6> gemm_int4_wide_specs(ArchId arch) {
   GemmSpec zeros = detail::four_bit_spec(i4, 64), gated_zeros = detail::four_bit_gated_spec(i4, ActivationKind::silu);
   zeros.a = zeros.out = DType::f16;
   zeros.zero_points = gated_zeros.zero_points = true;
-  GemmSpec contiguous = groups;
+  GemmSpec contiguous = detail::in_best_order(arch, groups);
   contiguous.groups = GemmGroups::contiguous;
   return {{fp8_rows, f16_rows, groups, contiguous, zeros, gated_zeros}};
 }

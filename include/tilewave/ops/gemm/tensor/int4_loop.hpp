@@ -22,7 +22,11 @@ struct GemmInt4Loop {
 
   TILEWAVE_DEVICE static void run(typename L::Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
                                   Sums (&sums)[L::tiles]) {
-    if constexpr (Codes::scales_in_exponents) {
+    if constexpr (L::fragments && L::wave_group_wide <= 16) {
+      run_waves(steps, wave_group, shared, ring, sums);
+    } else if constexpr (L::fragments) {
+      run_fragments(steps, wave_group, shared, ring, sums);
+    } else if constexpr (Codes::scales_in_exponents) {
       run_in_unit(steps, wave_group, shared, ring, sums);
     } else {
       run_scaled(steps, wave_group, shared, ring, sums);
@@ -73,6 +77,111 @@ struct GemmInt4Loop {
     for (int t = 0; t < L::tiles; ++t) B::group_mma_fence(sums[t]);
   }
 
+  /// Sums stay in the matrix unit. A tile is widened while the products of the tile before run, which may be the last
+  /// of the stage before.
+  TILEWAVE_DEVICE static void run_fragments(typename L::Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
+                                            Sums (&sums)[L::tiles]) {
+    L::clear(sums);
+    Chunk codes[L::tiles][Codes::slices];
+    int before = 0;
+    for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
+      L::wait_full(shared, ring);
+      const int slot = B::uniform(ring.slot);  // for the addresses of products, which are scalars
+      const std::uint32_t* const factors = shared.row_pairs[ring.slot];
+      const bool beyond = factors[Codes::scales * P.columns] != 0;
+      static_for<L::tiles>([&](auto t) TILEWAVE_INLINE_LAMBDA {
+        B::template group_mma_wait<L::tiles - 1>();  // this tile's products of the stage before
+        if (t == L::tiles - 1 && step != steps.first) shared.ring.release(before);
+        const int first = L::tall_row(wave_group) + 64 * t;
+        Codes::widen(shared.tall[ring.slot] + first / 16 * Codes::strip_chunks, factors, first, L::wave_in_wave_group(),
+                     beyond, codes[t]);
+        B::group_mma_fence(sums[t]);
+        B::group_mma_begin();
+        static_for<Codes::slices>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+          B::template group_multiply<S.a, L::wave_group_wide>(codes[t][i], wide_rows(wave_group, shared, slot, i),
+                                                              sums[t]);
+        });
+        B::group_mma_end();
+      });
+      before = ring.slot;
+    }
+    B::template group_mma_wait<0>();
+    if (steps.first < steps.end) shared.ring.release(before);
+    TILEWAVE_UNROLL
+    for (int t = 0; t < L::tiles; ++t) B::group_mma_fence(sums[t]);
+  }
+
+  /// Few rows of A: waves multiply for themselves. A product of a wave group takes 32 cycles for up to 32 rows of A,
+  /// those of its waves 8 for each eight. The lane's words and sums are the same.
+  TILEWAVE_DEVICE static void run_waves(typename L::Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
+                                        Sums (&sums)[L::tiles]) {
+    constexpr int panels = L::wave_group_wide / 8;  // of eight rows of A
+    L::clear(sums);
+    // A load brings four parts of eight rows by 16 bytes: of both panels for one slice of k, or of one for two.
+    const int lane = B::lane_id(), part = lane / 8,
+              row = L::wide_row(wave_group) + (panels - 1) * (part / 2) * 8 + lane % 8;
+    const int unit = panels == 2 ? part % 2 : part;
+    for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
+      B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
+      const std::uint32_t* const factors = shared.row_pairs[ring.slot];
+      const bool beyond = factors[Codes::scales * P.columns] != 0;
+      const auto multiply = [&](auto of_stage) TILEWAVE_INLINE_LAMBDA {
+        constexpr bool rare = decltype(of_stage)::value;
+        typename Codes::Factors own[L::tiles][2], second[L::tiles][2];
+        TILEWAVE_UNROLL
+        for (int t = 0; t < L::tiles; ++t)
+          Codes::read_factors(factors, L::tall_row(wave_group) + 64 * t, L::wave_in_wave_group(), rare, own[t],
+                              second[t]);
+        static_for<Codes::scales>([&](auto scale) TILEWAVE_INLINE_LAMBDA {
+          typename B::KvOperand rows[2][panels];
+          TILEWAVE_UNROLL
+          for (int load = 0; load < panels; ++load) {
+            const int first_unit = scale * 4 + 2 * load;
+            const Chunk* const box = shared.wide[ring.slot] + first_unit / 8 * (L::wide_rows * L::row_chunks);
+            const Chunk parts = B::load_matrices(box + row * L::row_chunks + (first_unit % 8 + unit ^ row % 8));
+            TILEWAVE_UNROLL
+            for (int i = 0; i < 2; ++i) {
+              auto& to = panels == 2 ? rows[load][i] : rows[i][0];
+              to = {{parts[2 * i], parts[2 * i + 1]}};
+            }
+          }
+          TILEWAVE_UNROLL
+          for (int t = 0; t < L::tiles; ++t) {
+            const int first = L::tall_row(wave_group) + 64 * t;
+            Chunk codes[2];
+            Codes::widen_scale(shared.tall[ring.slot] + first / 16 * Codes::strip_chunks, L::wave_in_wave_group(),
+                               scale, rare, own[t], second[t], codes);
+            TILEWAVE_UNROLL
+            for (int slice = 0; slice < 2; ++slice) {
+              TILEWAVE_UNROLL
+              for (int panel = 0; panel < panels; ++panel) {
+                const Chunk& c = codes[slice];
+                typename B::Accumulator sum;
+                TILEWAVE_UNROLL
+                for (int i = 0; i < 4; ++i) sum[i] = sums[t][4 * panel + i];
+                sum = B::mma(rows[slice][panel], {{c[0], c[2], c[1], c[3]}}, sum);
+                TILEWAVE_UNROLL
+                for (int i = 0; i < 4; ++i) sums[t][4 * panel + i] = sum[i];
+              }
+            }
+          }
+        });
+      };
+      if (beyond) {
+        multiply(std::true_type{});
+      } else {
+        multiply(std::false_type{});
+      }
+      shared.ring.release(ring.slot);
+    }
+  }
+
+  /// Returns the rows of A of a stage, from k slice `k_slice` on.
+  TILEWAVE_DEVICE static SwizzledOperand wide_rows(int wave_group, const Shared& shared, int slot, int k_slice) {
+    constexpr int slices_per_box = 128 / 32;
+    const Chunk* const box = shared.wide[slot] + k_slice / slices_per_box * (L::wide_rows * L::row_chunks);
+    return {box, L::wide_row(wave_group), k_slice % slices_per_box};
+  }
   /// Widens the codes under scale number `scale` of a stage.
   TILEWAVE_DEVICE static void widen(int wave_group, const Shared& shared, int slot, int scale, Widened& codes) {
     TILEWAVE_UNROLL
@@ -89,10 +198,7 @@ struct GemmInt4Loop {
                                              Sums (&part)[L::tiles]) {
     B::group_mma_begin();
     static_for<Codes::k_slices>([&](auto i) TILEWAVE_INLINE_LAMBDA {
-      constexpr int slices_per_box = 128 / 32;
-      const int k_slice = scale * Codes::k_slices + i;
-      const Chunk* const box = shared.wide[slot] + k_slice / slices_per_box * (L::wide_rows * L::row_chunks);
-      const SwizzledOperand wide{box, L::wide_row(wave_group), k_slice % slices_per_box};
+      const SwizzledOperand wide = wide_rows(wave_group, shared, slot, scale * Codes::k_slices + i);
       TILEWAVE_UNROLL
       for (int t = 0; t < L::tiles; ++t)
         B::template group_multiply<S.a, L::wave_group_wide, (add || i > 0)>(codes[t][i], wide, part[t]);

@@ -18,6 +18,9 @@ struct GemmInt4Rows {
   static constexpr int scale_k = S.four_bit() ? S.scale_k : step;
   static constexpr int scales_per_stage = step / scale_k, k_slices = scale_k / slice_k;  // k slices under one scale
   static constexpr int box_strips = S.gated ? TileRows::run / 16 : strips;
+  /// Preshuffled, a line of a strip is 16 k. Fragments are lines of 32 k, and no swizzle: a lane's words lie together.
+  static constexpr bool fragments = S.weights == GemmWeights::fragments;
+  static constexpr int line_k = fragments ? 32 : 16, line_bytes = 8 * line_k;
   /// Codes of MXFP4 under bf16 are widened with their scales in the exponents, less two: then all are exact, the least
   /// as subnormals, and the largest, 6 times 2^127, fits. Sums stay in the matrix unit.
   static constexpr bool scales_in_exponents = S.mxfp4() && S.a == DType::bf16;
@@ -27,9 +30,10 @@ struct GemmInt4Rows {
                                   : !is_fp8(S.a)      ? 1.0f
                                                       : 1.0f / (S.mxfp4() ? B::fp4_fp8_unit : B::i4_fp8_unit);
 
-  /// B as the tensor map sees it: the strips of all layers, each of K / 16 rows of 128 bytes.
+  /// B as the tensor map sees it: the strips of all layers, each of K / line_k lines.
   static TensorShape shape(const void* b, std::int32_t k, std::int64_t strips_of_all) {
-    return {b, DType::i8, 128, k / 16, strips_of_all, 128, std::int64_t{k} * 8, step / 16, box_strips};
+    return {b,          DType::i8,           line_bytes,    k / line_k, strips_of_all,
+            line_bytes, std::int64_t{k} * 8, step / line_k, box_strips, fragments};
   }
   /// Starts the copies of a stage's codes. All lanes of a wave call this. Columns beyond N repeat the last strip, and
   /// nothing stores them.
@@ -41,7 +45,7 @@ struct GemmInt4Rows {
     const std::int32_t column = min_of(tile.first_column + TileRows::column(16 * first), a.n - 16);
     const std::int32_t row = gemm_row_of_b<S>(a, column, TileRows::half(16 * first));
     const std::int32_t strip = tile.layer * a.b_layer_strips + row / 16;
-    B::copy_tensor(to + first * strip_chunks, map, 0, stage * (step / 16), strip, full);
+    B::copy_tensor(to + first * strip_chunks, map, 0, stage * (step / line_k), strip, full);
   }
 
   /// What widening needs of a row under a scale, as a pair of A's type: its zero point, or its scale for the exponents.

@@ -48,8 +48,15 @@ struct GemmTensorKernel {
   static constexpr int block_threads = (L::wave_groups + 1) * L::wave_group_lanes;
   static constexpr int waves_per_simd = (L::wave_groups + 1) * P.waves_per_simd;
   static constexpr bool shift_registers = L::wave_groups > 1 && P.waves_per_simd == 1;
-  static constexpr int fetching_registers = P.pingpong ? 24 : L::wave_groups == 2 ? 40 : L::wave_groups == 3 ? 32 : 24;
+  // Two stages of scales of fragments, and gathered rows beside them, need more than 40.
+  static constexpr bool scales_ahead = L::fragments && L::wave_groups == 2;
+  static constexpr int fetching_registers = P.pingpong            ? 24
+                                            : scales_ahead        ? 72
+                                            : L::wave_groups == 2 ? 40
+                                            : L::wave_groups == 3 ? 32
+                                                                  : 24;
   static constexpr int multiplying_registers = P.pingpong            ? 240
+                                               : scales_ahead        ? 216
                                                : L::wave_groups == 2 ? 232
                                                : L::wave_groups == 3 ? 160
                                                                      : 112;
@@ -229,6 +236,8 @@ struct GemmTensorKernel {
     GemmTile tile;
     typename Args::Steps steps;
     typename L::GatheredRows rows;
+    typename L::FetchedScales next;  // of weights of four bits
+    bool loaded = false;
     int turn = 0;
     while (queue.next(tile, steps)) {
       rows.load(a.gemm, tile);
@@ -240,7 +249,12 @@ struct GemmTensorKernel {
         if (turn == wave) {
           auto* const full = &shared.ring.full[ring.slot];
           typename L::FetchedScales scales;
-          if constexpr (L::packed) scales.load(a.gemm, tile, step);
+          if constexpr (L::packed) {  // this stage's were asked for with those of the wave's stage before
+            if (!loaded) next.load(a.gemm, tile, step);
+            scales = next;
+            loaded = step + L::scale_waves < steps.end;
+            if (loaded) next.load(a.gemm, tile, step + L::scale_waves);
+          }
           B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
           rows.copy(a.gemm, step, P.swapped ? shared.wide[ring.slot] : shared.tall[ring.slot]);
           if constexpr (L::block_scales && L::shared_scales) {

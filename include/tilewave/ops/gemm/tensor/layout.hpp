@@ -7,8 +7,8 @@
 #include "tilewave/ops/gemm/policy_status.hpp"
 #include "tilewave/ops/gemm/stream.hpp"
 #include "tilewave/ops/gemm/tensor/block_scales.hpp"
+#include "tilewave/ops/gemm/tensor/fp4_fragments.hpp"
 #include "tilewave/ops/gemm/tensor/gathered_rows.hpp"
-#include "tilewave/ops/gemm/tensor/int4_rows.hpp"
 #include "tilewave/tile/ring.hpp"
 
 namespace tilewave {
@@ -33,7 +33,8 @@ struct GemmTensorLayout {
   static constexpr bool packed = S.four_bit();                                       // the tall side is int4 codes
   static constexpr bool shuffled = S.weights == GemmWeights::preshuffled && !packed;
   static constexpr bool row_scales = S.scale == Scaling::per_row || (packed && is_fp8(S.a));
-  using Codes = GemmInt4Rows<B, S, P, TileRows>;
+  static constexpr bool fragments = S.weights == GemmWeights::fragments;
+  using Codes = std::conditional_t<fragments, GemmFp4Fragments<B, S, P, TileRows>, GemmInt4Rows<B, S, P, TileRows>>;
   using GatheredRows = GemmGatheredRows<B, S, P>;
   /// Rows of A that are gathered come by copies of lanes, and all others by the copy engine.
   static constexpr bool gathered = S.gathered;
@@ -155,7 +156,9 @@ struct GemmTensorLayout {
     // The scales of each stage. Block scales are one for each row of A in the tile and one for each 64 rows of B.
     float a_scale[shared_scales && !packed ? P.stages : 1][shared_scales && !packed ? P.rows : 1];
     alignas(16) float b_scale[float_b_scales ? P.stages : 1][float_b_scales ? shared_b_scales : 1];
-    alignas(16) std::uint32_t row_pairs[has_row_pairs ? P.stages : 1][has_row_pairs ? shared_b_scales : 1];
+    // Fragments have a flag behind those of a stage, see GemmFp4Fragments.
+    alignas(16) std::uint32_t
+        row_pairs[has_row_pairs ? P.stages : 1][has_row_pairs ? shared_b_scales + (fragments ? 4 : 0) : 1];
   };
 
   /// During the products of grouped GEMM a wave keeps its tile and the state of its queue in shared memory: registers

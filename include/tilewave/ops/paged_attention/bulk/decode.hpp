@@ -79,7 +79,7 @@ struct PagedAttentionBulkDecode {
     if constexpr (L::boxed) {
       B::promised_reads(false);
       if (a.tables_ready) B::wait_for_previous();
-      if constexpr (P.balanced()) B::launch_next();
+      if (a.next_at_once) B::launch_next();
     }
   }
   TILEWAVE_DEVICE static int lane() { return B::lane_id(); }
@@ -113,7 +113,9 @@ struct PagedAttentionBulkDecode {
       shared.ring.fetch(a, maps, queue, wave, first_copy, ring, pace, before_copies);
     }
     before_copies();
-    if constexpr (L::boxed && !P.balanced()) B::launch_next();  // all that this wave reads of K and V is on its way
+    // All that this wave reads of K and V is on its way. Where each SM has blocks in turn, the next kernel's would take
+    // bandwidth from those of the last round.
+    if (L::boxed && L::clustered(a) && !a.next_at_once) B::launch_next();
     Epilogue::join_merge(a, shared);
   }
 

@@ -67,7 +67,8 @@ inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAtt
 /// Microseconds of a bulk entry on an H200, its launch aside. Three things run beside each other: what blocks compute
 /// one after the other, their copies, and the memory that serves all of them. The longest decides, and the others show.
 /// - A stage takes the arithmetic of a wave group, 22 % longer with every doubling of the wave groups on the SM.
-/// - A copy takes the wave that issues it 60 ns. Of long copies an SM does 110 GB/s in this sum.
+/// - A copy takes the wave that issues it 60 ns. Of long copies an SM does 110 GB/s in this sum. Boxes of tokens take
+///   1.2 to 2.1 us to come, as many at a time as the ring has stages (docs/notebook/2026-11-28-engine-steps.md).
 /// - Clusters of four and more leave an eighth of the chip idle, since its parts hold no whole number of them.
 /// - One more block that reads the same KV at the same time costs a seventh of the first reading.
 /// - Balanced plans count 5 % more. Sequences may be shorter than the table is wide, and the ends of balanced plans are
@@ -111,7 +112,10 @@ inline double paged_attention_bulk_cost(const PagedAttentionProblem& p, const Pa
   const PagedAttentionCopies copies = paged_attention_copies(p, policy);
   const std::int32_t stage_copies = stage_tokens / copies.segment * copies.segment_copies();
   const double issue = 0.21 + 0.06 * static_cast<double>(stage_copies) / policy.prefetch.waves;
-  const double copying = rounds * static_cast<double>(per_block) * max_of(issue, on_an_sm * stage_bytes / sm_copies);
+  const double busy = min_of(1.0, static_cast<double>(blocks) / facts.compute_units);
+  const double box_us = p.spec.values == ValueLayout::token_major ? (1.2 + 0.9 * busy) / policy.prefetch.stages : 0.0;
+  const double copying =
+      rounds * static_cast<double>(per_block) * max_of(max_of(issue, box_us), on_an_sm * stage_bytes / sm_copies);
 
   const std::int64_t heads = std::int64_t{p.batch} * p.num_kv_heads, readers = items / max_of<std::int64_t>(heads, 1);
   const double rereads = static_cast<double>(readers - 1) * (balanced ? 1.0 : 0.15);

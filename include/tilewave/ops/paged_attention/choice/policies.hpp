@@ -140,8 +140,6 @@ constexpr PagedAttentionPolicies paged_attention_policies(ArchId arch, const Pag
       policies.add(detail::bulk_policy(s, rows));
       policies.add(detail::balanced(detail::bulk_policy(s, rows)));
     }
-    policies.add(detail::bulk_policy(s, 8, {.per_sm = 1, .groups = 2}));
-    policies.add(detail::bulk_policy(s, 8, {.per_sm = 3}));
     return policies;
   }
   if (!s.native) policies = detail::register_policies(arch, s, bulk);
