@@ -38,12 +38,12 @@ inline double gemm_cost_few_rows(const GemmProblem& problem, std::int32_t m, con
   const double stages = ceil_div(problem.k, 128), wave_stages = ceil_div(ceil_div(problem.k, 128), p.waves_k);
   const double bytes = double(problem.batch) * problem.n * problem.k * (0.5 + 2.0 / problem.spec.scale_k);
   // A strip of a stage takes `of_strip` of the block's time, and a group takes `of_group` once, for its operands of A.
-  const double of_strip = p.rows > 8 ? 0.0317 : 0.0119, of_group = p.rows > 8 ? 0.0187 : 0.0083;
+  const double of_strip = p.rows > 8 ? 0.0236 : 0.0091, of_group = p.rows > 8 ? 0.0099 : 0.0087;
   const double work =
       p.waves_per_simd * stages * (strips * of_strip + (full * groups + min_of(rest, groups)) * of_group);
   const double wave_strips = full * (of_pass / groups) + ceil_div(rest, groups);
-  const double waves = wave_stages * (0.461 * passes + 0.273 * wave_strips);
-  return 5.80 + max_of(bytes / 4.42e6, rounds * max_of(work, waves)) + 1.08 * rounds * passes;
+  const double waves = wave_stages * (0.495 * passes + 0.276 * wave_strips);
+  return 5.82 + max_of(bytes / 4.36e6, rounds * max_of(work, waves)) + 1.12 * rounds * passes;
 }
 
 /// Microseconds on an H200: the longer of what the products and what the bytes take, and what is there once. How its

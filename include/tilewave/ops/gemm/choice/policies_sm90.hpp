@@ -106,6 +106,7 @@ constexpr GemmPolicies gemm_sm90_int4(const GemmSpec& s) {
   if (s.mxfp4() && s.a == DType::bf16) {  // sums in the matrix unit leave registers for those of 256 rows
     list.add({.rows = 256, .columns = 128, .swapped = true});
   }
+  few_rows(8, 2, 1, 16);
   for (const int groups : {1, 2, 4}) few_rows(8, 4, groups, 16 / groups);
   few_rows(16, 4, 1, 12);
   few_rows(16, 8, 2, 4);
