@@ -54,7 +54,7 @@ def work(row):
 
 
 class Csv(op_contract.OpContract):
-    identity, name, rows = IDENTITY, NAME, 48
+    identity, name, rows = IDENTITY, NAME, 50
     few, few_rows = ["--benchmark_filter=c320of1024/.*causal1|c320of2048/.*/d128/.*causal0|/w1024/|/ragged1/|/b4/.*/bs16/"], 10
     fewest = ["--benchmark_filter=c320of1024/.*/d64/"]
 

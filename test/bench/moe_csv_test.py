@@ -71,6 +71,7 @@ class Csv(op_contract.OpContract):
         self.assertEqual([NAME.match(name)["results"] for name in names], ["rows", "slots"] * 2)
 
     def test_own_shapes(self):
+        self.check_shapes()
         self.assertIn("more choices than experts", self.refuses("--config=bf16/bf16/c256/r4/i128/e4/k5"))
         self.assertIn("quantises no x", self.refuses("--config=bf16/bf16/c256/r4/i128/e4/k2/quant_x"))
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Both fp8 flavours by the formats' definitions (OCP 8-bit floating point specification 1.0, section 5; the FNUZ variant
-// as in arXiv:2206.02915): a value table built with ldexp, and nearest-value search by brute force over it.
+// as in arXiv:2206.02915): a value table built with ldexp, and a search for the nearest value in it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -38,17 +39,17 @@ inline const std::array<double, 128>& magnitudes(DType type) {
 inline int nearest_code(DType type, float value) {
   const bool fnuz = type == DType::fp8_e4m3fnuz;
   const int sign = std::signbit(value) ? 0x80 : 0;
-  // Saturating: beyond the largest value the largest is the answer, also where doubles no longer tell the distances.
-  const double largest = by_definition(type, fnuz ? 0x7f : 0x7e);
-  const double magnitude = std::fmin(std::fabs(static_cast<double>(value)), largest);
-  int best = 0;
-  double best_distance = std::numeric_limits<double>::infinity();
-  for (int code = 0; code < 0x80; ++code) {
-    const double distance = std::fabs(magnitudes(type)[code] - magnitude);  // that of a NaN compares false
-    if (distance < best_distance || (distance == best_distance && code % 2 == 0)) {
-      best = code;
-      best_distance = distance;
-    }
+  // The two codes around it: magnitudes grow with codes up to the largest, and NaN is below none.
+  const std::array<double, 128>& of_codes = magnitudes(type);
+  const auto end = of_codes.begin() + (fnuz ? 0x80 : 0x7f);
+  // Saturating: beyond the largest value the largest is the answer.
+  const double magnitude = std::fmin(std::fabs(static_cast<double>(value)), *(end - 1));
+  const auto above = std::lower_bound(of_codes.begin(), end, magnitude);
+  const int code = static_cast<int>(above - of_codes.begin());
+  int best = code;
+  if (code > 0) {
+    const double down = magnitude - of_codes[code - 1], up = of_codes[code] - magnitude;
+    if (down < up || (down == up && code % 2 != 0)) best = code - 1;
   }
   return fnuz && best == 0 ? 0 : best | sign;
 }

@@ -15,6 +15,6 @@ constexpr MlaDecodeSpec spec = mla_decode_specs(Backend::facts.id)[SPEC];
 constexpr MlaDecodePolicy policy = mla_decode_policies(Backend::facts.id, spec)[POLICY];
 
 // Naming a kernel on the host is what makes the device pass compile it.
-extern const auto kernel = &entry<MlaDecodeRegisters<Backend, spec, policy>>;
+extern const auto kernel = &entry<MlaDecodeKernel<Backend, spec, policy>::type>;
 
 }  // namespace tilewave::ROOM

@@ -217,6 +217,19 @@ void add_flash_attention(ordered_json& file) {
   });
 }
 
+/// Latent decode through LDS: as flash attention. Vector instructions of a step are the softmax, five for each score, once
+/// more with a mask, eight, offsets of copies and of reads, and where a reference is raised two moves and a product of
+/// each sum.
+template <class Kernel>
+ordered_json mla_lds_claims() {
+  using L = typename Kernel::L;
+  using Loop = MlaLdsMainLoop<L>;
+  constexpr double softmax = 13.0 * Loop::elements, offsets = 3 * Loop::copies + 32, raised = 3 * 256;
+  return {{"mfma", gemm_mfma<Kernel::Room::facts.id>(GemmSpec{.a = L::spec.q}, L::side)},
+          {"writes_lds", false},
+          {"valu_of_products", (softmax + offsets + raised) / Loop::products}};
+}
+
 /// Latent decode straight to registers: products of the room's atoms, rows of the cache in loads of 16 bytes, or of 8 if
 /// codes are widened.
 template <ArchId arch>
@@ -227,8 +240,9 @@ void add_mla_decode(ordered_json& file) {
     static constexpr auto policies = mla_decode_policies(arch, spec);
     static_for<policies.size()>([&](auto p) {
       static constexpr MlaDecodePolicy policy = policies[p];
-      using Kernel = MlaDecodeRegisters<host::Backend<arch>, spec, policy>;
+      using Kernel = typename MlaDecodeKernel<host::Backend<arch>, spec, policy>::type;
       const std::string name(name_of(arch));
+      constexpr bool lds = policy.path == MlaDecodePath::lds;
       ordered_json mfma = ordered_json::array({atom_name<arch>(DType::bf16)}), widths = ordered_json::array({16});
       double products = 8.0 / atom_of(arch).k_per_lane * policy.row_tiles();
       if (is_fp8(spec.q)) {
@@ -237,20 +251,26 @@ void add_mla_decode(ordered_json& file) {
         widths.push_back(8);
         products = 2 * products;
       }
-      file["entries"].push_back({{"code_object", "mla_decode_" + name + "_" + std::to_string(index) + "_" +
-                                                     std::to_string(std::size_t{p}) + ".co"},
-                                 {"full", !in_slice(arch, spec, p)},
-                                 {"symbol", "MlaDecodeRegisters"},
-                                 {"arch", name},
-                                 {"kernel", "mla_decode"},
-                                 {"spec", name_of(spec)},
-                                 {"policy", name_of(policy)},
-                                 {"waves_per_simd", policy.waves_per_simd},
-                                 {"waves_per_block", policy.waves},
-                                 {"lds_bytes", sizeof(typename Kernel::Shared)},
-                                 {"mfma", mfma},
-                                 {"mfma_per_load", products},
-                                 {"kv_widths", widths}});
+      ordered_json entry = {{"code_object", "mla_decode_" + name + "_" + std::to_string(index) + "_" +
+                                                std::to_string(std::size_t{p}) + ".co"},
+                            {"full", !in_slice(arch, spec, p)},
+                            {"symbol", lds ? "MlaDecodeLds" : "MlaDecodeRegisters"},
+                            {"arch", name},
+                            {"kernel", "mla_decode"},
+                            {"spec", name_of(spec)},
+                            {"policy", name_of(policy)},
+                            {"waves_per_simd", policy.waves_per_simd},
+                            {"waves_per_block", policy.waves},
+                            {"lds_bytes", sizeof(typename Kernel::Shared)}};
+      if constexpr (lds) {
+        entry["mfma"] = nullptr;
+        entry["gemm"] = mla_lds_claims<Kernel>();
+      } else {
+        entry["mfma"] = mfma;
+        entry["mfma_per_load"] = products;
+        entry["kv_widths"] = widths;
+      }
+      file["entries"].push_back(entry);
     });
   });
 }

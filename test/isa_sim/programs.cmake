@@ -36,7 +36,8 @@ add_executable(test_isa_sim ${cases})
 target_include_directories(test_isa_sim PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(test_isa_sim PRIVATE test_main Catch2::Catch2 tilewave_sim)
 tilewave_use_room(test_isa_sim)
-target_compile_options(test_isa_sim PRIVATE -ffp-contract=off -O0)
+target_compile_options(test_isa_sim PRIVATE -ffp-contract=off)
+tilewave_compile_quickly(test_isa_sim)
 # Most of a file's time is headers of Catch2, of JSON and of the simulator.
 tilewave_joined(test_isa_sim 7)
 target_compile_definitions(test_isa_sim PRIVATE ISA_SIM_KERNELS="${kernels}" ISA_SIM_OBJDUMP="${TILEWAVE_LLVM_OBJDUMP}")
@@ -62,7 +63,7 @@ joined(room arch/room_test arch/room_mx_test arch/room_numbers_test arch/room_pa
 foreach(arch gfx942 gfx950)
   set(object ${CMAKE_CURRENT_BINARY_DIR}/room_${arch}.o)
   add_custom_command(OUTPUT ${object}
-    COMMAND ${TILEWAVE_AMD_CLANG} ${flags} -Xarch_host -O1 --offload-arch=${arch} -DROOM_BACKENDS=${arch}::Backend
+    COMMAND ${TILEWAVE_AMD_CLANG} ${flags} -Xarch_host -O0 --offload-arch=${arch} -DROOM_BACKENDS=${arch}::Backend
             "-DROOM_HEADER=\"tilewave/arch/${arch}/backend.hpp\"" -MD -MF ${object}.d -MT ${object} -c ${source} -o ${object}
     DEPENDS ${source} DEPFILE ${object}.d COMMENT "Compiling room_${arch}.o" COMMAND_EXPAND_LISTS VERBATIM)
   add_executable(test_isa_sim_room_${arch} ${object})
@@ -94,7 +95,7 @@ function(simulate name)
   add_custom_target(isa_sim_${name}_parts DEPENDS ${part_objects})  # else make compiles them for each program
   add_dependencies(isa_sim_${name}_parts isa_sim_parts_pch)
   foreach(arch gfx942 gfx950)
-    set(side -Xarch_host -O1 --offload-arch=${arch} -DROOM=${arch})
+    set(side -Xarch_host -O0 --offload-arch=${arch} -DROOM=${arch})
     if(NOT arg_ONLY_FULL)
       simulated_object(${PROJECT_SOURCE_DIR}/test/${kernels}.cpp ${side} SUFFIX _${arch})
       simulated_program(${name} ${arch} ${part_objects} ${object})
@@ -142,7 +143,7 @@ if(TARGET bench_paged_attention)
   set(export $<FILTER:$<TARGET_OBJECTS:bench_paged_attention>,INCLUDE,/bundle.cpp>)  # compiled there
 endif()
 add_executable(isa_sim_entries entries.cpp ${export})
-tilewave_unoptimised(entries.cpp)
+tilewave_quick_test(isa_sim_entries)
 tilewave_use_room(isa_sim_entries)
 target_include_directories(isa_sim_entries PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(isa_sim_entries PRIVATE tilewave_sim CLI11::CLI11)

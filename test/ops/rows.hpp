@@ -166,7 +166,7 @@ inline RowStrides far_strides(int inner_rows) {
 
 /// A value in [-2, 2) drawn from a name and a place.
 inline float drawn(char name, std::int64_t row, std::int64_t column) {
-  return 2.0f * bench::random_uniform(bench::random_bits({7, std::uint64_t(name), std::uint64_t(row)}), column);
+  return 2.0f * bench::random_of_row(7, name, row, column);
 }
 
 using bench::half_step;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# cmake -D SOURCE=... -D SCRATCH=... -D PRESET=... -D GENERATOR=... -D TARGETS="bench_X ..." -P gfx_preset.cmake
+# cmake -D SOURCE=... -D SCRATCH=... -D PRESET=... -D GENERATOR=... -D TARGETS="bench_X ..." -D CORES=... -P gfx_preset.cmake
 # The preset of an AMD room configures, compiles and links; without an AMD GPU its programs say so in one line and exit.
 cmake_minimum_required(VERSION 3.25)
 separate_arguments(TARGETS)
@@ -18,9 +18,8 @@ function(says status pattern)
   endif()
 endfunction()
 
-cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
 run(${CMAKE_COMMAND} --preset ${PRESET} -B ${SCRATCH} -G ${GENERATOR})
-run(${CMAKE_COMMAND} --build ${SCRATCH} --parallel ${cores} --target ${TARGETS})
+run(${CMAKE_COMMAND} --build ${SCRATCH} --parallel ${CORES} --target ${TARGETS})
 
 list(GET TARGETS 0 benchmark)
 if(benchmark STREQUAL "bench_pa")

@@ -158,8 +158,7 @@ inline TwinBuffer poisoned_words(std::int64_t elements) {
 
 /// Returns element (r, c) of the tensor `name`, uniform in (-1, 1).
 inline float drawn(std::uint64_t seed, char name, std::int64_t r, std::int64_t c) {
-  return random_uniform(random_bits({seed, static_cast<std::uint64_t>(name), static_cast<std::uint64_t>(r)}),
-                        static_cast<std::uint64_t>(c));
+  return random_of_row(seed, name, r, c);
 }
 
 /// The result of comparing a row.

@@ -104,7 +104,9 @@ struct MoeCase {
                                             {"quant_x", "stage", "quant_x"},
                                             {"first", "stage", "first"},
                                             {"second", "stage", "second"},
-                                            {"sum", "stage", "sum"}};
+                                            {"sum", "stage", "sum"},
+                                            {"rows", "", "rows"},  // policies, which are no part of a config
+                                            {"slots", "", "slots"}};
   static constexpr std::string_view name_types[] = {"x_dtype", "weight_dtype"};
   static constexpr std::string_view name_mode = "scale";
   static void imply(Words& words) { words.imply("config_rows", "rows"); }

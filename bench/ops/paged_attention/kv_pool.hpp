@@ -139,13 +139,14 @@ class KvPool {
   }
   template <class Code>
   void write(Side& side, const SlotPosition& at, const Code& code) const {
-    for (int d = 0; d < key_.head_size; ++d) {
-      if (is_fp8(key_.kv)) {
-        reinterpret_cast<std::uint8_t*>(side.cache.host())[at.element(d)] = static_cast<std::uint8_t>(code(d));
-      } else {
-        reinterpret_cast<std::uint16_t*>(side.cache.host())[at.element(d)] = static_cast<std::uint16_t>(code(d));
+    const auto write_as = [&]<class Stored>(Stored* cache) {
+      for (int unit = 0; unit < key_.head_size; unit += at.unit) {
+        Stored* const to = cache + at.element(unit);
+        for (int i = 0; i < std::min(at.unit, key_.head_size - unit); ++i) to[i] = static_cast<Stored>(code(unit + i));
       }
-    }
+    };
+    if (is_fp8(key_.kv)) return write_as(reinterpret_cast<std::uint8_t*>(side.cache.host()));
+    write_as(reinterpret_cast<std::uint16_t*>(side.cache.host()));
   }
 
   void fill(Side& side, std::int64_t page, int head, int first, int end) {

@@ -73,7 +73,8 @@ constexpr int lds_transposed_conflicts(ArchId arch, const UnitOf& unit_of) {
 template <class B>
 concept LdsBackend = Backend<B> &&
     requires(const void* base, std::uint32_t offset, void* shared, const Chunk (&operand)[2], Vec<float, 4>& small,
-             Vec<float, 16>& large, float& number, Vec<std::int32_t, 16>& ints, std::int32_t& scalar) {
+             Vec<float, 16>& large, float& number, Vec<std::int32_t, 16>& ints, std::int32_t& scalar,
+             const std::int32_t* constant) {
   { B::template product_chunks<DType::bf16> } -> std::convertible_to<int>;
   { B::template multiply<DType::bf16, 16>(operand, operand, small) } -> std::same_as<void>;
   { B::template multiply<B::facts.fp8, 32>(operand, operand, large) } -> std::same_as<void>;
@@ -83,8 +84,11 @@ concept LdsBackend = Backend<B> &&
   { typename B::Source{base, offset}.load_sixes(offset, 0) } -> std::same_as<Vec<Chunk, 2>>;
   // at most this many copies of the wave are under way afterwards
   { B::template copies_wait<0>() } -> std::same_as<void>;
+  { B::loads_wait() } -> std::same_as<void>;   // for loads and copies of the wave
   { B::lds_barrier() } -> std::same_as<void>;  // loads and copies stay under way
-  { B::keep(large) } -> std::same_as<void>;    // keeps its product between the fences around it
+  // of an address that all lanes of the wave share, whose memory nobody writes; loads and copies stay under way
+  { B::load_uniform(constant) } -> std::same_as<std::int32_t>;
+  { B::keep(large) } -> std::same_as<void>;  // keeps its product between the fences around it
   { B::keep(ints) } -> std::same_as<void>;
   { B::keep(number) } -> std::same_as<void>;
   { B::keep_uniform(scalar) } -> std::same_as<void>;

@@ -8,11 +8,10 @@
 namespace tilewave {
 
 /// A lane has two rows, h = 0 and 1: element 4 j + 2 h + e of its scores is column 8 j + 2 (l % 4) + e of the tile.
-/// Maxima and sums of a row are taken in two chains, so that one need not wait for the other.
+/// Maxima and sums of a row are taken in two chains, so that one need not wait for the other. Scores of columns behind
+/// `columns` are left alone.
 template <class B, int columns>
 struct LaneScores {
-  using Scores = Vec<float, columns / 2>;
-
   /// Calls f with the index of each element of row h.
   template <class F>
   TILEWAVE_DEVICE static void each(int h, const F& f) {
@@ -23,7 +22,8 @@ struct LaneScores {
     }
   }
   /// Returns the largest of the lane's scores of row h.
-  TILEWAVE_DEVICE static float largest(const Scores& scores, int h) {
+  template <int count>
+  TILEWAVE_DEVICE static float largest(const Vec<float, count>& scores, int h) {
     float parts[chains];
     TILEWAVE_UNROLL
     for (int c = 0; c < chains; ++c) parts[c] = scores[4 * c + 2 * h];
@@ -31,7 +31,8 @@ struct LaneScores {
     return Max{}(parts[0], parts[1]);
   }
   /// Replaces the scores of row h by 2^(score * scale + offset), and returns the sum of these.
-  TILEWAVE_DEVICE static float exponentiate(Scores& scores, int h, float scale, float offset) {
+  template <int count>
+  TILEWAVE_DEVICE static float exponentiate(Vec<float, count>& scores, int h, float scale, float offset) {
     float parts[chains] = {};
     each(h, [&](int i) TILEWAVE_INLINE_LAMBDA {
       scores[i] = B::exp2(fused(scores[i], scale, offset));

@@ -6,6 +6,7 @@
 // readable by the host.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -13,6 +14,7 @@
 
 #include "tilewave/ops/flash_attention/problem.hpp"
 #include "tilewave/reference/paged_attention.hpp"
+#include "tilewave/reference/sums.hpp"
 
 namespace tilewave::reference {
 
@@ -65,23 +67,30 @@ struct FlashAttentionReader {
     return q(p.q, packed(p.q_strides, p.q_starts != nullptr, tokens.q_first, sequence, i, q_head) + d);
   }
   std::int64_t page(std::int64_t t) const { return p.block_table[sequence * p.table_row_stride + t / p.block_size]; }
-  double key(std::int64_t t, int d) const {
+  /// Writes key t, head_size values.
+  void key(std::int64_t t, double* values) const {
+    const int size = p.spec.head_size;
     if (!p.spec.paged()) {
-      return kv(p.k, packed(p.k_strides, p.kv_starts != nullptr, tokens.kv_first, sequence, t, kv_head()) + d);
+      return kv.row(p.k, packed(p.k_strides, p.kv_starts != nullptr, tokens.kv_first, sequence, t, kv_head()), 1, size,
+                    values);
     }
     const PagedKeyStrides& s = p.k_page_strides;
     const int x = p.spec.unit();
-    return kv(p.k, page(t) * s.page + kv_head() * s.head + t % p.block_size * s.token + d / x * s.unit + d % x);
+    const std::int64_t first = page(t) * s.page + kv_head() * s.head + t % p.block_size * s.token;
+    for (int d = 0; d < size; d += x) kv.row(p.k, first + d / x * s.unit, 1, std::min(x, size - d), values + d);
   }
-  double value(std::int64_t t, int d) const {
+  /// Writes value t, value_size values.
+  void value(std::int64_t t, double* values) const {
+    const int size = p.spec.value_size;
     if (!p.spec.paged()) {
-      return kv(p.v, packed(p.v_strides, p.kv_starts != nullptr, tokens.kv_first, sequence, t, kv_head()) + d);
+      return kv.row(p.v, packed(p.v_strides, p.kv_starts != nullptr, tokens.kv_first, sequence, t, kv_head()), 1, size,
+                    values);
     }
     const PagedValueStrides& s = p.v_page_strides;
-    const std::int64_t in_page = t % p.block_size, x = p.spec.unit();
-    const bool dim_major = p.spec.values == ValueLayout::dim_major;
-    return kv(p.v, page(t) * s.page + kv_head() * s.head +
-                       (dim_major ? in_page / x * s.unit + d * s.dim + in_page % x : in_page * s.token + d));
+    const std::int64_t in_page = t % p.block_size, x = p.spec.unit(), head = page(t) * s.page + kv_head() * s.head;
+    if (p.spec.values == ValueLayout::dim_major)
+      return kv.row(p.v, head + in_page / x * s.unit + in_page % x, s.dim, size, values);
+    kv.row(p.v, head + in_page * s.token, 1, size, values);
   }
   double scale(const float* scales, std::int64_t t) const {
     switch (p.spec.quant) {
@@ -120,15 +129,16 @@ inline FlashAttentionRow flash_attention_row(const FlashAttentionProblem& p, std
     row.lse = std::numeric_limits<double>::quiet_NaN();
     return row;
   }
-  std::vector<double> q(head_size), scores(read.tokens.kv_count, -infinity);
+  std::vector<double> q(head_size), decoded(std::max(head_size, value_size)), scores(read.tokens.kv_count, -infinity);
   for (int d = 0; d < head_size; ++d) q[d] = read.q_scale() * read.query(i, d);
   const double position = static_cast<double>(read.tokens.kv_count - read.tokens.q_count + i);
   double largest = p.sinks != nullptr ? p.sinks[q_head] : -infinity;
   for (std::int64_t t = 0; t < read.tokens.kv_count; ++t) {
     if (!read.sees(i, t)) continue;
-    double score = 0.0;
-    for (int d = 0; d < head_size; ++d) score += q[d] * read.key(t, d);
-    score *= read.scale(p.k_scale, t) * p.softmax_scale;
+    read.key(t, decoded.data());
+    FourSums products;
+    for_four(head_size, [&](int lane, int d) { products.add(lane, q[d] * decoded[d]); });
+    double score = products.sum() * (read.scale(p.k_scale, t) * p.softmax_scale);
     if (p.spec.soft_cap) score = p.soft_cap * std::tanh(score / p.soft_cap);
     if (p.spec.alibi) score -= p.alibi_slopes[q_head] * std::abs(static_cast<double>(t) - position);
     scores[t] = score;
@@ -142,8 +152,9 @@ inline FlashAttentionRow flash_attention_row(const FlashAttentionProblem& p, std
   for (std::int64_t t = 0; t < read.tokens.kv_count; ++t) {
     if (scores[t] == -infinity) continue;
     const double weight = std::exp(scores[t] - row.lse) * read.scale(p.v_scale, t) * out_scale;
+    read.value(t, decoded.data());
     for (int d = 0; d < value_size; ++d) {
-      const double part = weight * read.value(t, d);
+      const double part = weight * decoded[d];
       row.out[d] += part;
       row.magnitudes[d] += std::abs(part);
     }

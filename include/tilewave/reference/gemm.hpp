@@ -3,7 +3,10 @@
 // kernels.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <vector>
 
@@ -11,6 +14,7 @@
 #include "tilewave/ops/gemm/problem.hpp"
 #include "tilewave/reference/activation.hpp"
 #include "tilewave/reference/rows.hpp"
+#include "tilewave/reference/sums.hpp"
 
 namespace tilewave::reference {
 
@@ -50,33 +54,45 @@ class GemmLoss {
     sum_ = 0;
     scale_ = scale;
   }
-  /// Adds the products of one step.
-  void add(const double* a, const double* b, std::int32_t count) {
-    double most = std::abs(sum_), next = sum_;
-    for (std::int32_t k = 0; k < count; ++k) {
-      most = std::max(most, std::abs(a[k] * b[k]));
-      next += a[k] * b[k];
-    }
+  /// Adds the products of one step, each multiplied by `factor`.
+  void add(const double* products, std::int32_t count, double factor) {
+    FourSums next;
+    double largest[4] = {};
+    for_four(count, [&](int lane, std::int32_t k) {
+      const double product = products[k] * factor;
+      largest[lane] = std::max(largest[lane], std::abs(product));
+      next.add(lane, product);
+    });
+    const double most = std::max({std::abs(sum_), largest[0], largest[1], largest[2], largest[3]});
     if (most == 0) return;
+    const double sum = sum_ + next.sum();
     const double unit = unit_at(most, unit_.bits);
-    const double next_unit = next == 0 ? unit : std::max(unit, unit_at(std::abs(next), unit_.sum_bits));
-    double cut = 0;
-    for (std::int32_t k = 0; k < count; ++k) {
-      const double product = a[k] * b[k], magnitude = std::abs(product);
-      const double loss = magnitude < unit ? magnitude : unit / 2;  // A value below a unit is lost as a whole.
-      cut += product < 0 ? -loss : loss;
-      if (magnitude >= unit) spread_ += unit * unit * (scale_ * scale_ / 12);
-    }
-    products_ += cut * scale_;
+    const double next_unit = sum == 0 ? unit : std::max(unit, unit_at(std::abs(sum), unit_.sum_bits));
+    FourSums whole, kept, signs;  // A value below a unit is lost as a whole. The branch is not one that a CPU foresees.
+    for_four(count, [&](int lane, std::int32_t k) {
+      const double product = products[k] * factor;
+      const bool keeps_bits = std::abs(product) >= unit;
+      const double losses[] = {product, 0};
+      whole.add(lane, losses[keeps_bits]);
+      kept.add(lane, keeps_bits);
+      signs.add(lane, std::copysign(keeps_bits ? 1.0 : 0.0, product));
+    });
+    products_ += (whole.sum() + signs.sum() * unit / 2) * scale_;
     sums_ += (unit + next_unit) / 2 * std::abs(scale_);
-    spread_ += (unit * unit + next_unit * next_unit) * (scale_ * scale_ / 12);
-    sum_ = next;
+    spread_ += ((kept.sum() + 1) * unit * unit + next_unit * next_unit) * (scale_ * scale_ / 12);
+    sum_ = sum;
   }
   /// Returns the bound.
   double lost() const { return std::abs(products_) + sums_ + 4 * std::sqrt(spread_); }
 
  private:
-  static double unit_at(double magnitude, int bits) { return std::ldexp(1.0, std::ilogb(magnitude) - bits); }
+  /// Returns the last of `bits` bits below the leading one. Products of a GPU's types are normal numbers in double,
+  /// whose leading bit is the exponent. std::ilogb would take longer than the step's sum.
+  static double unit_at(double magnitude, int bits) {
+    constexpr std::uint64_t exponent = 0x7ffull << 52;
+    return std::bit_cast<double>(std::bit_cast<std::uint64_t>(magnitude) & exponent) /
+           static_cast<double>(std::uint64_t{1} << bits);
+  }
 
   const GemmUnit& unit_;
   double sum_ = 0, scale_ = 1;
@@ -223,6 +239,7 @@ class Gemm {
     GemmValue sum;
     GemmLoss loss(unit_);
     const std::int32_t scale_k = s.four_bit() ? s.scale_k : s.mx() ? mx_group : gemm_scale_block;
+    std::vector<double> products(unit_.step > 0 ? scale_k : 0);
     for (std::int32_t from = 0; from < p_.k; from += scale_k) {
       const std::int32_t block = from / scale_k, end = std::min(from + scale_k, p_.k);
       double scale = 1;
@@ -242,23 +259,21 @@ class Gemm {
         scale = element(s.group_scale(), p_.b_group_scale,
                         layer * p_.b_scale_batch_stride + block * p_.b_scale_k_stride + column);
       }
-      double block_sum = 0, magnitude = 0;
-      for (std::int32_t k = from; k < end; ++k) {
-        block_sum += a[k] * b[k];
-        magnitude += std::abs(a[k] * b[k]);
-      }
+      FourSums block_sum, magnitude;
+      for_four(end - from, [&](int lane, std::int32_t k) {
+        const double product = a[from + k] * b[from + k];
+        if (unit_.step > 0) products[k] = product;
+        block_sum.add(lane, product);
+        magnitude.add(lane, std::abs(product));
+      });
       if (unit_.step > 0) {
         const bool scaled_weights = s.mxfp4() && unit_.chain == 0;
         if (unit_.chain > 0 || from == 0) loss.begin(scaled_weights ? 1 : scale);
-        std::vector<double> weights(b + from, b + end);
-        if (scaled_weights) {
-          for (double& weight : weights) weight *= scale;
-        }
-        for (std::int32_t k = from; k < end; k += unit_.step)
-          loss.add(a + k, weights.data() + (k - from), std::min(unit_.step, end - k));
+        for (std::int32_t k = 0; k < end - from; k += unit_.step)
+          loss.add(products.data() + k, std::min(unit_.step, end - from - k), scaled_weights ? scale : 1);
       }
-      sum.value += block_sum * scale;
-      sum.magnitude += magnitude * std::abs(scale);
+      sum.value += block_sum.sum() * scale;
+      sum.magnitude += magnitude.sum() * std::abs(scale);
     }
     double factor = p_.alpha;
     if (s.scale == Scaling::per_tensor) factor *= double{*p_.a_scale} * *p_.b_scale;

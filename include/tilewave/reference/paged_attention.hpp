@@ -80,6 +80,19 @@ class Decoder {
     if (type_ == DType::f32) return static_cast<const float*>(base)[element];
     return std::numeric_limits<double>::quiet_NaN();
   }
+  /// Writes the values of `count` elements, `step` apart, to `values`.
+  void row(const void* base, std::int64_t first, std::int64_t step, int count, double* values) const {
+    const auto each = [&]<class Stored>(const Stored* stored, const auto& value_of) {
+      for (int i = 0; i < count; ++i) values[i] = value_of(stored[first + i * step]);
+    };
+    if (is_fp8(type_)) {
+      each(static_cast<const std::uint8_t*>(base), [&](std::uint8_t code) { return codes_[code]; });
+    } else if (type_ == DType::bf16) {
+      each(static_cast<const std::uint16_t*>(base), [](std::uint16_t bits) { return bf16_to_f32(bits); });
+    } else {
+      for (int i = 0; i < count; ++i) values[i] = (*this)(base, first + i * step);
+    }
+  }
 
  private:
   DType type_;

@@ -170,7 +170,9 @@ inline std::vector<double> quant_row(const QuantProblem& p, std::int32_t row) {
 /// Returns the largest magnitude of columns [first, end). A NaN does not count.
 inline double amax(const std::vector<double>& values, std::int32_t first, std::int32_t end) {
   double largest = 0;
-  for (std::int32_t c = first; c < end; ++c) largest = std::fmax(largest, std::abs(values[c]));
+  for (std::int32_t c = first; c < end; ++c) {
+    if (std::abs(values[c]) > largest) largest = std::abs(values[c]);
+  }
   return largest;
 }
 

@@ -38,6 +38,12 @@ TEST_CASE("rows around a wave group's and a block's, where each sees other keys"
     check_tensor({.q = {rows}, .kv = {rows + 20}, .q_heads = 1, .causal = true});
 }
 
+TEST_CASE("a wave group's rows end at half of their last tile of keys, and one key before and behind") {
+  for (const std::int32_t keys : {128, 256})
+    for (const std::int32_t rows : {126, 127, 128})
+      check_tensor({.q = {rows}, .kv = {keys}, .q_heads = 1, .causal = true});
+}
+
 TEST_CASE("windows whose edges lie within tiles of wave groups, on both sides of whole ones") {
   check_tensor({.q = {66}, .kv = {420}, .q_heads = 1, .causal = true, .left = 300});
   check_tensor({.q = {20}, .kv = {400}, .q_heads = 1, .left = 170, .right = 100, .sinks = true});
@@ -45,6 +51,13 @@ TEST_CASE("windows whose edges lie within tiles of wave groups, on both sides of
 
 TEST_CASE("scores lie far apart, so that references of some rows rise at any tile") {
   check_tensor({.q = {130}, .kv = {500}, .q_heads = 1, .causal = true, .sinks = true, .spread = 3.0f});
+}
+
+TEST_CASE("scores all below zero, each tile's far above those of the tile before") {
+  FlashShape shape{.q = {66}, .kv = {500}, .q_heads = 1};
+  shape.q_of = [](auto, auto, auto, int d) { return d == 0 ? 8.0f : 0.0f; };
+  shape.k_of = [](auto, std::int64_t key, auto, int d) { return d == 0 ? -1.0f - static_cast<float>(key) / 8 : 0.0f; };
+  check_tensor(shape);
 }
 
 TEST_CASE("scores under a soft cap, near zero and far beyond the cap, with masks and sinks") {

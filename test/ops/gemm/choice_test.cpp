@@ -127,7 +127,19 @@ TEST_CASE("fragments of MXFP4 take tiles by the rows that an expert of gpt-oss h
     CHECK(rows(128) == 8);
     CHECK(rows(256) == 16);  // 426 us, 492 by 8 rows
     CHECK(rows(1024) == 64);
+    CHECK(rows(4096) == (spec.gated ? 64 : 128));  // 675 us, 793 by 64 rows
   }
+}
+
+TEST_CASE("fragments of MXFP4 without groups share K where tiles are few") {
+  const GemmSpec spec{
+      .b = DType::fp4_e2m1, .scale = Scaling::per_group, .weights = GemmWeights::fragments, .scale_k = 32};
+  CHECK(chosen(spec, 1, 28672, 4096).rows == 8);
+  CHECK(chosen(spec, 16, 5760, 2880).rows == 16);  // 9.6 us by four blocks, 12.7 in two tiles of 8 rows
+  CHECK(chosen(spec, 32, 5760, 2880).rows == 32);
+  CHECK(chosen(spec, 64, 5760, 2880).rows == 64);
+  CHECK(chosen(spec, 128, 4096, 4096).rows == 64);  // 14.4 us by two blocks, 18.2 by 32 rows
+  CHECK(chosen(spec, 1024, 28672, 4096).rows == 256);
 }
 
 TEST_CASE("groups take tiles by the rows that one has") {

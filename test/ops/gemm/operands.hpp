@@ -6,6 +6,7 @@
 
 #include "test/ops/rows.hpp"
 #include "tilewave/ops/gemm/fragments.hpp"
+#include "tilewave/ops/gemm/problem.hpp"
 
 namespace tilewave::test {
 

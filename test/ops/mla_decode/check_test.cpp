@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Every rule of a problem, broken once: a refusal by name before any work.
+#include <array>
+
 #include "test/ops/mla_decode/call.hpp"
 
 namespace tilewave::test {
@@ -129,6 +131,46 @@ TEST_CASE("path tensor says what it does not take") {
   p = call.p;
   p.block_size = 16, p.page_stride = 16 * 576 + 8;
   CHECK(code(copies, p) == StatusCode::bad_stride);
+}
+
+TEST_CASE("path lds says what it does not take") {
+  MlaCall call({}, {.lengths = {100}, .block_size = 20});
+  constexpr MlaDecodePolicy lds = mla_decode_policies(ArchId::gfx950, {})[0];
+  static_assert(lds.path == MlaDecodePath::lds);
+  const auto code = [&](const MlaDecodeProblem& p) { return mla_decode_takes(lds, p, gfx950_facts).code; };
+  CHECK(code(call.p) == StatusCode::unsupported_block_size);
+  MlaDecodeProblem p = call.p;
+  p.block_size = 48;
+  CHECK(code(p) == StatusCode::ok);
+  p.page_stride = std::int64_t{1} << 35;
+  CHECK(code(p) == StatusCode::bad_stride);
+  p.page_stride = -48 * 576;
+  CHECK(code(p) == StatusCode::bad_stride);
+  p = call.p;
+  p.block_size = 1 << 20, p.token_stride = 1024;
+  CHECK(code(p) == StatusCode::bad_stride);
+  p = call.p;
+  p.block_size = 16, p.split_tokens = 64;
+  CHECK(code(p) == StatusCode::no_matching_entry);
+}
+
+TEST_CASE("few rows choose small blocks") {
+  MlaCall call({}, {.lengths = {100}, .block_size = 16});
+  const auto chosen = [&](std::int32_t heads, std::int32_t query_tokens) {
+    MlaDecodeProblem p = call.p;
+    p.num_q_heads = heads, p.query_tokens = query_tokens;
+    const MlaDecodePolicies all = mla_decode_policies(ArchId::gfx950, {});
+    return *std::ranges::min_element(all, [&](const MlaDecodePolicy& a, const MlaDecodePolicy& b) {
+      return MlaDecodeRegistry::better(a, b, p, gfx950_facts);
+    });
+  };
+  for (const auto& [heads, query_tokens, rows] :
+       {std::array{128, 1, 128}, std::array{65, 1, 128}, std::array{64, 1, 64}, std::array{16, 4, 64},
+        std::array{32, 1, 32}, std::array{16, 1, 32}, std::array{5, 1, 32}}) {
+    INFO(heads << " heads, " << query_tokens << " query tokens");
+    CHECK(chosen(heads, query_tokens).path == MlaDecodePath::lds);
+    CHECK(chosen(heads, query_tokens).rows == rows);
+  }
 }
 
 }  // namespace

@@ -65,6 +65,13 @@ struct Lds {
     static_assert(pending >= 0 && pending < 64, "vmcnt counts at most 63 copies under way");
     asm volatile("s_waitcnt vmcnt(%0)" ::"n"(pending) : "memory");
   }
+  /// LLVM knows of this wait, and so asks for none where it uses what was loaded before.
+  TILEWAVE_DEVICE static void loads_wait() {
+    constexpr int vmcnt_0 = 0x0f70;  // all other counters have their largest value
+    __builtin_amdgcn_sched_barrier(0);
+    __builtin_amdgcn_s_waitcnt(vmcnt_0);
+    __builtin_amdgcn_sched_barrier(0);
+  }
   /// The fences cover LDS alone; others would wait for loads, too. LLVM waits for no access of LDS there, since they
   /// keep their order among themselves. But a copy from memory may overwrite bytes that a pending read is to see, so
   /// the wait is explicit.
@@ -86,6 +93,10 @@ struct Lds {
   TILEWAVE_DEVICE static void keep(float& number) { asm volatile("" : "+v"(number)); }
   TILEWAVE_DEVICE static void keep_uniform(std::int32_t& number) { asm volatile("" : "+s"(number)); }
   TILEWAVE_DEVICE static void keep_uniform(const char*& base) { asm volatile("" : "+s"(base)); }
+  /// Address space 4 is constant memory, which the scalar unit reads.
+  TILEWAVE_DEVICE static std::int32_t load_uniform(const std::int32_t* p) {
+    return *(const __attribute__((address_space(4))) std::int32_t*)p;
+  }
   /// v_cvt_pk_fp8_f32 encodes the chip's own flavour, a pair at a time. Beyond the largest value it makes NaN.
   TILEWAVE_DEVICE static std::uint32_t pack_fp8_within(float a, float b, float c, float d) {
     int low;

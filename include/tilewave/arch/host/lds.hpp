@@ -283,10 +283,15 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
     static_assert(pending >= 0 && pending < 64, "vmcnt counts at most 63 copies under way");
     detail::land_copies(*current_lane, pending);
   }
+  static void loads_wait() { copies_wait<0>(); }
   static void lds_barrier(Where where = {}) { block_barrier(*current_lane, where); }
   template <class T, int n>
   static void keep(Vec<T, n>&) {}
   static void keep(float&) {}
+  static std::int32_t load_uniform(const std::int32_t* p, Where where = {}) {
+    agree(*current_lane, {"address of a uniform load", reinterpret_cast<std::intptr_t>(p), where});
+    return Memory<Id>::load(p, where);
+  }
   static void keep_uniform(std::int32_t&) {}
   static void keep_uniform(const char*&) {}
   /// A value beyond the largest, of which CDNA makes NaN, fails the launch.

@@ -2,6 +2,7 @@
 // MlaDecodeKernel names the kernel that a policy's path asks for.
 #pragma once
 
+#include "tilewave/ops/mla_decode/lds/kernel.hpp"
 #include "tilewave/ops/mla_decode/registers/kernel.hpp"
 #include "tilewave/ops/mla_decode/tensor/kernel.hpp"
 
@@ -14,6 +15,10 @@ struct MlaDecodeKernel {
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
 requires(P.path == MlaDecodePath::tensor) struct MlaDecodeKernel<B, S, P> {
   using type = MlaDecodeTensor<B, S, P>;
+};
+template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
+requires(P.path == MlaDecodePath::lds) struct MlaDecodeKernel<B, S, P> {
+  using type = MlaDecodeLds<B, S, P>;
 };
 
 }  // namespace tilewave

@@ -60,6 +60,17 @@ inline Status mla_tensor_takes(const MlaDecodePolicy& policy, const MlaDecodePro
   return {};
 }
 
+/// Returns ok if path lds takes the problem: pages of whole groups of tokens, whose bytes 31 bits can count.
+inline Status mla_lds_takes(const MlaDecodeProblem& p) {
+  if (p.block_size % mla_lds_page_tokens != 0)
+    return {StatusCode::unsupported_block_size, "lds: block_size must be a multiple of 16"};
+  if (p.token_stride < 0 || p.token_stride * size_of(p.spec.kv) * p.block_size >= std::int64_t{1} << 31)
+    return {StatusCode::bad_stride, "lds: tokens of a page must not lie backwards, or span 2 GiB"};
+  if (p.page_stride < 0 || p.page_stride * size_of(p.spec.kv) >= std::int64_t{1} << 36)
+    return {StatusCode::bad_stride, "lds: pages must lie forwards, less than 2^36 bytes apart"};
+  return {};
+}
+
 }  // namespace detail
 
 /// Returns ok if an entry of this policy takes a problem that mla_decode_check accepts, else what it refuses.
@@ -69,6 +80,9 @@ inline Status mla_decode_takes(const MlaDecodePolicy& policy, const MlaDecodePro
   }
   if (policy.path == MlaDecodePath::tensor) {
     if (Status s = detail::mla_tensor_takes(policy, p); !s.ok()) return s;
+  }
+  if (policy.path == MlaDecodePath::lds) {
+    if (Status s = detail::mla_lds_takes(p); !s.ok()) return s;
   }
   const MlaDecodeLaunches launches = mla_decode_launches(p, policy, facts);
   if (!check_launch(launches.decode, facts).ok() || !check_launch(launches.combine, facts).ok()) {

@@ -14,16 +14,18 @@ namespace tilewave {
 
 /// The path of the cache to the products. `registers` loads it straight to registers, whatever its layout (all rooms).
 /// `tensor` brings it through shared memory for products of wave groups (sm90): by the tensor copy engine, where lanes
-/// widen codes if q is bf16, or, if `gathered`, by lanes that copy and widen token by token.
-enum class MlaDecodePath : int { registers, tensor };
+/// widen codes if q is bf16, or, if `gathered`, by lanes that copy and widen token by token. `lds` brings it through
+/// LDS once, for scores and values (CDNA).
+enum class MlaDecodePath : int { registers, tensor, lds };
 
 constexpr const char* name_of(MlaDecodePath p) {
-  constexpr const char* names[] = {"registers", "tensor"};
+  constexpr const char* names[] = {"registers", "tensor", "lds"};
   return names[static_cast<int>(p)];
 }
 
 /// A block has `rows` query rows, which are query tokens times heads, and walks their tokens in tiles of `tokens`. Its
-/// waves share the tokens of a tile for scores, and the 512 output columns for values.
+/// waves share the tokens of a tile for scores, and the 512 output columns for values. With path lds waves have
+/// 32 rows each, and those that are left fetch.
 struct MlaDecodePolicy {
   MlaDecodePath path = MlaDecodePath::registers;
   int rows = 16;
@@ -43,7 +45,8 @@ struct MlaDecodePolicy {
   /// All waves of a block. On path tensor a wave group fetches.
   TILEWAVE_HOST_DEVICE constexpr int block_waves() const { return path == MlaDecodePath::tensor ? waves + 4 : waves; }
   TILEWAVE_HOST_DEVICE constexpr int blocks_per_cu(const ArchFacts& facts) const {
-    return max_of(1, facts.simds_per_cu * waves_per_simd / block_waves());
+    // A block of path lds takes all of LDS.
+    return path == MlaDecodePath::lds ? 1 : max_of(1, facts.simds_per_cu * waves_per_simd / block_waves());
   }
 };
 
@@ -61,7 +64,35 @@ constexpr bool mla_fp8_scores(const ArchFacts& facts, const MlaDecodePolicy& p) 
   return p.path == MlaDecodePath::registers && facts.family == Family::cdna;
 }
 
+/// Tokens that lie together in every page that path lds takes.
+inline constexpr int mla_lds_page_tokens = 16;
+
+/// Path lds: rows of a wave; tokens of a tile, which a product of values takes, or two of bf16; bytes from a token's
+/// latent dimensions to the next one's in LDS, of bf16 with a gap that spreads tokens over banks; stages of tiles.
+inline constexpr int mla_lds_wave_rows = 32;
+constexpr int mla_lds_tokens(const MlaDecodeSpec& s) { return 64 / size_of(s.kv); }
+constexpr int mla_lds_pitch(const MlaDecodeSpec& s) { return size_of(s.kv) == 2 ? 1024 + 128 : 512; }
+constexpr int mla_lds_stages(const ArchFacts& facts, const MlaDecodeSpec& s) {
+  return min_of(4, facts.lds_bytes / (mla_lds_tokens(s) * (mla_lds_pitch(s) + 64 * size_of(s.kv))));
+}
+
 namespace detail {
+
+constexpr Status mla_lds_status(ArchId arch, const MlaDecodeSpec& s, const MlaDecodePolicy& p) {
+  constexpr StatusCode bad = StatusCode::bad_value;
+  const ArchFacts& facts = facts_of(arch);
+  if (!facts.direct_copies || !facts.lds_transposed)
+    return {bad, "lds: copies into LDS and transposed reads are gfx950's"};
+  if (s.kv != s.q || s.layout != LatentLayout::plain || s.head_size != 576)
+    return {bad, "lds: rows are 576 dimensions of q's type"};
+  if (p.rows < mla_lds_wave_rows || p.rows % mla_lds_wave_rows != 0) return {bad, "lds: waves have 32 rows each"};
+  if (p.waves != 4 || p.rows > p.waves * mla_lds_wave_rows) return {bad, "lds: four waves fetch, and have all rows"};
+  if (p.tokens != mla_lds_tokens(s)) return {bad, "lds: a tile has 32 tokens of bf16 or 64 of fp8"};
+  if (p.waves_per_simd != 1) return {bad, "lds: q and sums fill the registers of a SIMD"};
+  if (p.gathered) return {bad, "lds: gathered is of path tensor"};
+  if (mla_lds_stages(facts, s) < 4) return {bad, "lds: four stages of tiles exceed LDS"};
+  return {};
+}
 
 constexpr Status mla_registers_status(ArchId arch, const MlaDecodeSpec& s, const MlaDecodePolicy& p) {
   constexpr StatusCode bad = StatusCode::bad_value;
@@ -95,8 +126,9 @@ constexpr Status mla_tensor_status(ArchId arch, const MlaDecodeSpec& s, const Ml
 /// Returns ok if kernels of an architecture can be built for a policy of a spec, else the law that the policy breaks.
 constexpr Status mla_decode_policy_status(ArchId arch, const MlaDecodeSpec& s, const MlaDecodePolicy& p) {
   if (p.waves_per_simd < 1) return {StatusCode::bad_value, "waves_per_simd must be positive"};
-  return p.path == MlaDecodePath::tensor ? detail::mla_tensor_status(arch, s, p)
-                                         : detail::mla_registers_status(arch, s, p);
+  if (p.path == MlaDecodePath::tensor) return detail::mla_tensor_status(arch, s, p);
+  if (p.path == MlaDecodePath::lds) return detail::mla_lds_status(arch, s, p);
+  return detail::mla_registers_status(arch, s, p);
 }
 
 }  // namespace tilewave

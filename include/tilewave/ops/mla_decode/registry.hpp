@@ -32,13 +32,20 @@ struct MlaDecodeRegistry {
   static constexpr auto takes = mla_decode_takes;
 
   /// Returns true if policy a is better for the problem than b. Path tensor comes first, then a balanced schedule. Of
-  /// two blocks the larger one is better, unless the rows leave half of it without work.
+  /// two blocks the larger one is better, and one of path lds, unless the rows leave half of it without work. A wave of
+  /// path lds has no less work for fewer rows, so its smallest block is never too large.
   static bool better(const Policy& a, const Policy& b, const Problem& p, const ArchFacts&) {
-    if (a.path != b.path) return a.path == MlaDecodePath::tensor;
+    const auto of_path = [&](MlaDecodePath path) { return (a.path == path) != (b.path == path); };
+    if (of_path(MlaDecodePath::tensor)) return a.path == MlaDecodePath::tensor;
     if (a.gathered != b.gathered) return b.gathered;
     if (a.balanced() != b.balanced()) return a.balanced();
-    const auto idle = [&](const Policy& of) { return of.rows >= 2 * max_of(p.sequence_rows(), 9); };
-    return idle(a) != idle(b) ? idle(b) : a.rows > b.rows;
+    const auto idle = [&](const Policy& of) {
+      if (of.path == MlaDecodePath::lds && of.rows == mla_lds_wave_rows) return false;
+      return of.rows >= 2 * max_of(p.sequence_rows(), 9);
+    };
+    if (idle(a) != idle(b)) return idle(b);
+    if (of_path(MlaDecodePath::lds)) return a.path == MlaDecodePath::lds;
+    return a.rows > b.rows;
   }
   static std::size_t workspace_bytes(const Problem& p, const Policy& policy, const ArchFacts& facts, int) {
     return mla_decode_workspace_size(p, policy, facts);

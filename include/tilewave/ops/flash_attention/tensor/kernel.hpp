@@ -155,12 +155,13 @@ struct FlashAttentionTensor {
       skip_keys(unseen);
       begin_scores(q, scores);
       finish_scores<0>(scores);
+      bool half = sees_half(item, unseen);
       while (true) {
         Softmax softmax(args.attention, args.sections, item, group);
         typename L::Output out{};
         typename Softmax::Operands probabilities;
         if (64 * group < item.rows) {
-          walk(item, unseen, softmax, scores, probabilities, out);
+          walk(item, unseen, half, softmax, scores, probabilities, out);
         } else {
           pass_by(item, probabilities);
         }
@@ -168,22 +169,24 @@ struct FlashAttentionTensor {
         ahead.advance();
         if constexpr (!L::out_in_q) shared.q_ring.release(q.slot);
         begin_values(probabilities, out);
+        const JoinedSink joined[Softmax::rows] = {softmax.finish(0), softmax.finish(1)};  // beside these products
         if constexpr (L::q_stages == 1) {
           finish_values<0>(out);
-          write(item, softmax, out);
+          write(item, softmax, joined, out);
           finish_output();
         }
         Item next;
         const bool more = items.take(next);
         if (more) await_item(ahead);
         unseen = more ? unseen_tiles(next) : 0;
+        half = more && sees_half(next, unseen);
         skip_keys(unseen);
         // The stale q may be rows of the output, which all waves of the group have to have written.
         if (L::q_stages == 1 && L::out_in_q && !more) B::group_barrier();
         begin_scores(ahead, scores);
         if constexpr (L::q_stages > 1) {
           finish_values<1>(out);
-          write(item, softmax, out);
+          write(item, softmax, joined, out);
         }
         finish_scores<0>(scores);
         if (!more) break;
@@ -205,6 +208,15 @@ struct FlashAttentionTensor {
       const std::int32_t end = VisibleKeys::of(args.attention, item.sequence, query).end;
       const std::int32_t seen = max_of(ceil_div(end, P.keys), item.first_tile + 1);
       return min_of(max_of(item.end_tile - seen, 0), most_unseen);
+    }
+    /// Returns whether none of the group's rows sees the second half of the keys of its first tile, as the first group
+    /// of two does not under a causal mask.
+    static constexpr bool halves = P.keys == 128 && L::groups == 2 && P.cluster == 1;
+    TILEWAVE_DEVICE bool sees_half(const Item& item, int unseen) const {
+      if (!halves || 64 * group >= item.rows) return false;
+      const std::int32_t query = item.first_query + args.sections.query_of(64 * group + 63);
+      const std::int32_t end = VisibleKeys::of(args.attention, item.sequence, query).end;
+      return end <= (item.end_tile - 1 - unseen) * P.keys + P.keys / 2;
     }
     /// Passes by the first tiles of keys. (There is no loop, since products may be under way.)
     TILEWAVE_DEVICE void skip_keys(int tiles) {
@@ -230,13 +242,19 @@ struct FlashAttentionTensor {
     }
 
     /// Walks from the last tile of keys that the group sees to an item's first; it does not see `unseen` tiles behind.
-    /// Scores of the last tile are there at the start. Products of values of the first tile are left to the caller.
-    TILEWAVE_DEVICE void walk(const Item& item, int unseen, Softmax& softmax, typename L::Scores& scores,
+    /// Scores of the last tile are there at the start; of its keys the group may see the first half alone. Products of
+    /// values of the first tile are left to the caller.
+    TILEWAVE_DEVICE void walk(const Item& item, int unseen, bool half, Softmax& softmax, typename L::Scores& scores,
                               typename Softmax::Operands& probabilities, typename L::Output& out) {
       Vec<float, Softmax::rows> factor;
       std::int32_t tile = item.end_tile - 1 - unseen;
-      softmax.run(tile, scores, factor);
-      Softmax::pack(scores, probabilities);
+      if (halves && half) {
+        softmax.template run<P.keys / 2>(tile, scores, factor);
+        Softmax::template pack<P.keys / 2>(scores, probabilities);
+      } else {
+        softmax.run(tile, scores, factor);
+        Softmax::pack(scores, probabilities);
+      }
       if constexpr (L::out_in_q) finish_output();
       skip_values(unseen);
       if (!L::transposes && (tile + 1) * P.keys > item.sequence.kv_count)
@@ -280,10 +298,11 @@ struct FlashAttentionTensor {
       shared.k_ring.wait_full(k);
     }
     /// Writes the rows of an item.
-    TILEWAVE_DEVICE void write(const Item& item, const Softmax& softmax, const typename L::Output& out) {
+    TILEWAVE_DEVICE void write(const Item& item, const Softmax& softmax, const JoinedSink (&joined)[Softmax::rows],
+                               const typename L::Output& out) {
       if constexpr (!L::out_in_q) finish_output();
       const int wave = B::block_lane_id() % L::group_lanes / B::facts.wave_lanes;
-      FlashAttentionOutput<B, S, L>::write(args, item, softmax, out,
+      FlashAttentionOutput<B, S, L>::write(args, item, softmax, joined, out,
                                            L::staging(shared, q.slot) + (64 * group + 16 * wave) * L::box_chunks);
       stored_slot = q.slot;
       storing = true;

@@ -22,9 +22,8 @@ struct FlashAttentionOutput {
   /// afterwards: lane 0 has stores to wait for.
   template <class Softmax>
   TILEWAVE_DEVICE static void write(const typename L::Args& args, const Item& item, const Softmax& softmax,
-                                    const typename L::Output& out, Chunk* staging) {
+                                    const JoinedSink (&joined)[2], const typename L::Output& out, Chunk* staging) {
     const FlashAttentionArgs& a = args.attention;
-    const JoinedSink joined[2] = {softmax.finish(0), softmax.finish(1)};
     const std::int32_t first = softmax.row(0) - B::lane_id() / 4;
     const bool whole = args.out_boxes && first + wave_rows <= item.rows;
     if constexpr (L::splits) store_partial(args, item, softmax, out, joined);

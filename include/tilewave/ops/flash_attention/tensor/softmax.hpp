@@ -14,7 +14,6 @@ template <class B, FlashAttentionSpec S, class L, FlashAttentionPolicy P>
 class FlashAttentionSoftmax {
  public:
   using Scores = typename L::Scores;
-  using Lane = LaneScores<B, P.keys>;
   static constexpr int rows = 2;
   using Operands = Chunk[L::key_slices];  // probabilities as products take them from registers
 
@@ -54,15 +53,17 @@ class FlashAttentionSoftmax {
   TILEWAVE_DEVICE std::int32_t head(int h) const { return item_.head + sections_.head_of(row(h)); }
 
   /// Turns scores into probabilities, as f32. Returns whether a row of the wave has another reference than before: sums
-  /// of values so far must be multiplied by `factor` then.
+  /// of values so far must be multiplied by `factor` then. No row sees keys of the tile behind the first `keys`.
+  template <int keys = P.keys>
   TILEWAVE_DEVICE bool run(std::int32_t tile, Scores& scores, Vec<float, rows>& factor) {
-    if constexpr (transformed) transform(tile, scores);
-    if constexpr (S.bit_mask) mask_bits(tile, scores);
+    using Lane = LaneScores<B, keys>;
+    if constexpr (transformed) transform<keys>(tile, scores);
+    if constexpr (S.bit_mask) mask_bits<keys>(tile, scores);
     const std::int32_t first = first_key(tile);
     if (tile * P.keys < all_see_.first)
-      mask(scores, [&](int h, int key) TILEWAVE_INLINE_LAMBDA { return key >= visible_[h].first - first; });
+      mask<keys>(scores, [&](int h, int key) TILEWAVE_INLINE_LAMBDA { return key >= visible_[h].first - first; });
     if ((tile + 1) * P.keys > all_see_.end)
-      mask(scores, [&](int h, int key) TILEWAVE_INLINE_LAMBDA { return key < visible_[h].end - first; });
+      mask<keys>(scores, [&](int h, int key) TILEWAVE_INLINE_LAMBDA { return key < visible_[h].end - first; });
     float largest[rows];  // of this lane's keys
     bool behind = false;
     TILEWAVE_UNROLL
@@ -82,9 +83,14 @@ class FlashAttentionSoftmax {
 
   /// Packs probabilities into operands, those of f16 times f16_scale. A word of fp8 has two keys of each of two tiles
   /// of eight: waves that transpose V put keys where these stand.
+  template <int keys = P.keys>
   TILEWAVE_DEVICE static void pack(const Scores& scores, Operands& to) {
     TILEWAVE_UNROLL
     for (int k_slice = 0; k_slice < L::key_slices; ++k_slice) {
+      if (k_slice >= L::key_slices * keys / P.keys) {
+        to[k_slice] = Chunk{};
+        continue;
+      }
       TILEWAVE_UNROLL
       for (int w = 0; w < 4; ++w) {
         if constexpr (is_fp8(S.kv)) {
@@ -140,10 +146,11 @@ class FlashAttentionSoftmax {
   TILEWAVE_HOST_DEVICE static constexpr std::int32_t key_of(int i) { return i / 4 * 8 + i % 2; }
 
   /// Applies the soft cap and slopes. Scores become log2 units.
+  template <int keys>
   TILEWAVE_DEVICE void transform(std::int32_t tile, Scores& scores) const {
     const std::int32_t first = first_key(tile), behind = item_.sequence.kv_count - item_.sequence.q_count;
     TILEWAVE_UNROLL
-    for (int i = 0; i < Scores::size; ++i) {
+    for (int i = 0; i < keys / 2; ++i) {
       scores[i] *= raw_scale_of(i / 2 % 2);
       if constexpr (S.soft_cap) scores[i] = a_.cap_log2 * tanh_of<B>(scores[i]);
       if constexpr (S.alibi) {
@@ -153,16 +160,18 @@ class FlashAttentionSoftmax {
     }
   }
   /// Keeps scores of which seen(h, key behind this lane's first) is true.
-  template <class Seen>
+  template <int keys, class Seen>
   TILEWAVE_DEVICE static void mask(Scores& scores, const Seen& seen) {
     TILEWAVE_UNROLL
     for (int h = 0; h < rows; ++h) {
-      Lane::each(h, [&](int i) TILEWAVE_INLINE_LAMBDA { scores[i] = seen(h, key_of(i)) ? scores[i] : minus_infinity; });
+      LaneScores<B, keys>::each(
+          h, [&](int i) TILEWAVE_INLINE_LAMBDA { scores[i] = seen(h, key_of(i)) ? scores[i] : minus_infinity; });
     }
   }
+  template <int keys>
   TILEWAVE_DEVICE void mask_bits(std::int32_t tile, Scores& scores) const {
     const std::int32_t first = first_key(tile);
-    mask(scores, [&](int h, int key) TILEWAVE_INLINE_LAMBDA {
+    mask<keys>(scores, [&](int h, int key) TILEWAVE_INLINE_LAMBDA {
       const std::int32_t query_of_row = min_of(query(h), item_.sequence.q_count - 1);
       return item_.sequence.template mask_allows<B>(a_, query_of_row, first + key);
     });

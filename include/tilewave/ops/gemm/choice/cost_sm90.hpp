@@ -79,10 +79,15 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
     if (spec.gathered && p.swapped && p.rows >= 64) cycles *= 2.0;
     if (spec.has_sums_to_choose() && spec.sums == GemmSums::promoted) cycles *= 1.035;
   }
+  const bool fragments = spec.weights == GemmWeights::fragments;
   if (spec.four_bit()) {  // a stage of 128 k: a chain of waits, and the groups of an SM widen in turn
-    const double groups = tall / 64 * (count.tiles * splits > sms ? p.waves_per_simd : 1);
-    cycles = 250 + 3.25 * wide * element + 320 * groups;
-    if (spec.weights == GemmWeights::fragments) cycles = groups * (wide <= 16 ? 240 + 5.7 * wide : 270 + 3.5 * wide);
+    if (fragments) {      // blocks of an SM widen in turn, where there are two
+      const double beside = min_of(double(p.waves_per_simd), max_of(1.0, count.tiles * splits / sms));
+      cycles = tall / 64 * beside * (wide <= 16 ? 240 + 5.7 * wide : 270 + 3.5 * wide);
+    } else {
+      const double groups = tall / 64 * (count.tiles * splits > sms ? p.waves_per_simd : 1);
+      cycles = 250 + 3.25 * wide * element + 320 * groups;
+    }
     // MXFP4's tile of 256 rows has stages of 64 k (docs/notebook/2026-11-27-gemm-four-bits.md).
     if (p.depth_bytes < 128 * element) cycles *= 0.535;
   }
@@ -101,8 +106,9 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double own_epilogue = spec.four_bit() ? 0.6 + 1.2 * area
                               : scaled_large  ? (area == 0.5 ? 0.4 : 0.5)
                                               : 0.3 + 0.8 * area;
-  const double merge = spec.four_bit() ? 2.0 + 0.3 * splits + 10.0 * area
-                                       : 1.2 + 0.2 * splits + 2.0 * area + (area >= 0.5 && m > 128 ? 4.0 : 0.0);
+  const double merge = fragments         ? 0.7 + 0.3 * splits + 5.0 * area
+                       : spec.four_bit() ? 2.0 + 0.3 * splits + 10.0 * area
+                                         : 1.2 + 0.2 * splits + 2.0 * area + (area >= 0.5 && m > 128 ? 4.0 : 0.0);
   const double epilogue = own_epilogue + (splits > 1 ? merge : 0.0);
   // Under pingpong a wave group's epilogue lies beside the products of the other, and is longer: it has fewer boxes.
   const double tile_us = steps * max_of(cycles, copy_cycles) / 1750, long_epilogue = 4.9 * area;

@@ -28,10 +28,18 @@ constexpr MlaDecodePolicies mla_decode_policies(ArchId arch, const MlaDecodeSpec
   tensor(balanced, false);
   if (s.kv == s.q) tensor(even, false);  // path registers makes batch-invariant calls of other caches
   tensor(balanced, true);
+  for (const int rows : {128, 64, 32}) {
+    add({.path = MlaDecodePath::lds,
+         .rows = rows,
+         .tokens = mla_lds_tokens(s),
+         .waves = 4,
+         .schedule = balanced,
+         .waves_per_simd = 1});
+  }
   // Wide blocks read the cache less often. On gfx950 they have the LDS for q of 64 rows, or of 32 twice; on gfx942 if q
-  // is fp8.
+  // is fp8. Path lds leaves them pages of odd sizes.
   const bool cdna = facts_of(arch).family == Family::cdna, wide_lds = cdna && facts_of(arch).lds_bytes > 128 * 1024;
-  if (cdna) add({.rows = 64, .schedule = balanced, .waves_per_simd = 1});
+  if (cdna && all.size() == 0) add({.rows = 64, .schedule = balanced, .waves_per_simd = 1});
   add({.rows = 32, .schedule = balanced, .waves_per_simd = wide_lds ? 2 : 1});
   add({.rows = 16, .schedule = balanced, .waves_per_simd = 2});
   add({.rows = 16, .waves_per_simd = 2});

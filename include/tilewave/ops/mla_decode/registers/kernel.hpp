@@ -10,9 +10,9 @@
 // made them, since all waves have the same lane map (arch/atom.hpp, "chained"). Bound: reads of the cache.
 #pragma once
 
-#include "tilewave/attention/sink.hpp"
 #include "tilewave/attention/value_tiles.hpp"
 #include "tilewave/ops/mla_decode/registers/query.hpp"
+#include "tilewave/ops/mla_decode/row_output.hpp"
 #include "tilewave/ops/mla_decode/work.hpp"
 
 namespace tilewave {
@@ -256,68 +256,24 @@ struct MlaDecodeRegisters {
     B::barrier();
     float v_scale = 1.0f;
     if constexpr (one_scale) v_scale = B::load(a.k_scale);
+    const int group = Map::group(B::lane_id());
     each_row([&](int t, int r) TILEWAVE_INLINE_LAMBDA {
       const Row& row = s.row[t][r];
-      const float sum = item.beyond_table ? __builtin_nanf("") : over_waves(shared.sum, t, r, Sum{});
-      float lse = sum == 0.0f ? minus_infinity : (row.reference + B::log2(sum)) * ln_2;
-      const std::int32_t block_row = t * atom_rows + Map::row(B::lane_id(), r);
-      if (item.first_row + block_row >= a.rows) return;
-      const float scale = sum == 0.0f ? 0.0f : v_scale / sum;
-      const QueryRow query = query_row(a, item, row.row);
-      const std::int64_t out_index = query.out_row * a.num_q_heads + query.head;
-      const bool writes_lse = s.wave == 0 && Map::group(B::lane_id()) == 0;
-      if (item.slot < 0) {
-        float sink_scale = 1.0f;
-        if (a.sinks != nullptr) {
-          const JoinedSink joined = join_sink<B>(lse, B::load(a.sinks + query.head));
-          sink_scale = joined.out_scale;
-          lse = joined.lse;
-        }
-        auto* const to =
-            static_cast<std::uint16_t*>(a.out) + query.out_row * a.out_row_stride + query.head * a.out_head_stride;
-        each_run(s.wave, [&](int block, int column) TILEWAVE_INLINE_LAMBDA {
+      const MlaDecodeRow of{t * atom_rows + Map::row(B::lane_id(), r), row.row, over_waves(shared.sum, t, r, Sum{}),
+                            row.reference};
+      // A lane has a run of neighbouring columns in each block of value tiles.
+      const auto each_run = [&](const auto& f) TILEWAVE_INLINE_LAMBDA {
+        TILEWAVE_UNROLL
+        for (int block = 0; block < out_tiles / unit; ++block) {
           Vec<float, Values::run> values;
           TILEWAVE_UNROLL
-          for (int n = 0; n < Values::run; ++n) {
-            // Combine adds partial results to 0, which turns -0 into +0. Subtracting -0 does the same.
-            values[n] = B::subtract(value(s, t, r, block, n) * scale, -0.0f) * sink_scale;
-          }
-          TILEWAVE_UNROLL
-          for (int n = 0; n < Values::run; n += unit) {
-            Vec<float, unit> some;
-            TILEWAVE_UNROLL
-            for (int i = 0; i < unit; ++i) some[i] = values[n + i];
-            B::store(reinterpret_cast<Chunk*>(to + column + n), narrow<B, DType::bf16, unit>(some));
-          }
-        });
-        if (a.lse != nullptr && writes_lse) B::store(a.lse + out_index, lse);
-      } else {
-        const std::int64_t partial =
-            P.balanced() ? std::int64_t{item.slot} * P.rows + block_row : out_index * a.splits.divisor + item.slot;
-        float* const to = a.partial_out + partial * latent_value_size;
-        each_run(s.wave, [&](int block, int column) TILEWAVE_INLINE_LAMBDA {
-          TILEWAVE_UNROLL
-          for (int n = 0; n < Values::run; n += 4) {
-            Vec<float, 4> values;
-            TILEWAVE_UNROLL
-            for (int i = 0; i < 4; ++i) values[i] = value(s, t, r, block, n + i) * scale;
-            B::store(reinterpret_cast<Vec<float, 4>*>(to + column + n), values);
-          }
-        });
-        if (writes_lse) B::store(a.partial_lse + partial, lse);
-      }
+          for (int n = 0; n < Values::run; ++n)
+            values[n] = s.out[t][block * unit + Values::tile_of(n)][r * kv_per_lane + Values::column_of(n)];
+          f(s.wave * part_columns + Values::first_held(block, group), values);
+        }
+      };
+      MlaDecodeRowOutput<B, P>::write(a, item, of, v_scale, s.wave == 0 && group == 0, each_run);
     });
-  }
-  TILEWAVE_DEVICE static float value(const State& s, int t, int r, int block, int n) {
-    return s.out[t][block * unit + Values::tile_of(n)][r * kv_per_lane + Values::column_of(n)];
-  }
-  /// Calls f with each block of the lane's columns, and the first of its neighbouring columns.
-  template <class F>
-  TILEWAVE_DEVICE static void each_run(int wave, const F& f) {
-    TILEWAVE_UNROLL
-    for (int block = 0; block < out_tiles / unit; ++block) {
-      f(block, wave * part_columns + Values::first_held(block, Map::group(B::lane_id())));
-    }
   }
 };
 

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+// Decode of latent attention on CDNA with the rows of the cache in LDS, which are keys and values in one.
+//
+// Grid: by the schedule of the policy (work.hpp). A block has P.rows query rows, query tokens times heads, in waves of
+// 32 rows, and walks their tokens in tiles of P.tokens. A wave has q and all 512 output columns of its rows in
+// registers, so it multiplies a tile by itself: nothing but the tile is shared. LDS: a ring of tiles (tile.hpp), of
+// which all waves fetch a part. Where there are fewer rows, the other waves do nothing else.
+// Bound: reads of the cache; with 128 rows the matrix rate is near.
+#pragma once
+
+#include <limits>
+
+#include "tilewave/ops/mla_decode/lds/main_loop.hpp"
+#include "tilewave/ops/mla_decode/row_output.hpp"
+#include "tilewave/ops/mla_decode/work.hpp"
+
+namespace tilewave {
+
+template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
+struct MlaDecodeLds {
+  static_assert(mla_decode_policy_status(B::facts.id, S, P).ok(),
+                "a law of policies is broken: mla_decode_policy_status(arch, spec, policy).reason says which");
+  using Room = B;
+  using Args = MlaDecodeArgs;
+  using L = MlaLdsLayout<B, S, P>;
+  using Shared = typename L::Shared;
+  static constexpr MlaDecodeSpec spec = S;
+  static constexpr MlaDecodePolicy policy = P;
+  static constexpr int lanes = L::lanes;
+  static constexpr int block_threads = P.waves * lanes, waves_per_simd = P.waves_per_simd;
+  // What the queue of work items asks for.
+  static constexpr int token_waves = 1, wave_tokens = P.tokens, block_tokens = P.tokens, block_rows = P.rows;
+  static constexpr int row_tiles = P.rows / 16, atom_rows = 16;
+
+  static Status prepare(const MlaDecodeProblem& p, Args& args) {
+    args = mla_decode_args(p, P, B::facts);
+    return {};
+  }
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
+    Work work(args.attention);
+    while (work.more()) {
+      const Item item = uniform(work.item());
+      if (B::wave_id() < L::row_waves) {
+        State s;
+        begin(s);
+        if (item.tiles > 0) MlaLdsMainLoop<L>(args, item, shared, s).run();
+        finish(args.attention, item, s);
+      } else if (item.tiles > 0) {
+        MlaLdsFetching<L>::run(args.attention, item, shared);
+      }
+      B::lds_barrier();  // nobody reads tiles any more
+      work.next();
+    }
+  }
+
+ private:
+  using Work = MlaDecodeWork<MlaDecodeLds>;
+  using Item = PagedAttentionWorkItem;
+  using State = MlaLdsState<L>;
+  using Map = typename L::Map;
+  using Sums = typename L::Sums;
+
+  /// All lanes of a wave have the same item, which belongs into scalar registers.
+  TILEWAVE_DEVICE static Item uniform(Item item) {
+    for (std::int32_t* const field : {&item.sequence, &item.first_row, &item.first, &item.end, &item.begin, &item.tiles,
+                                      &item.full_first, &item.full_end, &item.slot}) {
+      *field = B::uniform(*field);
+    }
+    item.beyond_table = B::uniform(item.beyond_table ? 1 : 0) != 0;
+    return item;
+  }
+
+  TILEWAVE_DEVICE static void begin(State& s) {
+    s.reference = State::lowest;
+    s.sum = 0.0f;
+    TILEWAVE_UNROLL
+    for (int d = 0; d < L::value_tiles; ++d) s.out[d] = Sums{};
+  }
+
+  TILEWAVE_DEVICE static void finish(const PagedAttentionArgs& a, const Item& item, const State& s) {
+    const int lane = L::lane();
+    const std::int32_t in_block = B::wave_id() * mla_lds_wave_rows + Map::row(lane);
+    const MlaDecodeRow of{in_block, min_of(item.first_row + in_block, a.rows - 1), s.sum + B::shuffle_xor(s.sum, 32),
+                          s.reference};
+    float v_scale = 1.0f;
+    if constexpr (is_fp8(S.kv)) v_scale = B::load(a.k_scale);
+    const auto each_run = [&](const auto& f) TILEWAVE_INLINE_LAMBDA {
+      TILEWAVE_UNROLL
+      for (int d = 0; d < L::value_tiles; ++d) {
+        TILEWAVE_UNROLL
+        for (int i = 0; i < Map::sums; i += 4) {
+          const Sums& from = s.out[d];
+          f(L::side * d + Map::kv_row(lane, i), Vec<float, 4>{{from[i], from[i + 1], from[i + 2], from[i + 3]}});
+        }
+      }
+    };
+    MlaDecodeRowOutput<B, P>::write(a, item, of, v_scale, Map::unit(lane) == 0, each_run);
+  }
+};
+
+}  // namespace tilewave

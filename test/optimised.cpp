@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// What tests that are not optimised spend their time in: references, and the values of tensors. g++ compiles every inline function of these
+// headers here, by -fkeep-inline-functions, and optimises it. This object stands before the test's own when the test is linked, so of each
+// such function the linker takes this copy and drops that one.
+#include "bench/ops/paged_attention/kv_pool.hpp"
+#include "test/core/fp8_table.hpp"
+#include "test/ops/rows.hpp"
+#include "tilewave/reference/activation.hpp"
+#include "tilewave/reference/attention_combine.hpp"
+#include "tilewave/reference/embedding.hpp"
+#include "tilewave/reference/flash_attention.hpp"
+#include "tilewave/reference/gemm.hpp"
+#include "tilewave/reference/kv_cache_write.hpp"
+#include "tilewave/reference/latent_cache_write.hpp"
+#include "tilewave/reference/mla_decode.hpp"
+#include "tilewave/reference/mla_prefill.hpp"
+#include "tilewave/reference/moe.hpp"
+#include "tilewave/reference/moe_reduce.hpp"
+#include "tilewave/reference/moe_sort.hpp"
+#include "tilewave/reference/mqa_logits.hpp"
+#include "tilewave/reference/paged_attention.hpp"
+#include "tilewave/reference/rope.hpp"
+#include "tilewave/reference/rows.hpp"
+#include "tilewave/reference/sampling.hpp"
+#include "tilewave/reference/topk_gating.hpp"
