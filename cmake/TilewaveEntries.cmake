@@ -44,13 +44,15 @@ if(TILEWAVE_ROOM STREQUAL "host")
   endforeach()
 endif()
 
-# tilewave_entries(LIST [HEADER file] [SOURCES count] [HOST_SOURCES count] [ROWS] [TESTS])
+# tilewave_entries(LIST [HEADER file] [SOURCES count] [POLICY_SOURCES count] [HOST_SOURCES count] [ROWS] [TESTS])
 # HEADER: by default registry.hpp. SOURCES: among how many files an architecture's specs are divided, that they compile in
-# parallel: one takes the least time in all. HOST_SOURCES: the same in the host room, whose kernels take less, and whose
+# parallel: one takes the least time in all. POLICY_SOURCES: among how many files the policies of one spec are divided, where
+# there is a file for each spec and L_entries takes one more argument, an EntryPart (GPU rooms alone, whose
+# kernels take seconds each). HOST_SOURCES: the same as SOURCES in the host room, whose kernels take less, and whose
 # headers more; without it all chips' entries are compiled together there. ROWS: kernels of rows, whose lanes mostly wait for each other: -Og compiles them for the host room in a quarter
 # less time, and they run as fast (GEMM takes twice the time, decode a third more). TESTS: only tests run these entries, the op's benchmark does not.
 macro(tilewave_entries list)
-  cmake_parse_arguments(arg "ROWS;TESTS" "HEADER;SOURCES;HOST_SOURCES" "" ${ARGN})
+  cmake_parse_arguments(arg "ROWS;TESTS" "HEADER;SOURCES;POLICY_SOURCES;HOST_SOURCES" "" ${ARGN})
   tilewave_entry_list(${list})
 endmacro()
 
@@ -81,7 +83,11 @@ function(tilewave_entry_list list)  # of the op of tilewave_op_entries, by the a
   if(focus_list STREQUAL list AND NOT focus_spec STREQUAL "")
     set(parts 1)
   endif()
-  math(EXPR last "${parts} - 1")
+  set(policy_parts 1)
+  if(arg_POLICY_SOURCES AND NOT TILEWAVE_ROOM STREQUAL "host")
+    set(policy_parts ${arg_POLICY_SOURCES})
+  endif()
+  math(EXPR last "${parts} * ${policy_parts} - 1")
   set(calls)
   set(declarations)
   foreach(arch IN LISTS archs)
@@ -102,8 +108,14 @@ function(tilewave_entry_list list)  # of the op of tilewave_op_entries, by the a
     endif()
     foreach(part RANGE ${last})
       set(function add_${list}_${arch}_${part})
-      set(first "count * ${part} / ${parts}")
-      set(end "count * (${part} + 1) / ${parts}")
+      math(EXPR spec_part "${part} / ${policy_parts}")
+      math(EXPR policy_part "${part} % ${policy_parts}")
+      set(first "count * ${spec_part} / ${parts}")
+      set(end "count * (${spec_part} + 1) / ${parts}")
+      set(of_policies)
+      if(policy_parts GREATER 1)
+        set(of_policies ", EntryPart{${policy_part}, ${policy_parts}}")
+      endif()
       if(focus_list STREQUAL list AND NOT focus_spec STREQUAL "")
         set(first ${focus_spec})
         set(end "${focus_spec} + 1")

@@ -25,7 +25,7 @@ namespace tilewave::bench {
 template <class Visit>
 void each_column(const GemmPlan& plan, Visit& visit) {
   const bool has = plan.entry != nullptr;
-  const GemmPolicy p = has ? plan.entry->policy : GemmPolicy{0, 0, 0, 0, 0, 0, {}, false, 0, 0, 0, 0};
+  const GemmPolicy p = has ? plan.entry->policy : GemmPolicy{0, 0, 0, 0, 0, 0, {}, false, 0, 0, 0, 0, 0};
   visit("tile_rows", p.rows);
   visit("tile_columns", p.columns);
   visit("depth", p.depth_bytes);
@@ -35,6 +35,7 @@ void each_column(const GemmPlan& plan, Visit& visit) {
   visit("path", has ? name_of(p.path) : "none");
   visit("swapped", p.swapped);
   visit("cluster", p.cluster);
+  visit("cluster_columns", p.cluster_columns);
   visit("splits", has ? plan.splits : 0);
   visit("most_splits", p.splits);
   visit("waves_per_simd", p.waves_per_simd);

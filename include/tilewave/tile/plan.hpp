@@ -50,6 +50,11 @@ constexpr std::array<const Entry*, count> candidates_of(const std::array<Entry, 
   return candidates;
 }
 
+/// A part of the entries of a spec: number `number` of `of` parts. A build compiles them side by side.
+struct EntryPart {
+  int number = 0, of = 1;
+};
+
 /// An entry and the run-time part of its policy. A Registry (registry.hpp) may also have
 ///   workspace_bytes(problem, policy, facts, splits)   the bytes, where a launch needs a workspace
 ///   considers(problem, entry, facts)                  ok, or the reason why the choice passes over an entry

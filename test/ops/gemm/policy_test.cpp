@@ -48,7 +48,17 @@ TEST_CASE("a refused policy of sm90 says which law it breaks") {
   CHECK(why_not(sm90, {.stages = 0}) == "depth_bytes and stages must be positive");
   CHECK(why_not(sm90, {.columns = 168, .stages = 3}) == "products are 8 or a multiple of 16 wide for a wave group");
   CHECK(why_not(sm90, {.stages = 3, .cluster = 2, .splits = 2}) ==
-        "blocks of a cluster share boxes of B or the K of a tile, not both: cluster or splits is 1");
+        "blocks of a cluster share boxes of B, those of A or the K of a tile: of cluster, cluster_columns and splits "
+        "two are 1");
+  CHECK(why_not(sm90, {.columns = 96, .stages = 6, .cluster_columns = 2}) == "");
+  CHECK(why_not(sm90, {.columns = 96, .stages = 6, .cluster = 2, .cluster_columns = 2}) ==
+        "blocks of a cluster share boxes of B, those of A or the K of a tile: of cluster, cluster_columns and splits "
+        "two are 1");
+  CHECK(
+      why_not(sm90, {.rows = 24, .columns = 64, .stages = 6, .waves_rows = 1, .swapped = true, .cluster_columns = 2}) ==
+      "each block of a cluster along N fetches a multiple of 8 rows of the tile");
+  CHECK(why_not(sm90, {.columns = 128, .stages = 4, .cluster_columns = 0}) ==
+        "cluster, cluster_columns and splits must be positive");
   CHECK(why_not(sm90, {.stages = 3, .splits = 2, .stream = true}) ==
         "stream-K shares K already: cluster and splits are 1");
   const GemmPolicy pingpong{.columns = 176, .stages = 5, .waves_rows = 1, .pingpong = true};
@@ -82,7 +92,14 @@ TEST_CASE("a refused policy of few rows says which law it breaks") {
   };
   CHECK(why_not(ArchId::sm90, few, codes) == "");
   CHECK(with([](GemmPolicy& p) { p.waves_k = 6; }) ==
-        "few rows of int4 weights: waves_k is a multiple of 4, for four SIMDs, up to 32");
+        "few rows of int4 weights: a block's waves are a multiple of 4, for four SIMDs, up to 32");
+  CHECK(with([](GemmPolicy& p) { p.waves_k = 5; }) ==
+        "few rows of int4 weights: sums are added three or four at a time: waves_k is such a multiple");
+  CHECK(with([](GemmPolicy& p) { p.waves_columns = 4, p.waves_k = 3; }) == "");
+  CHECK(with([](GemmPolicy& p) { p.waves_columns = 3, p.waves_k = 4; }) ==
+        "few rows of int4 weights: rows are a multiple of 8, columns of a strip, 16, for each wave beside another");
+  CHECK(with([](GemmPolicy& p) { p.waves_rows = 2; }) ==
+        "few rows of int4 weights: waves share K, or take strips side by side: waves_rows is 1");
   CHECK(with([](GemmPolicy& p) { p.waves_per_simd = 2; }) ==
         "rings and sums of all waves exceed shared memory, of which waves_per_simd blocks have a part");
   CHECK(with([](GemmPolicy& p) { p.waves_per_simd = 2, p.waves_k = 8; }) == "");

@@ -41,6 +41,12 @@ bool is_pingpong(const Csv& csv, std::size_t row) {
   return csv.find("pingpong") && tried_count(csv, row, "pingpong") != 0;
 }
 
+/// A file from before clusters shared A has no column of them.
+std::string cluster_columns_text(const Csv& csv, std::size_t row) {
+  const bool shared = csv.find("cluster_columns") && tried_count(csv, row, "cluster_columns") > 1;
+  return shared ? fmt::format(", .cluster_columns = {}", tried_count(csv, row, "cluster_columns")) : "";
+}
+
 /// A file from before there were zero points has no column of them.
 bool has_zero_points(const Csv& csv, std::size_t row) {
   return csv.find("zero_points") && tried_count(csv, row, "zero_points") != 0;
@@ -64,12 +70,12 @@ std::string gemm_policy_text(const Csv& csv, std::size_t row) {
   const std::string path = tried_word(csv, row, "path");
   return fmt::format(
       "{{.rows = {}, .columns = {}, .depth_bytes = {}, .stages = {}, .waves_rows = {}, .waves_columns = {}, "
-      ".path = GemmPath::{}, .swapped = {}, .cluster = {}, .splits = {}, .waves_per_simd = {}, .waves_k = {}, "
+      ".path = GemmPath::{}, .swapped = {}, .cluster = {}{}, .splits = {}, .waves_per_simd = {}, .waves_k = {}, "
       ".stream = {}, .pingpong = {}}}",
       number("tile_rows"), number("tile_columns"), number("depth"), number("stages"), number("waves_rows"),
       number("waves_columns"), path == "wreg" ? "weights_in_registers" : path, number("swapped") != 0,
-      number("cluster"), number("most_splits"), number("waves_per_simd"), number("waves_k"), number("stream") != 0,
-      is_pingpong(csv, row));
+      number("cluster"), cluster_columns_text(csv, row), number("most_splits"), number("waves_per_simd"),
+      number("waves_k"), number("stream") != 0, is_pingpong(csv, row));
 }
 
 std::string paged_attention_spec_text(const Csv& csv, std::size_t row) {

@@ -47,7 +47,7 @@ constexpr std::int32_t gemm_band(const GemmPolicy& p) { return max_of(1, 2048 / 
 /// Returns the arguments for kernels of a policy. `splits`: blocks that share the K of a tile.
 inline GemmArgs gemm_args(const GemmProblem& p, const GemmPolicy& policy, std::int32_t splits) {
   const std::int32_t tiles_m = max_of(1, ceil_div(p.m, policy.rows * policy.cluster)), band = gemm_band(policy);
-  const std::int32_t tiles_n = max_of(1, ceil_div(p.n, policy.columns)), rest = tiles_m % band;
+  const std::int32_t tiles_n = max_of(1, ceil_div(p.n, policy.columns * policy.cluster_columns)), rest = tiles_m % band;
   const auto tiles = static_cast<std::int32_t>(min_of<std::int64_t>(std::int64_t{tiles_m} * tiles_n, 0x7fffffff));
   return {.m = p.m,
           .n = gemm_out_columns(p),
@@ -208,9 +208,9 @@ class GemmTiles {
     }
     tile.layer = layer_;
     tile.a_layer = S.groups == GemmGroups::contiguous ? 0 : layer_;
-    tile.first_row = first_row_ + (first_m + down) * rows + rank_ * P.rows;
+    tile.first_row = first_row_ + (first_m + down) * rows + (P.cluster > 1 ? rank_ * P.rows : 0);
     tile.row_end = S.groups == GemmGroups::one ? a_.m : row_end_;
-    tile.first_column = across * columns;
+    tile.first_column = across * columns + (P.cluster_columns > 1 ? rank_ * block_columns : 0);
     number_ += stride_;
     return true;
   }
@@ -231,7 +231,8 @@ class GemmTiles {
   }
 
  private:
-  static constexpr int rows = P.rows * P.cluster, columns = gemm_tile_columns(S, P);
+  static constexpr int rows = P.rows * P.cluster, block_columns = gemm_tile_columns(S, P);
+  static constexpr int columns = block_columns * P.cluster_columns;
   static constexpr int rows_of_band = gemm_band(P);
   static constexpr bool contiguous = S.groups == GemmGroups::contiguous;
 
@@ -305,7 +306,7 @@ class GemmTiles {
 /// Returns how many tiles GemmTiles finds at most. The grid depends on capacities only. A group has at most one tile
 /// that is not full.
 inline std::int64_t gemm_tiles(const GemmSpec& s, const GemmArgs& a, const GemmPolicy& p) {
-  const std::int64_t rows = p.rows * p.cluster, columns = ceil_div(a.n, gemm_tile_columns(s, p));
+  const std::int64_t rows = p.rows * p.cluster, columns = ceil_div(a.n, gemm_tile_columns(s, p) * p.cluster_columns);
   if (s.groups == GemmGroups::contiguous) return (a.m / rows + min_of(a.layers, a.m)) * columns;
   return ceil_div<std::int64_t>(a.m, rows) * columns * a.layers;
 }

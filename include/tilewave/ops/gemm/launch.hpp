@@ -40,10 +40,10 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
   args.split_steps = args.k_steps / args.gemm.splits;
   args.longer_splits = args.k_steps % args.gemm.splits;
   const int splits = args.gemm.splits;
-  const std::int64_t clusters = gemm_tensor_blocks(P) / (P.cluster * splits);
+  const std::int64_t clusters = gemm_tensor_blocks(P) / (P.sharers() * splits);
   // Blocks that share K have one tile each, and others stay for tile after tile.
-  args.blocks = static_cast<std::int32_t>((splits > 1 ? tiles : min_of(tiles, clusters)) * P.cluster * splits);
-  args.cluster = FastDiv::by(P.cluster * splits);
+  args.blocks = static_cast<std::int32_t>((splits > 1 ? tiles : min_of(tiles, clusters)) * P.sharers() * splits);
+  args.cluster = FastDiv::by(P.sharers() * splits);
   if constexpr (P.stream) {
     args.stream = gemm_stream(p, P, tiles);
     if (args.stream.whole == 0) args.blocks = args.stream.blocks();
@@ -62,8 +62,9 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
   if (Status s = check_gemm_addresses(p, P, B::facts); !s.ok()) return s;
   // A box ends with A, because rows beyond it cost the copy engine more than others. Rows of a stage that no box writes
   // hold what was there before, and what becomes of them is dropped.
-  const int a_box_rows = L::gathered ? 0 : transposed_a(S.layout) ? P.rows : min_of(P.rows, p.m);
-  args.a_box_bytes = a_box_rows * P.depth_bytes;
+  const bool whole_boxes = transposed_a(S.layout) || P.cluster_columns > 1;
+  const int a_box_rows = L::gathered ? 0 : whole_boxes ? P.rows / P.cluster_columns : min_of(P.rows, p.m);
+  args.a_box_bytes = a_box_rows * P.cluster_columns * P.depth_bytes;
   if (p.k > 0 && !L::gathered) {
     const TensorShape a = transposed_a(S.layout)
                               ? shape(p.a, S.a, p.m, p.k, a_layers, p.a_stride, p.a_batch_stride, L::depth_k)
@@ -141,8 +142,8 @@ Status gemm_launch_few_rows(const Epilogue& epilogue, const GemmProblem& p, hipS
   const std::int32_t strips = gemm_out_columns(p) / 16,
                      layer_blocks = max_of(1, gemm_tensor_blocks(P) / max_of(1, gemm_layers(p)));
   const std::int32_t blocks_of_tile = ceil_div(strips, ceil_div(strips, layer_blocks));
-  const std::int32_t row_tiles = ceil_div(p.m, P.rows), passes = strips / (blocks_of_tile * Kernel::out_strips);
-  const std::int32_t rest = strips - passes * blocks_of_tile * Kernel::out_strips;
+  const std::int32_t row_tiles = ceil_div(p.m, P.rows), passes = strips / (blocks_of_tile * Kernel::L::out_strips);
+  const std::int32_t rest = strips - passes * blocks_of_tile * Kernel::L::out_strips;
   const std::uintptr_t pair = 2 * size_of(S.out);
   const typename Kernel::Args args{.codes = static_cast<const char*>(p.b),
                                    .a = static_cast<const char*>(p.a),
@@ -193,11 +194,11 @@ Status gemm_launch_tiles(const Epilogue& epilogue, const GemmProblem& p, int spl
   args.gemm = gemm_args(p, P, splits);
   args.epilogue = epilogue;
   const std::int64_t tiles = gemm_tiles(S, args.gemm, P);
-  if (tiles * P.cluster * splits > 0x7fffffff) return {StatusCode::bad_extent, "more than 2^31 blocks"};
+  if (tiles * P.sharers() * splits > 0x7fffffff) return {StatusCode::bad_extent, "more than 2^31 blocks"};
   if constexpr (P.path == GemmPath::tensor) {
     typename Kernel::Maps maps{};
     if (Status s = gemm_tensor_args<B, S, P, Epilogue>(p, tiles, args, maps); !s.ok()) return s;
-    const LaunchShape shape{args.blocks, Kernel::block_threads, P.cluster * splits};
+    const LaunchShape shape{args.blocks, Kernel::block_threads, P.sharers() * splits};
     Status s = B::template launch<Kernel>(shape, args, maps, stream);
     if constexpr (P.stream) {
       using Combine = GemmTensorCombineKernel<B, S, P, Epilogue>;

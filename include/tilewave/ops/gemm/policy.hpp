@@ -34,8 +34,9 @@ struct GemmPolicy {
   /// sm90: B's rows (weights) are the 64-row side of the products, so that few rows of A cost few columns. `rows` still
   /// counts rows of A.
   bool swapped = false;
-  int cluster = 1;  // sm90: blocks that take neighbouring tiles along M and share B's rows by multicast
-  int splits = 1;   // the most blocks that may share the K of a tile; their sums are merged in a fixed order
+  int cluster = 1;          // sm90: blocks that take neighbouring tiles along M and share B's rows by multicast
+  int cluster_columns = 1;  // sm90: blocks that take neighbouring tiles along N and share A's rows by multicast
+  int splits = 1;           // the most blocks that may share the K of a tile; their sums are merged in a fixed order
   int waves_per_simd = 1;
   /// There are so many times the waves, which share the K of the tile and merge their sums through shared memory. For
   /// few rows of int4 weights on sm90, these are all waves of a block.
@@ -46,20 +47,23 @@ struct GemmPolicy {
   /// sm90: two wave groups take whole tiles in turn, so that the epilogue of one runs beside the products of the other.
   bool pingpong = false;
 
+  /// sm90: the blocks that share boxes.
+  constexpr int sharers() const { return cluster * cluster_columns; }
   constexpr int waves() const { return waves_rows * waves_columns; }
   constexpr int wave_groups() const { return pingpong ? 2 : waves(); }  // sm90: those of a block that multiply
   friend constexpr bool operator==(const GemmPolicy&, const GemmPolicy&) = default;
 };
 
 /// Returns a name such as `t128x256x128.w2x1.s4.tensor`: tile with bytes of A's K, waves, stages and path. What is not
-/// the default follows: `.swap`, `.c2` cluster, `.k8` splits, `.o2` waves a SIMD, `.d4` waves that share K, `.stream`,
-/// `.pingpong`.
+/// the default follows: `.swap`, `.c2` cluster, `.a2` cluster_columns, `.k8` splits, `.o2` waves a SIMD, `.d4` waves
+/// that share K, `.stream`, `.pingpong`.
 inline std::string name_of(const GemmPolicy& p) {
   const auto text = [](int i) { return std::to_string(i); };
   std::string name = "t" + text(p.rows) + "x" + text(p.columns) + "x" + text(p.depth_bytes) + ".w" +
                      text(p.waves_rows) + "x" + text(p.waves_columns) + ".s" + text(p.stages) + "." + name_of(p.path);
   if (p.swapped) name += ".swap";
   if (p.cluster > 1) name += ".c" + text(p.cluster);
+  if (p.cluster_columns > 1) name += ".a" + text(p.cluster_columns);
   if (p.splits > 1) name += ".k" + text(p.splits);
   if (p.waves_per_simd > 1) name += ".o" + text(p.waves_per_simd);
   if (p.waves_k > 1) name += ".d" + text(p.waves_k);

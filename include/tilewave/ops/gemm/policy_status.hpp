@@ -22,7 +22,8 @@ constexpr Status gemm_policy_numbers(const GemmPolicy& p) {
   if (p.depth_bytes < 1 || p.stages < 1) return illegal_policy("depth_bytes and stages must be positive");
   if (p.waves_rows < 1 || p.waves_columns < 1 || p.waves_k < 1)
     return illegal_policy("waves_rows, waves_columns and waves_k must be positive");
-  if (p.cluster < 1 || p.splits < 1) return illegal_policy("cluster and splits must be positive");
+  if (p.cluster < 1 || p.cluster_columns < 1 || p.splits < 1)
+    return illegal_policy("cluster, cluster_columns and splits must be positive");
   if (p.waves_per_simd < 1) return illegal_policy("waves_per_simd must be positive");
   if (p.rows > 1024 || p.columns > 1024 || p.stages > 32 || p.depth_bytes > 1024 || p.waves() > 1024)
     return illegal_policy("rows and columns go up to 1024, depth_bytes to 1024, stages to 32");
@@ -129,10 +130,13 @@ constexpr Status gemm_tensor_boxes(const GemmSpec& s, const GemmPolicy& p) {
   const int group_tall = (p.swapped ? p.columns : p.rows) / p.waves_rows;
   const int group_wide = (p.swapped ? p.rows : p.columns) / p.waves_columns;
   const bool shuffled = s.weights == GemmWeights::preshuffled && !s.four_bit(), transposed = s.layout != GemmLayout::nt;
-  if (p.cluster > 1 && (s.gated || shuffled || transposed || s.four_bit()))
-    return illegal_policy("clusters share boxes of B of plain nt products only: cluster is 1 for others");
+  if (p.sharers() > 1 && (s.gated || shuffled || transposed || s.four_bit()))
+    return illegal_policy(
+        "clusters share boxes of plain nt products only: cluster and cluster_columns are 1 for others");
   if (p.columns % (8 * p.cluster) != 0)
     return illegal_policy("each block of a cluster fetches a multiple of 8 columns of the tile");
+  if (p.rows % (8 * p.cluster_columns) != 0)
+    return illegal_policy("each block of a cluster along N fetches a multiple of 8 rows of the tile");
   if (s.four_bit() && !p.swapped) return illegal_policy("int4 weights are the products' 64-row side: swapped");
   const int run = s.gated ? (p.swapped ? group_tall : group_wide) / 2 : p.columns;
   if (s.gated && run % (p.swapped || s.scale == Scaling::per_block ? 64 : 16) != 0)
@@ -165,16 +169,18 @@ constexpr Status gemm_tensor_output(const GemmSpec& s, const GemmPolicy& p) {
   if (s.out_scale == Scaling::per_group && wide_columns % scale_group != 0 && !halves_of_groups)
     return illegal_policy(
         "per_group: each wave group has a multiple of 128 columns of C, or in 64 rows each of two half");
-  if (p.stream && (p.cluster > 1 || p.splits > 1))
+  if (p.stream && (p.sharers() > 1 || p.splits > 1))
     return illegal_policy("stream-K shares K already: cluster and splits are 1");
   if (p.stream && s.groups != GemmGroups::one)
     return illegal_policy("stream-K counts tiles when it is launched, and groups are known on the device only");
   if (p.stream && p.rows * gemm_tile_columns(s, p) % 2048 != 0)
     return illegal_policy("stream-K adds a tile up 2048 values a block: rows times columns of C are a multiple");
-  if (p.cluster > 1 && p.splits > 1)
-    return illegal_policy("blocks of a cluster share boxes of B or the K of a tile, not both: cluster or splits is 1");
-  if (p.cluster > sm90_facts.max_cluster_blocks || p.splits > sm90_facts.max_cluster_blocks)
-    return illegal_policy("a cluster has at most 16 blocks: cluster and splits");
+  if ((p.cluster > 1) + (p.cluster_columns > 1) + (p.splits > 1) > 1)
+    return illegal_policy(
+        "blocks of a cluster share boxes of B, those of A or the K of a tile: of cluster, cluster_columns and splits "
+        "two are 1");
+  if (p.sharers() > sm90_facts.max_cluster_blocks || p.splits > sm90_facts.max_cluster_blocks)
+    return illegal_policy("a cluster has at most 16 blocks: cluster, cluster_columns and splits");
   const int wide_bytes = p.stages * p.depth_bytes * (p.swapped ? p.rows : p.columns);
   const int tall_row = s.four_bit() ? p.depth_bytes / size_of(s.a) / 2 : p.depth_bytes;
   const int tall_bytes = p.stages * tall_row * (p.swapped ? p.columns : p.rows);
@@ -186,7 +192,8 @@ constexpr Status gemm_tensor_output(const GemmSpec& s, const GemmPolicy& p) {
 /// The laws of GemmTensorKernel on sm90.
 constexpr Status gemm_tensor_policy(const GemmSpec& s, const GemmPolicy& p) {
   if (p.waves_k != 1) return illegal_policy("waves_k is for int4 weights that come straight to registers");
-  if (s.gathered && p.cluster != 1) return illegal_policy("gathered rows: each block fetches its own, so cluster is 1");
+  if (s.gathered && p.sharers() != 1)
+    return illegal_policy("gathered rows: each block fetches its own, so cluster and cluster_columns are 1");
   for (const auto law : {gemm_tensor_tile, gemm_tensor_boxes, gemm_tensor_product, gemm_tensor_output}) {
     if (const Status status = law(s, p); !status.ok()) return status;
   }
@@ -201,16 +208,22 @@ constexpr Status gemm_few_rows_policy(const GemmSpec& s, const GemmPolicy& p) {
   if (!s.four_bit()) return illegal_policy("only int4 weights come straight to registers on this architecture");
   if (s.scale_k != 128 || s.groups != GemmGroups::one || s.zero_points)
     return illegal_policy("few rows of int4 weights: scale_k is 128, without groups or zero points");
-  if (p.swapped || p.stream || p.cluster != 1 || p.splits != 1)
+  if (p.swapped || p.stream || p.sharers() != 1 || p.splits != 1)
     return illegal_policy("few rows of int4 weights: not swapped, no stream, one of cluster and splits");
-  if (p.waves() != 1) return illegal_policy("few rows of int4 weights: all waves share K, waves_k of them");
-  if (p.waves_k % 4 != 0 || p.waves_k > 32)
-    return illegal_policy("few rows of int4 weights: waves_k is a multiple of 4, for four SIMDs, up to 32");
-  if (p.waves_k * p.waves_per_simd > 64)
+  const int groups = p.waves_columns, waves = groups * p.waves_k;
+  if (p.waves_rows != 1)
+    return illegal_policy("few rows of int4 weights: waves share K, or take strips side by side: waves_rows is 1");
+  if (p.waves_k % 4 != 0 && p.waves_k % 3 != 0)
+    return illegal_policy(
+        "few rows of int4 weights: sums are added three or four at a time: waves_k is such a multiple");
+  if (waves % 4 != 0 || waves > 32)
+    return illegal_policy("few rows of int4 weights: a block's waves are a multiple of 4, for four SIMDs, up to 32");
+  if (waves * p.waves_per_simd > 64)
     return illegal_policy("an SM holds at most 2048 lanes: fewer waves, or fewer blocks (waves_per_simd)");
-  if (p.rows % 8 != 0 || p.columns % 16 != 0)
-    return illegal_policy("few rows of int4 weights: rows are a multiple of 8, columns of 16, which is a strip");
-  if (s.gated && p.columns % 32 != 0)
+  if (p.rows % 8 != 0 || p.columns % (16 * groups) != 0)
+    return illegal_policy(
+        "few rows of int4 weights: rows are a multiple of 8, columns of a strip, 16, for each wave beside another");
+  if (s.gated && p.columns % (32 * groups) != 0)
     return illegal_policy(
         "few rows of int4 weights, gated: columns are a multiple of 32, a strip of gates and its ups");
   if (p.depth_bytes != 128 * size_of(s.a))
@@ -225,7 +238,7 @@ constexpr Status gemm_few_rows_policy(const GemmSpec& s, const GemmPolicy& p) {
 
 /// The laws of GemmWaveTile: a wave's part of a tile on CDNA.
 constexpr Status gemm_wave_tile_policy(const ArchFacts& facts, const GemmSpec& s, const GemmPolicy& p) {
-  if (p.cluster != 1 || p.swapped || p.stream)
+  if (p.sharers() != 1 || p.swapped || p.stream)
     return illegal_policy("this architecture has no clusters, no swapped products and no stream-K");
   if (p.splits > 16) return illegal_policy("at most 16 blocks share the K of a tile");
   if (p.waves() * p.waves_k > 16) return illegal_policy("a block has at most 16 waves");

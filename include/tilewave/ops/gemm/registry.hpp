@@ -48,21 +48,23 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   return gemm_cdna_policies(arch, s);
 }
 
-/// Returns the entries of a spec for the policies that policies_of(arch, spec) lists.
-template <class B, GemmSpec S, GemmPolicies (*policies_of)(ArchId, const GemmSpec&)>
+/// Returns the entries of a spec for the policies that policies_of(arch, spec) lists, or for a part of them.
+template <class B, GemmSpec S, GemmPolicies (*policies_of)(ArchId, const GemmSpec&), EntryPart part = EntryPart{}>
 constexpr auto gemm_entries_of() {
+  constexpr int count = policies_of(B::facts.id, S).count;
+  constexpr int first = count * part.number / part.of, end = count * (part.number + 1) / part.of;
   return []<std::size_t... i>(std::index_sequence<i...>) {
     constexpr GemmPolicies policies = policies_of(B::facts.id, S);
     return std::array<GemmEntry, sizeof...(i)>{
-        GemmEntry{B::facts.id, B::emulated, S, policies[i], &gemm_launch<B, S, policies[i]>,
-                  sizeof(typename GemmKernel<B, S, policies[i], GemmIdentity>::Shared)}...};
+        GemmEntry{B::facts.id, B::emulated, S, policies[first + i], &gemm_launch<B, S, policies[first + i]>,
+                  sizeof(typename GemmKernel<B, S, policies[first + i], GemmIdentity>::Shared)}...};
   }
-  (std::make_index_sequence<policies_of(B::facts.id, S).size()>{});
+  (std::make_index_sequence<end - first>{});
 }
 
 /// All entries of one spec on one backend.
-template <class B, GemmSpec S>
-inline constexpr auto gemm_entries = gemm_entries_of<B, S, gemm_policies>();
+template <class B, GemmSpec S, EntryPart part = EntryPart{}>
+inline constexpr auto gemm_entries = gemm_entries_of<B, S, gemm_policies, part>();
 
 /// The functions by which a plan knows its entries; see tile/plan.hpp.
 struct GemmRegistry {

@@ -9,6 +9,13 @@
 
 namespace tilewave {
 
+/// Clusters of so many blocks, each of which fills an SM, that an H200 runs at a time. They lie within a part of the
+/// chip of 16 or 18 SMs: fewer fit than there are SMs for (seen as second rounds).
+constexpr int clusters_at_a_time(int blocks) {
+  constexpr int most[] = {132, 66, 38, 30, 22, 17, 15, 15};
+  return most[min_of(blocks, 8) - 1];
+}
+
 /// In whole rounds each block has a tile. The tiles that are left are the tail. Their stages, k_steps for each tile,
 /// are dealt to all blocks in order. Every block gets equally many, give or take one, and at most as many as a tile
 /// has. So a block ends one tile and may begin another.

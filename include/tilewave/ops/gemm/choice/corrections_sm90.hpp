@@ -12,8 +12,9 @@ namespace tilewave {
 
 namespace detail {
 
-/// What distinguishes policies of one tile. two_blocks: an SM. clustered: blocks share B's boxes.
-enum class GemmForm : int { plain, swapped, streamed, pingpong, clustered, two_blocks };
+/// What distinguishes policies of one tile. two_blocks: an SM. clustered: blocks share B's boxes. shared_rows: those of
+/// A.
+enum class GemmForm : int { plain, swapped, streamed, pingpong, clustered, shared_rows, two_blocks };
 
 /// A policy's time is e^exponent times the model's, and so many microseconds more, for each further split, too.
 struct GemmCorrection {
@@ -23,32 +24,38 @@ struct GemmCorrection {
 };
 
 // They were fitted to docs/notebook/tuned/gemm_dense_sm90_2026-11-28.csv.gz behind the constants of the model
-// (docs/notebook/2026-11-28-gemm-copies-and-choice.md).
+// (docs/notebook/2026-11-28-gemm-copies-and-choice.md), those of 16 bits to gemm_bf16_sm90_2026-11-28-2.csv.gz there
+// (docs/notebook/2026-11-28-gemm-clusters.md).
 // clang-format off
 inline constexpr GemmCorrection gemm_corrections_sixteen_bits[] = {
-    {16, 64, 1, GemmForm::swapped, -0.042, -0.45, -0.048},
-    {16, 64, 1, GemmForm::two_blocks, 0.013, -0.25, -0.000},
-    {32, 64, 1, GemmForm::swapped, 0.015, -0.47, 0.013},
-    {32, 128, 2, GemmForm::swapped, 0.010, -0.47, 0.018},
-    {64, 64, 1, GemmForm::swapped, -0.042, -0.64, -0.090},
-    {64, 64, 1, GemmForm::two_blocks, 0.040, -0.71, -0.000},
-    {64, 96, 1, GemmForm::plain, -0.051, -0.10, 0.000},
-    {64, 128, 2, GemmForm::swapped, 0.023, -0.47, 0.012},
-    {64, 160, 1, GemmForm::plain, -0.015, 0.01, -0.017},
-    {64, 192, 1, GemmForm::pingpong, -0.030, -0.01, -0.000},
-    {64, 224, 1, GemmForm::plain, -0.008, 0.07, 0.001},
-    {96, 128, 2, GemmForm::swapped, -0.043, -0.58, -0.023},
-    {128, 64, 1, GemmForm::swapped, 0.005, -0.46, 0.006},
-    {128, 112, 2, GemmForm::plain, -0.003, -0.06, -0.001},
-    {128, 128, 1, GemmForm::pingpong, 0.045, -0.01, -0.002},
-    {128, 128, 2, GemmForm::plain, 0.007, -0.02, -0.002},
-    {128, 128, 2, GemmForm::streamed, 0.005, -0.00, -0.000},
-    {128, 128, 2, GemmForm::swapped, -0.036, -0.54, -0.010},
-    {128, 144, 2, GemmForm::plain, -0.013, 0.02, 0.000},
-    {128, 160, 1, GemmForm::pingpong, 0.018, -0.00, 0.000},
-    {128, 176, 2, GemmForm::plain, -0.000, -0.03, 0.000},
-    {128, 192, 1, GemmForm::pingpong, -0.010, -0.01, -0.000},
-    {128, 256, 2, GemmForm::plain, -0.021, 0.06, -0.000},
+    {16, 64, 1, GemmForm::swapped, 0.013, 0.06, -0.000},
+    {16, 64, 1, GemmForm::two_blocks, 0.041, -0.03, -0.124},
+    {32, 64, 1, GemmForm::swapped, -0.023, -0.06, -0.064},
+    {64, 64, 1, GemmForm::clustered, 0.030, 0.05, 0.000},
+    {64, 64, 1, GemmForm::shared_rows, 0.024, -0.01, 0.000},
+    {64, 64, 1, GemmForm::swapped, -0.101, -0.10, 0.030},
+    {64, 64, 1, GemmForm::two_blocks, 0.054, 0.01, 0.006},
+    {64, 96, 1, GemmForm::plain, -0.056, 0.09, -0.001},
+    {64, 128, 1, GemmForm::shared_rows, -0.050, 0.05, 0.000},
+    {64, 128, 2, GemmForm::swapped, -0.043, -0.05, 0.013},
+    {64, 160, 1, GemmForm::plain, -0.005, 0.06, 0.015},
+    {64, 192, 1, GemmForm::pingpong, -0.009, -0.00, -0.001},
+    {64, 224, 1, GemmForm::plain, -0.007, 0.02, -0.001},
+    {80, 64, 1, GemmForm::swapped, -0.057, -0.01, 0.221},
+    {80, 128, 2, GemmForm::swapped, 0.023, 0.06, 0.001},
+    {96, 64, 1, GemmForm::swapped, -0.044, -0.02, -0.009},
+    {96, 128, 2, GemmForm::swapped, 0.030, -0.03, -0.001},
+    {128, 64, 1, GemmForm::swapped, 0.008, -0.02, -0.038},
+    {128, 96, 2, GemmForm::shared_rows, -0.035, 0.02, 0.000},
+    {128, 112, 2, GemmForm::plain, -0.041, -0.10, -0.011},
+    {128, 128, 2, GemmForm::plain, -0.023, -0.03, -0.002},
+    {128, 128, 2, GemmForm::swapped, -0.001, -0.02, 0.001},
+    {128, 144, 2, GemmForm::plain, -0.049, 0.06, -0.000},
+    {128, 160, 1, GemmForm::pingpong, 0.057, -0.01, 0.001},
+    {128, 176, 2, GemmForm::plain, -0.024, 0.01, 0.000},
+    {128, 192, 1, GemmForm::pingpong, 0.027, -0.01, 0.000},
+    {128, 256, 2, GemmForm::plain, 0.010, 0.11, -0.000},
+    {192, 112, 3, GemmForm::plain, -0.012, -0.03, -0.002},
 };
 inline constexpr GemmCorrection gemm_corrections_fast[] = {
     {16, 64, 1, GemmForm::swapped, -0.007, -0.46, 0.039},
@@ -103,6 +110,7 @@ inline constexpr GemmCorrection gemm_corrections_blocks[] = {
 constexpr GemmForm gemm_form(const GemmPolicy& p) {
   if (p.waves_per_simd > 1) return GemmForm::two_blocks;
   if (p.cluster > 1) return GemmForm::clustered;
+  if (p.cluster_columns > 1) return GemmForm::shared_rows;
   if (p.stream) return GemmForm::streamed;
   if (p.pingpong) return GemmForm::pingpong;
   return p.swapped ? GemmForm::swapped : GemmForm::plain;

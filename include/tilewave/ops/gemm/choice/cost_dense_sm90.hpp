@@ -33,6 +33,57 @@ struct GemmDenseCost {
   double stream = 1.075, stream_without_round = 1.202, combine = 0.000, combine_of_parts = 0.294;
 };
 
+/// The constants of operands of 16 bits. Those above are for fp8.
+inline constexpr GemmDenseCost gemm_dense_cost_sixteen_bits{.cycles_per_us = 1619.8,
+                                                            .launch = 5.198,
+                                                            .two_blocks = 0.000,
+                                                            .narrow = 1.137,
+                                                            .middle = 1.057,
+                                                            .three_groups = 0.959,
+                                                            .one_group = 1.087,
+                                                            .swapped = 0.903,
+                                                            .promoted = 0.539,
+                                                            .block_one = 4.119,
+                                                            .block_three = 0.878,
+                                                            .block_large = 1.397,
+                                                            .block = 1.204,
+                                                            .chain_factor = 1.498,
+                                                            .chain = 131.48,
+                                                            .chain_column = 5.850,
+                                                            .chain_groups = 1.324,
+                                                            .rate_swapped = 59.75,
+                                                            .rate = 36.83,
+                                                            .rate_alone = 80.20,
+                                                            .rate_of_all = 9285.2,
+                                                            .few_columns = 0.634,
+                                                            .stage = 237.82,
+                                                            .stage_of_products = 0.000,
+                                                            .absent_rows = 11.833,
+                                                            .epilogue = 0.249,
+                                                            .epilogue_of_tile = 1.867,
+                                                            .epilogue_block = 0.893,
+                                                            .merge = 0.326,
+                                                            .merge_swapped = 0.506,
+                                                            .merge_of_split = 0.000,
+                                                            .merge_of_tile = 7.958,
+                                                            .merge_beside_rows = 0.000,
+                                                            .pingpong_epilogue = 3.728,
+                                                            .pingpong_epilogue_of_tile = 1.341,
+                                                            .pingpong_first = 0.944,
+                                                            .passes = 0.000,
+                                                            .split_round = 1.910,
+                                                            .memory_round = 1.397,
+                                                            .bytes_per_us = 6.287e6,
+                                                            .reread = 0.204,
+                                                            .used = 0.295,
+                                                            .used_few_rows = 0.321,
+                                                            .used_least = 0.329,
+                                                            .stream = 1.101,
+                                                            .stream_without_round = 1.697,
+                                                            .combine = 0.025,
+                                                            .combine_of_parts = 0.334};
+inline constexpr GemmDenseCost gemm_dense_cost_fp8{};
+
 /// True for the specs whose choice gemm_cost_dense_sm90 makes. Other ones have few policies, and gemm_cost_sm90.
 constexpr bool gemm_is_dense_sm90(const GemmSpec& s) {
   return s.groups == GemmGroups::one && !s.gated && !s.four_bit() && s.a != DType::i8 &&
@@ -41,14 +92,17 @@ constexpr bool gemm_is_dense_sm90(const GemmSpec& s) {
 
 /// Microseconds on an H200: the longer of what the stages and what the bytes take, and what is there once.
 inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits) {
-  constexpr GemmDenseCost c;
+  const GemmDenseCost& c = size_of(problem.spec.a) > 1 ? gemm_dense_cost_sixteen_bits : gemm_dense_cost_fp8;
   const GemmSpec& spec = problem.spec;
   const int element = size_of(spec.a);
   const double sms = sm90_facts.compute_units, n = problem.n, k = problem.k, layers = problem.batch;
   const double tiles = gemm_tile_count(problem, m, p).tiles;
   // Blocks share K only where tiles leave some of them nothing to do.
   if (splits > 1 && tiles * splits > 1.22 * sms) return 1e6;
-  const double slots = double(clusters_at_a_time(p.cluster * splits) * p.waves_per_simd);
+  // Blocks that share rows of A pay where columns are few and rows many, in whole clusters. Elsewhere they take longer.
+  if (p.cluster_columns > 1 && (m < 1024 || problem.n > 512 || problem.n % (p.columns * p.cluster_columns) != 0))
+    return 1e6;
+  const double slots = double(clusters_at_a_time(p.sharers() * splits) * p.waves_per_simd);
   const double steps = double(ceil_div(ceil_div(problem.k * element, p.depth_bytes), splits));
   const double rounds_started = double(std::int64_t((tiles + slots - 1) / slots));
   const bool block = spec.scale == Scaling::per_block, scaled_large = block && !p.swapped;
@@ -74,19 +128,20 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
   }
 
   // All blocks read the same rows of B where columns are few. Two blocks of an SM take turns.
-  const double few_columns = n <= 256 && p.waves() == 1 && element == 2 ? c.few_columns : 1.0;
+  const bool alone = n <= 256 && p.waves() == 1 && p.cluster_columns == 1 && element == 2;
+  const double few_columns = alone ? c.few_columns : 1.0;
   const double turns = p.waves_per_simd > 1 && tiles > sms ? 2.0 : 1.0;
   const double of_group = cycles / (p.pingpong ? 1 : p.waves());
   const double bands = ceil_div(m, p.rows), absent = m > p.rows ? bands * p.rows - m : 0.0;
   const auto stage_us = [&](double blocks) {
     const double active = min_of(blocks, sms);
-    const double rate = few_columns * max_of(p.swapped || m <= 128 ? c.rate_swapped : c.rate,
+    const double rate = few_columns * max_of(p.swapped || m <= 128 || p.sharers() > 1 ? c.rate_swapped : c.rate,
                                              min_of(c.rate_alone, c.rate_of_all / active));
-    const double copied =
-        (min_of(p.rows, m) + p.columns) * p.depth_bytes / rate + absent * active / bands / c.absent_rows;
+    const double own_rows = double(min_of(p.rows, m)) / p.cluster_columns, own_columns = double(p.columns) / p.cluster;
+    const double copied = (own_rows + own_columns) * p.depth_bytes / rate + absent * active / bands / c.absent_rows;
     return max_of(cycles, turns * max_of(c.stage + c.stage_of_products * of_group, copied)) / c.cycles_per_us;
   };
-  const double tile_us = steps * stage_us(tiles * splits);
+  const double tile_us = steps * stage_us(tiles * splits * p.sharers());
 
   const double area = p.rows * p.columns / 32768.0;  // in tiles of 128 x 256
   const double own_epilogue =
@@ -107,7 +162,7 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
     products =
         (rounds - 1) * max_of(tile_us, (tile_us + long_epilogue) / 2) + c.pingpong_first * tile_us + long_epilogue;
   } else if (!p.stream && rounds_started > 1) {  // fewer blocks share what is read in the last round
-    products += steps * stage_us((tiles - (rounds_started - 1) * slots) * splits) - tile_us;
+    products += steps * stage_us((tiles - (rounds_started - 1) * slots) * splits * p.sharers()) - tile_us;
   }
   // Clusters of further rows of tiles come late, where they are not all there from the beginning.
   const double passes = p.swapped && splits > 1 ? c.passes * (min_of(bands, rounds_started) - 1) : 0.0;
@@ -118,7 +173,7 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
       rounds_started == 1 && splits == 1 ? 1.0 : double(ceil_div(min_of(m, 1024), p.rows * p.cluster));
   const double reread = c.reread * (band_rows - 1) * n * k * element * layers;
   // Blocks that have nothing left leave bandwidth to the others, which cannot use all of it.
-  const double share = tiles / (rounds * slots) * (slots * p.cluster * splits / sms);
+  const double share = tiles / (rounds * slots) * (slots * p.sharers() * splits / sms);
   const double used =
       max_of(c.used_least, min_of(1.0, (p.swapped && p.rows <= 32 ? c.used_few_rows : c.used) + 0.5 * share));
   const double memory = (bytes + reread) / (c.bytes_per_us * used) + (p.pingpong ? long_epilogue : epilogue) +

@@ -9,13 +9,6 @@
 
 namespace tilewave {
 
-/// Clusters of so many blocks, each of which fills an SM, that an H200 runs at a time. They lie within a part of the
-/// chip of 16 or 18 SMs: fewer fit than there are SMs for (seen as second rounds).
-constexpr int clusters_at_a_time(int blocks) {
-  constexpr int most[] = {132, 66, 38, 30, 22, 17, 15, 15};
-  return most[min_of(blocks, 8) - 1];
-}
-
 /// A streamed product: rounds of tiles, of which the last is as long as a block's share of what is left, and what it
 /// takes to put sums aside and to add them up, by a launch of its own.
 struct GemmTail {
@@ -31,20 +24,26 @@ inline GemmTail gemm_tail(const GemmPolicy& p, double tiles, double slots, doubl
   return {whole + share / max_of(steps, 1.0), once + megabytes / 3.5 + megabytes / 4.5 + of_parts * blocks / tail};
 }
 
-/// Microseconds of codes of four bits under few rows (few_rows_kernel.hpp), as gemm_cost_sm90 counts them: a launch
-/// and both ends, and the longer of memory and the stages of the block that has most strips, in passes of which a part
-/// takes as long as two strips. In the order of the rows of bench_gemm --sweep=int4 --policies=all
-/// (docs/notebook/2026-11-26-gemm-few-rows.md).
+/// Returns the microseconds of codes of four bits under few rows (few_rows/kernel.hpp), as gemm_cost_sm90 counts them:
+/// a launch and both ends of each pass, and the longest of memory, of the work of the block that has most strips, and
+/// of the stages of one of its waves. The constants are those of docs/notebook/2026-11-28-gemm-clusters.md.
 inline double gemm_cost_few_rows(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p) {
   if (m > p.rows) return 1e6;  // would read all weights again
-  const std::int32_t slots = max_of(1, sm90_facts.compute_units / max_of(1, problem.batch)), of_pass = p.columns / 16;
-  const std::int32_t halves = problem.spec.gated ? 2 : 1;
+  const std::int32_t slots =
+      max_of(1, sm90_facts.compute_units * p.waves_per_simd / max_of(1, std::int32_t{problem.batch}));
+  const std::int32_t groups = p.waves_columns, halves = problem.spec.gated ? 2 : 1, of_pass = p.columns / 16;  // of B
   const std::int32_t strips = halves * ceil_div(ceil_div(gemm_out_columns(problem), 16), slots);
-  const double rounds = max_of(1.0, double(problem.batch) / sm90_facts.compute_units);
-  const double stages = rounds * (strips > of_pass ? align_up(strips, 2) : strips) * ceil_div(problem.k, 128);
+  const std::int32_t full = strips / of_pass, rest = strips - full * of_pass;
+  const double rounds = max_of(1.0, double(problem.batch) / sm90_facts.compute_units), passes = full + (rest > 0);
+  const double stages = ceil_div(problem.k, 128), wave_stages = ceil_div(ceil_div(problem.k, 128), p.waves_k);
   const double bytes = double(problem.batch) * problem.n * problem.k * (0.5 + 2.0 / problem.spec.scale_k);
-  const double streamed = max_of(bytes / 4.4e6, 0.026 * stages);
-  return p.rows > 8 ? 6.3 + 1.06 * streamed : 5.5 + (of_pass > 2 ? 1.02 : 1.0) * streamed;
+  // A strip of a stage takes `of_strip` of the block's time, and a group takes `of_group` once, for its operands of A.
+  const double of_strip = p.rows > 8 ? 0.0236 : 0.0091, of_group = p.rows > 8 ? 0.0099 : 0.0087;
+  const double work =
+      p.waves_per_simd * stages * (strips * of_strip + (full * groups + min_of(rest, groups)) * of_group);
+  const double wave_strips = full * (of_pass / groups) + ceil_div(rest, groups);
+  const double waves = wave_stages * (0.495 * passes + 0.276 * wave_strips);
+  return 5.82 + max_of(bytes / 4.36e6, rounds * max_of(work, waves)) + 1.12 * rounds * passes;
 }
 
 /// Microseconds on an H200: the longer of what the products and what the bytes take, and what is there once. How its
@@ -58,7 +57,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double sms = sm90_facts.compute_units;
   const GemmTileCount count = gemm_tile_count(problem, m, p);
   if (p.path == GemmPath::weights_in_registers) return gemm_cost_few_rows(problem, m, p);
-  const double slots = double(clusters_at_a_time(p.cluster * splits) * p.waves_per_simd);
+  const double slots = double(clusters_at_a_time(p.sharers() * splits) * p.waves_per_simd);
   const double steps = double(ceil_div(ceil_div(problem.k * element, p.depth_bytes), splits));
   const double rounds_started = double(std::int64_t((count.tiles + slots - 1) / slots));  // rounds
   const GemmTail tail = gemm_tail(p, count.tiles, slots, steps);
@@ -94,7 +93,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   }
   // What copies bring a block a cycle: from L2 more than what streams from memory, and most where few ask. The two of a
   // stage take 262 cycles to begin, whatever their size; two blocks of an SM take turns.
-  const double active = min_of(count.tiles * p.cluster * splits, sms);
+  const double active = min_of(count.tiles * p.sharers() * splits, sms);
   const double few_columns =
       problem.n <= 256 && p.waves() == 1 && element == 2 ? 0.85 : 1.0;  // all blocks read the same rows of B
   const double rate =
@@ -139,7 +138,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
                         count.rows * problem.n * size_of(problem.spec.out)) *
                        (grouped && (p.rows < 64 || rows_read > 3 * count.rows) ? 1.05 : 1.0) * idle_rows;
   // Blocks that have nothing left leave bandwidth to the others, which cannot use all of it.
-  const double bandwidth_share = count.tiles / (rounds * slots) * (slots * p.cluster * splits / sms);
+  const double bandwidth_share = count.tiles / (rounds * slots) * (slots * p.sharers() * splits / sms);
   // What rows of tiles below each other read again comes from L2, all of it if they are all there at once; blocks of a
   // second round begin anew.
   const bool at_once = (rounds_started == 1 && splits == 1) || grouped;  // of a group

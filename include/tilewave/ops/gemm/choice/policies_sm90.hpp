@@ -81,19 +81,20 @@ constexpr GemmPolicies gemm_sm90_int4(const GemmSpec& s) {
     p.stages = min_of(16, gemm_stages(s, p) / p.waves_per_simd);
     list.all.add(p);
   };
-  const auto few_rows = [&](int rows, int strips, int waves, int blocks = 1) {  // blocks: an SM
+  // A group of `waves` has `strips` of each pass of a block. `blocks`: an SM.
+  const auto few_rows = [&](int rows, int strips, int groups, int waves, int blocks = 1) {
     if (s.scale_k != 128 || s.zero_points || s.groups != GemmGroups::one) return;
-    GemmPolicy p{.rows = rows, .columns = 16 * strips, .depth_bytes = 128 * size_of(s.a), .stages = 2, .waves_rows = 1};
+    GemmPolicy p{.rows = rows, .columns = 16 * strips * groups, .depth_bytes = 128 * size_of(s.a), .stages = 2};
     p.path = GemmPath::weights_in_registers;
-    p.waves_k = waves, p.waves_per_simd = blocks;
+    p.waves_rows = 1, p.waves_columns = groups, p.waves_k = waves, p.waves_per_simd = blocks;
     list.all.add(p);
   };
   const int splits = list.splits(8);
   if (s.gated) {
     codes(16, 256, 2, splits);
     codes(64, 256, 2, splits);
-    few_rows(8, 4, 8, 2);
-    few_rows(16, 4, 12);
+    few_rows(8, 4, 1, 8, 2);
+    few_rows(16, 4, 1, 12);
     return list.all;
   }
   codes(16, 64, 1, splits);
@@ -106,9 +107,10 @@ constexpr GemmPolicies gemm_sm90_int4(const GemmSpec& s) {
   if (s.mxfp4() && s.a == DType::bf16) {  // sums in the matrix unit leave registers for those of 256 rows
     list.add({.rows = 256, .columns = 128, .swapped = true});
   }
-  few_rows(8, 2, 16);
-  few_rows(8, 4, 16);
-  few_rows(16, 4, 12);
+  few_rows(8, 2, 1, 16);
+  for (const int groups : {1, 2, 4}) few_rows(8, 4, groups, 16 / groups);
+  few_rows(16, 4, 1, 12);
+  few_rows(16, 8, 2, 4);
   return list.all;
 }
 
@@ -201,14 +203,12 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
   if (!block) list.add({.rows = 128, .columns = 128, .swapped = true, .splits = 8});
   if (s.a == DType::f16) list.add({.rows = 128, .columns = 176, .waves_rows = 1, .pingpong = true});
   if (in_unit && s.a != DType::f16) {
-    for (const int columns : {128, 160, 192})
-      list.add({.rows = 128, .columns = columns, .waves_rows = 1, .pingpong = true});
+    if (s.a != DType::bf16) list.add({.rows = 128, .columns = 128, .waves_rows = 1, .pingpong = true});
+    for (const int columns : {160, 192}) list.add({.rows = 128, .columns = columns, .waves_rows = 1, .pingpong = true});
     for (const int columns : {144, 176}) list.add({.rows = 128, .columns = columns});
   }
-  if (s.a == DType::bf16 || s.scale == Scaling::per_row) {
-    list.add({.rows = 128, .columns = 128, .stream = true});
-    list.add_two_blocks(16, 8, 64, 8);
-  }
+  if (s.scale == Scaling::per_row) list.add({.rows = 128, .columns = 128, .stream = true});
+  if (s.a == DType::bf16 || s.scale == Scaling::per_row) list.add_two_blocks(16, 8, 64, 8);
   if (!more) return list.all;
   list.add({.rows = 64, .columns = 192, .waves_rows = 1, .pingpong = true});
   list.add({.rows = 128, .columns = 112, .splits = 8});
@@ -216,8 +216,21 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
   list.add({.rows = 64, .columns = 160, .waves_rows = 1, .splits = 4});
   list.add({.rows = 64, .columns = 224, .waves_rows = 1});
   list.add({.rows = 128, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
-  for (const int rows : {32, 96}) list.add({.rows = rows, .columns = 128, .swapped = true, .splits = 8});
+  list.add({.rows = 96, .columns = 128, .swapped = true, .splits = 8});
   list.add_two_blocks(64, 6);
+  if (s.a != DType::bf16) {
+    list.add({.rows = 32, .columns = 128, .swapped = true, .splits = 8});
+    return list.all;
+  }
+  for (const int rows : {80, 96})
+    list.add({.rows = rows, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
+  list.add({.rows = 80, .columns = 128, .swapped = true, .splits = 8});
+  list.add({.rows = 192, .columns = 112, .waves_rows = 3, .splits = 3});
+  // Few columns under many rows: blocks that read the same rows of A share them. Few rows likewise with rows of B.
+  list.add({.rows = 64, .columns = 128, .waves_rows = 1, .cluster_columns = 2});
+  list.add({.rows = 128, .columns = 96, .cluster_columns = 2});
+  list.all.add({.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster_columns = 2});
+  list.all.add({.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster = 2});
   return list.all;
 }
 

@@ -22,7 +22,7 @@ struct GemmTileCount {
   double tiles, rows;
 };
 inline GemmTileCount gemm_tile_count(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p) {
-  const double columns = ceil_div(problem.n, p.columns);
+  const double columns = ceil_div(problem.n, p.columns * p.cluster_columns);
   const std::int32_t tile_rows = p.rows * p.cluster;
   if (problem.spec.groups == GemmGroups::contiguous) {
     const double groups = gemm_groups_hit(problem, m), group_rows = m / groups;

@@ -2,17 +2,17 @@
 // GEMM with int4 weights and few rows of A on sm90, or any room with products of one wave and copies of one lane. Grid:
 // so many blocks for each tile of P.rows rows, each with a share of the strips of sixteen columns of C that is equal
 // give or take one. A block takes its strips in passes of P.columns / 16 strips of B; gated, half of them are gates,
-// and the others their ups. All of its waves share K: wave w has stages w, w + waves and so on, of 128 k each, so that
-// what the chip reads at a time lies close together.
+// and the others their ups. P.waves_columns groups of waves take strips beside each other, so what they read of A comes
+// from memory once. The waves of a group share K: wave w has stages w, w + waves and so on, of 128 k each, so that what
+// the chip reads at a time lies close together.
 //
 // A wave copies what it will read itself. So no wave waits for another, and no tensor map has to be read before the
 // first bytes are. Where the problem says that B is ready, copies begin before the kernel in front is over. They run on
-// past the end of a pass. There the waves merge their sums through shared memory. LDS plan: a ring of P.stages stages
-// for each wave, and the sums of one pass or two. Bound: memory bandwidth of B.
+// past the end of a pass. There the waves merge their sums through shared memory (output.hpp). LDS plan: a ring of
+// P.stages stages for each wave, and the sums of one pass or two. Bound: memory bandwidth of B.
 #pragma once
 
-#include "tilewave/ops/gemm/epilogue.hpp"
-#include "tilewave/ops/gemm/policy_status.hpp"
+#include "tilewave/ops/gemm/few_rows/output.hpp"
 
 namespace tilewave {
 
@@ -23,56 +23,22 @@ namespace tilewave {
 /// negative.
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue = GemmIdentity>
 struct GemmFewRowsKernel {
-  static_assert(gemm_policy_status(B::facts.id, S, P).ok(),
-                "a law of policies is broken: gemm_policy_status(arch, spec, policy).reason says which");
   using Room = B;
-  using Epilogue = GemmEpilogue<B, S, UserEpilogue>;
-  using Atom = typename B::Accumulator;
-  using Scales = Packed<S.group_scale(), 2>;  // of a lane's two rows of a strip
-  static constexpr int lanes = B::facts.wave_lanes, waves = P.waves_k, block_threads = waves * lanes;
-  static constexpr int waves_per_simd = waves / B::facts.simds_per_cu * P.waves_per_simd;
+  using L = GemmFewRowsLayout<B, S, P, UserEpilogue>;
+  using Args = typename L::Args;
+  using Shared = typename L::Shared;
+  using Passes = typename L::Passes;
+  using Stage = typename L::Stage;
+  using Atom = typename L::Atom;
+  using Scales = typename L::Scales;
+  using Output = GemmFewRowsOutput<B, S, P, UserEpilogue>;
+  static constexpr int lanes = L::lanes, waves = L::waves, groups = L::groups, strips = L::strips, panels = L::panels;
+  static constexpr int block_threads = L::block_threads;
+  static constexpr int waves_per_simd = groups * waves / B::facts.simds_per_cu * P.waves_per_simd;
   static constexpr bool waits_itself = true;
-  static constexpr int stage_k = 128, strip_bytes = stage_k * 8;  // strip_bytes: of a strip in a stage
-  static constexpr int halves = Epilogue::halves;                 // gated: gates, and their ups
-  static constexpr int strips = P.columns / 16;                   // of B in a pass
-  static constexpr int out_strips = strips / halves;              // of C in a pass: strips s, s + out_strips of B
-  static constexpr int panels = P.rows / 8;                       // of 8 rows of A
-  static constexpr DType type = is_fp8(S.a) ? DType::f16 : S.a;   // of the products; f16 holds every fp8 value
-
-  struct Stage {
-    Chunk codes[strips][2][lanes];
-    Scales scales[strips][8];
-  };
-  using Sums = Atom[waves][strips][panels][lanes];
-  static constexpr int shared_bytes = (B::facts.lds_bytes + 1024) / P.waves_per_simd - 1024;  // of a block
-  static constexpr int sum_buffers = 2 * sizeof(Sums) + waves * P.stages * sizeof(Stage) <= shared_bytes ? 2 : 1;
-  struct Shared {
-    Sums sums[sum_buffers];
-    Stage ring[waves][P.stages];
-  };
-  /// At most 176 bytes come with a launch. A block would read what goes beyond from memory
-  /// (docs/notebook/2026-11-22-decode.md).
-  struct Args {
-    const char *codes, *a, *scales;
-    void* out;
-    const float* a_scale;
-    const void *bias, *residual;
-    float* out_scale;
-    std::int32_t m, n, stages;  // n: columns of C; stages: of K
-    // All blocks have full_passes passes. What is left is one more pass, of strips_per_block strips, or one more.
-    std::int32_t full_passes, strips_per_block, blocks_with_one_more;
-    FastDiv blocks;     // of a tile of rows
-    FastDiv row_tiles;  // of a layer
-    float alpha, swiglu_alpha, swiglu_limit;
-    bool wide;     // out's rows are such that two neighbours are stored at once
-    bool b_ready;  // codes and scales may be read before the kernel in front is over
-    // Strides in elements, but a_stride and a_layer in units of 16 bytes, and code_layer in strips.
-    std::int32_t a_stride, scale_stride, out_stride, residual_stride;
-    std::int32_t code_layer, a_layer, scale_layer, out_layer, residual_layer, bias_layer, a_scale_layer;
-    [[no_unique_address]] UserEpilogue epilogue;
-  };
-  static_assert(!std::is_empty_v<UserEpilogue> || sizeof(Args) <= 176, "arguments beyond 176 bytes come from memory");
-
+  static constexpr int halves = L::halves, group_strips = L::group_strips;
+  static constexpr int stage_k = L::stage_k, strip_bytes = L::strip_bytes;
+  static constexpr DType type = is_fp8(S.a) ? DType::f16 : S.a;  // of the products; f16 holds every fp8 value
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const std::int32_t row_tile = a.blocks.quotient(B::block_id());
     const std::int32_t block = B::block_id() - row_tile * a.blocks.divisor;  // of the tile of rows
@@ -82,13 +48,13 @@ struct GemmFewRowsKernel {
     tile.first_row = (row_tile - tile.layer * a.row_tiles.divisor) * P.rows;
     tile.row_end = a.m;
     const Passes passes(a, block);
-    const int wave = B::wave_id();
+    const int wave_of_block = B::wave_id(), wave = wave_of_block % waves, group = wave_of_block / waves;
 
     if (!a.b_ready) B::wait_for_previous();
-    Copies copies(a, tile, passes);
+    Copies copies(a, tile, passes, wave, group);
     B::promised_reads(a.b_ready);
     TILEWAVE_ROLL
-    for (int i = 0; i < P.stages; ++i) copies.next(a, shared.ring[wave][i]);
+    for (int i = 0; i < P.stages; ++i) copies.next(a, shared.ring[wave_of_block][i]);
     B::promised_reads(false);
     if (a.b_ready) B::wait_for_previous();
     Rows rows(a, tile);
@@ -100,18 +66,20 @@ struct GemmFewRowsKernel {
       Atom sums[strips][panels];
       TILEWAVE_UNROLL
       for (int i = 0; i < strips * panels; ++i) sums[i / panels][i % panels] = {};
-      const int count = passes.strips_of(a, pass);
+      const int strips_of_block = passes.strips_of(a, pass), count = L::strips_of_group(strips_of_block, group);
       TILEWAVE_ROLL
       for (; stage_of_k < a.stages; stage_of_k += waves) {
         const Operands operands(rows);
         rows.load(a, stage_of_k + waves);
-        Stage& stage = shared.ring[wave][slot];
+        Stage& stage = shared.ring[wave_of_block][slot];
         B::template lane_copies_wait<P.stages - 1>();
         B::wave_barrier();
-        if (count == out_strips) {
-          multiply<true>(operands, stage, read_unit, count, sums);
+        if (count == group_strips) {
+          multiply<group_strips>(operands, stage, read_unit, count, sums);
+        } else if (groups > 1 && count == group_strips - 1) {
+          multiply<max_of(group_strips - 1, 1)>(operands, stage, read_unit, count, sums);
         } else {
-          multiply<false>(operands, stage, read_unit, count, sums);
+          multiply<0>(operands, stage, read_unit, count, sums);
         }
         B::wave_barrier();
         copies.next(a, stage);
@@ -119,17 +87,17 @@ struct GemmFewRowsKernel {
       }
       stage_of_k -= a.stages;
       if (pass + 1 == passes.count(a)) B::launch_next();  // all that this wave reads of B is there
-      if (sum_buffers == 1 && pass > 0) B::barrier();
+      if (L::sum_buffers == 1 && pass > 0) B::barrier();
       TILEWAVE_UNROLL
       for (int s = 0; s < strips; ++s) {
         TILEWAVE_UNROLL
         for (int n = 0; n < panels; ++n)
-          if (s % out_strips < count) shared.sums[buffer][wave][s][n][B::lane_id()] = sums[s][n];
+          if (s % group_strips < count) shared.sums[buffer][group][wave][s][n][B::lane_id()] = sums[s][n];
       }
       B::barrier();
       tile.first_column = 16 * passes.first_of(a, pass);
-      finish(a, tile, count, shared.sums[buffer]);
-      if (sum_buffers == 2) buffer ^= 1;
+      Output::finish(a, tile, strips_of_block, shared.sums[buffer]);
+      if (L::sum_buffers == 2) buffer ^= 1;
     }
     B::template lane_copies_wait<0>();
   }
@@ -140,28 +108,11 @@ struct GemmFewRowsKernel {
   /// time, four lines of two units, meet each bank once.
   TILEWAVE_DEVICE static int slot_unit(int line, int unit) { return 8 * line + (unit ^ 2 * line); }
 
-  /// The strips of C of a block. In each pass they follow those of the block before, so all blocks read close together.
-  struct Passes {
-    std::int32_t block, last_strips;  // last_strips: of the pass behind the full ones
-
-    TILEWAVE_DEVICE Passes(const Args& a, std::int32_t own_block)
-        : block(own_block), last_strips(a.strips_per_block + (own_block < a.blocks_with_one_more ? 1 : 0)) {}
-    TILEWAVE_DEVICE std::int32_t count(const Args& a) const { return a.full_passes + (last_strips > 0 ? 1 : 0); }
-    TILEWAVE_DEVICE std::int32_t first_of(const Args& a, std::int32_t pass) const {
-      if (pass < a.full_passes) return (pass * a.blocks.divisor + block) * out_strips;
-      return a.full_passes * a.blocks.divisor * out_strips + block * a.strips_per_block +
-             min_of(block, a.blocks_with_one_more);
-    }
-    TILEWAVE_DEVICE std::int32_t strips_of(const Args& a, std::int32_t pass) const {
-      return pass < a.full_passes ? out_strips : pass == a.full_passes ? last_strips : 0;
-    }
-  };
-
   /// Copies a wave's stages of all passes, in order.
   class Copies {
    public:
-    TILEWAVE_DEVICE Copies(const Args& a, const GemmTile& tile, const Passes& passes)
-        : passes_(passes), stage_(B::wave_id()), strip_stride_(std::int64_t{a.stages} * strip_bytes) {
+    TILEWAVE_DEVICE Copies(const Args& a, const GemmTile& tile, const Passes& passes, int wave, int group)
+        : passes_(passes), stage_(wave), group_(group), strip_stride_(std::int64_t{a.stages} * strip_bytes) {
       first_ = a.codes + tile.layer * std::int64_t{a.code_layer} * strip_stride_ + 16 * B::lane_id();
       first_scales_ = a.scales + tile.layer * std::int64_t{a.scale_layer} * 2 + 4 * B::lane_id();
       target_ = B::opaque(slot_unit(B::lane_id() / 8, B::lane_id() % 8));
@@ -187,32 +138,34 @@ struct GemmFewRowsKernel {
     TILEWAVE_DEVICE void copy_half(const Args& a, int half, Stage& to) {
       const char* from = codes_ + half * (a.n / 16) * strip_stride_;
       TILEWAVE_UNROLL
-      for (int s = 0; s < out_strips; ++s) {
+      for (int s = 0; s < group_strips; ++s) {
         if (s >= count_) continue;
         TILEWAVE_UNROLL
         for (int i = 0; i < 2; ++i)
-          B::copy_lane(&to.codes[half * out_strips + s][i][target_], reinterpret_cast<const Chunk*>(from + i * 512));
+          B::copy_lane(&to.codes[half * group_strips + s][i][target_], reinterpret_cast<const Chunk*>(from + i * 512));
         from += strip_stride_;
       }
       const auto* const scales = reinterpret_cast<const Scales*>(scales_ + half * std::int64_t{2} * a.n);
       TILEWAVE_UNROLL
-      for (int i = 0; i < 8 * out_strips; i += lanes) {
+      for (int i = 0; i < 8 * group_strips; i += lanes) {
         const int pair = i + B::lane_id();
-        if (pair < 8 * count_) B::copy_lane(&to.scales[half * out_strips + pair / 8][pair % 8], scales + i);
+        if (pair < 8 * count_) B::copy_lane(&to.scales[half * group_strips + pair / 8][pair % 8], scales + i);
       }
     }
     TILEWAVE_DEVICE void begin_pass(const Args& a) {
-      const std::int64_t strip = passes_.first_of(a, pass_);
-      count_ = a.stages > 0 ? passes_.strips_of(a, pass_) : 0;
+      const int of_block = passes_.strips_of(a, pass_);
+      const std::int64_t strip = passes_.first_of(a, pass_) + L::first_of_group(of_block, group_);
+      count_ = a.stages > 0 ? L::strips_of_group(of_block, group_) : 0;
       codes_ = B::opaque(first_ + strip * strip_stride_ + std::int64_t{stage_} * strip_bytes);
       scales_ = B::opaque(first_scales_ + strip * 32 + std::int64_t{stage_} * a.scale_stride * 2);
     }
 
     const Passes& passes_;
     std::int32_t pass_ = 0, stage_;  // stage_: of the pass
-    int count_;                      // strips of the pass
-    int target_;                     // unit of a stage that this lane copies
-    std::int64_t strip_stride_;      // in bytes
+    int group_;
+    int count_;                  // strips of the pass
+    int target_;                 // unit of a stage that this lane copies
+    std::int64_t strip_stride_;  // in bytes
     const char *first_, *first_scales_, *codes_, *scales_;
   };
 
@@ -284,15 +237,15 @@ struct GemmFewRowsKernel {
     return type == DType::bf16 ? B::mma(kv, rows, sum) : B::mma_f16(kv, rows, sum);
   }
 
-  /// Adds the products of `count` strips of C of a stage. Those of a full pass have no branches between them, so ptxas
-  /// mixes them: a strip by itself is a chain of eight products. `read_unit`: the unit of a strip that has this lane's
-  /// codes.
-  template <bool full>
+  /// Adds the products of `count` strips of C of a stage: `all`, unless that is 0. Then there are no branches between
+  /// them, and ptxas mixes them: a strip by itself is a chain of eight products. `read_unit`: the unit of a strip that
+  /// has this lane's codes.
+  template <int all>
   TILEWAVE_DEVICE static void multiply(const Operands& operands, const Stage& stage, int read_unit, int count,
                                        Atom (&sums)[strips][panels]) {
     TILEWAVE_UNROLL
     for (int s = 0; s < strips; ++s) {
-      if (!full && s % out_strips >= count) continue;
+      if (all > 0 ? s % group_strips >= all : s % group_strips >= count) continue;
       Atom stage_sums[panels];
       TILEWAVE_UNROLL
       for (int n = 0; n < panels; ++n) stage_sums[n] = operands.bias_sums[n];
@@ -316,59 +269,6 @@ struct GemmFewRowsKernel {
       for (int n = 0; n < panels; ++n) {
         TILEWAVE_UNROLL
         for (int e = 0; e < 4; ++e) sums[s][n][e] += stage_sums[n][e] * scale[e / 2];
-      }
-    }
-  }
-
-  /// Adds up the sums of all waves in the order of the waves, and writes them. Elements 2 h and 2 h + 1 of lane l's
-  /// atom have column 2 (l / 4) + h of the strip. Their rows of the panel are 2 (l % 4) and the next one.
-  TILEWAVE_DEVICE static void finish(const Args& a, const GemmTile& tile, int count, const Sums& sums) {
-    struct InTile {
-      int row, column;
-    };
-    GemmArgs gemm{};  // with what the epilogue reads
-    gemm.m = a.m, gemm.n = a.n, gemm.gate_stride = 1, gemm.up_row = a.n;
-    gemm.alpha = a.alpha, gemm.swiglu_alpha = a.swiglu_alpha, gemm.swiglu_limit = a.swiglu_limit;
-    gemm.a_scale = a.a_scale, gemm.a_scale_layer_stride = a.a_scale_layer;
-    gemm.bias = a.bias, gemm.bias_layer_stride = a.bias_layer;
-    gemm.residual = a.residual, gemm.residual_stride = a.residual_stride, gemm.residual_layer_stride = a.residual_layer;
-    gemm.out = a.out, gemm.out_stride = a.out_stride, gemm.out_layer_stride = a.out_layer, gemm.out_scale = a.out_scale;
-    const float factor = Epilogue::out_factor(gemm);
-    TILEWAVE_ROLL
-    for (int i = B::block_lane_id(); i < count * panels * lanes; i += block_threads) {
-      const int lane = i % lanes, panel = i / lanes % panels, strip = i / lanes / panels;
-      const InTile first{8 * panel + 2 * (lane % 4), 16 * strip + 2 * (lane / 4)};
-      if (tile.first_row + first.row >= a.m) continue;
-      Vec<float, 4> merged[halves]{};
-      constexpr int at_once = 4;
-      static_assert(waves % at_once == 0, "sums of waves are added up four at a time");
-      TILEWAVE_ROLL
-      for (int w = 0; w < waves; w += at_once) {
-        TILEWAVE_UNROLL
-        for (int i = 0; i < at_once; ++i) {
-          TILEWAVE_UNROLL
-          for (int half = 0; half < halves; ++half) {
-            const Atom wave_sums = sums[w + i][half * out_strips + strip][panel][lane];
-            TILEWAVE_UNROLL
-            for (int e = 0; e < 4; ++e) merged[half][e] += wave_sums[e];
-          }
-        }
-      }
-      const auto at = [&](int e) TILEWAVE_INLINE_LAMBDA { return InTile{first.row + e % 2, first.column + e / 2}; };
-      Epilogue::apply(gemm, a.epilogue, tile, merged, at);
-      TILEWAVE_UNROLL
-      for (int r = 0; r < 2; ++r) {
-        const Vec<float, 2> pair{{merged[0][r] * factor, merged[0][2 + r] * factor}};
-        const std::int32_t row = tile.first_row + first.row + r, column = tile.first_column + first.column;
-        if (row >= a.m) continue;
-        if constexpr (size_of(S.out) > 1) {
-          if (a.wide) {
-            Epilogue::store(gemm, tile, row, column, pair);
-            continue;
-          }
-        }
-        TILEWAVE_UNROLL
-        for (int c = 0; c < 2; ++c) Epilogue::store(gemm, tile, row, column + c, Vec<float, 1>{{pair[c]}});
       }
     }
   }

@@ -50,7 +50,7 @@ constexpr GemmPolicies gemm_feature_policies(ArchId arch, const GemmSpec& s) {
 }
 
 /// The entries of a spec, under the name in which the generated list of features finds them.
-template <class B, GemmSpec S>
-inline constexpr auto gemm_feature_entries = gemm_entries_of<B, S, gemm_feature_policies>();
+template <class B, GemmSpec S, EntryPart part = EntryPart{}>
+inline constexpr auto gemm_feature_entries = gemm_entries_of<B, S, gemm_feature_policies, part>();
 
 }  // namespace tilewave

@@ -46,7 +46,7 @@ constexpr std::array<GemmSpec, 7> gemm_gated_specs(ArchId arch) {
 constexpr GemmPolicies gemm_gated_policies(ArchId arch, const GemmSpec& s) { return gemm_feature_policies(arch, s); }
 
 /// The entries of a spec, under the name in which the generated list of gated specs finds them.
-template <class B, GemmSpec S>
-inline constexpr auto gemm_gated_entries = gemm_entries_of<B, S, gemm_gated_policies>();
+template <class B, GemmSpec S, EntryPart part = EntryPart{}>
+inline constexpr auto gemm_gated_entries = gemm_entries_of<B, S, gemm_gated_policies, part>();
 
 }  // namespace tilewave

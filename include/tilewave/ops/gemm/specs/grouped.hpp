@@ -15,7 +15,7 @@ constexpr std::array<GemmSpec, 4> gemm_grouped_specs(ArchId arch) {
 }
 
 /// The entries of a spec, under the name in which the generated list of grouped specs finds them.
-template <class B, GemmSpec S>
-inline constexpr auto& gemm_grouped_entries = gemm_entries<B, S>;
+template <class B, GemmSpec S, EntryPart part = EntryPart{}>
+inline constexpr auto& gemm_grouped_entries = gemm_entries<B, S, part>;
 
 }  // namespace tilewave

@@ -59,9 +59,9 @@ constexpr std::array<GemmSpec, 6> gemm_int4_wide_specs(ArchId arch) {
 constexpr GemmPolicies gemm_int4_policies(ArchId arch, const GemmSpec& s) { return gemm_policies(arch, s); }
 
 /// The entries of a spec, under the names in which the generated lists find them.
-template <class B, GemmSpec S>
-inline constexpr auto& gemm_int4_entries = gemm_entries<B, S>;
-template <class B, GemmSpec S>
-inline constexpr auto& gemm_int4_wide_entries = gemm_entries<B, S>;
+template <class B, GemmSpec S, EntryPart part = EntryPart{}>
+inline constexpr auto& gemm_int4_entries = gemm_entries<B, S, part>;
+template <class B, GemmSpec S, EntryPart part = EntryPart{}>
+inline constexpr auto& gemm_int4_wide_entries = gemm_entries<B, S, part>;
 
 }  // namespace tilewave

@@ -38,7 +38,7 @@ constexpr std::array<GemmSpec, 6> gemm_moe_specs(ArchId arch) {
 constexpr GemmPolicies gemm_moe_policies(ArchId arch, const GemmSpec& s) { return gemm_policies(arch, s); }
 
 /// The entries of a spec, under the name in which the generated list of these specs finds them.
-template <class B, GemmSpec S>
-inline constexpr auto& gemm_moe_entries = gemm_entries<B, S>;
+template <class B, GemmSpec S, EntryPart part = EntryPart{}>
+inline constexpr auto& gemm_moe_entries = gemm_entries<B, S, part>;
 
 }  // namespace tilewave

@@ -88,8 +88,8 @@ struct GemmTensorKernel {
     const bool early = L::copies_b_early && a.gemm.b_ready && a.gemm.k > 0;
     if (!early) B::wait_for_previous();
     // Blocks that share K reach into each other's shared memory only after the barrier of merge.
-    if constexpr (P.cluster > 1) {
-      B::cluster_arrive();
+    if constexpr (L::sharers > 1) {
+      B::cluster_arrive_relaxed();  // the ring's begin() showed its barriers to the cluster
       B::cluster_wait();
     } else {
       B::barrier();
@@ -117,14 +117,10 @@ struct GemmTensorKernel {
       if constexpr (shift_registers) B::template take_registers<multiplying_registers>();
       multiply(a, maps, queue, rank, wave_group, shared);
     }
-    if (a.clustered()) {
-      // No block leaves while others may still read its shared memory or arrive there. What was read of it was used by
-      // then, so splits need no release, which would wait for all stores.
-      if constexpr (P.cluster > 1) {
-        B::cluster_arrive();
-      } else {
-        B::cluster_arrive_relaxed();
-      }
+    if (P.splits > 1 && a.gemm.splits > 1) {
+      // No block leaves while others may still read its shared memory. What was read of it was used by then, so there
+      // is no need for a release, which would wait for all stores.
+      B::cluster_arrive_relaxed();
       B::cluster_wait();
     }
   }
@@ -172,6 +168,14 @@ struct GemmTensorKernel {
       }
     }
     if (early) B::wait_for_previous();  // there was no tile
+    drain(ring, shared);
+  }
+  /// No block leaves while those that share its boxes may still arrive at its barriers.
+  TILEWAVE_DEVICE static void drain(Ring ring, Shared& shared) {
+    if constexpr (L::sharers > 1) {
+      for (int i = 0; i < P.stages; ++i, ring.advance())
+        B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
+    }
   }
   /// Fills the ring's first round: B, then, when the kernel in front is over, A. Returns the first step that is left.
   TILEWAVE_DEVICE static std::int32_t fetch_b_first(const Args& a, const Maps& maps, const GemmTile& tile,
@@ -196,6 +200,7 @@ struct GemmTensorKernel {
       B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
       L::clear_stage(shared, ring.slot);
     }
+    drain(ring, shared);
   }
 
   /// Fetches the scales of stages through registers, whatever their strides are. Each of the three waves takes every

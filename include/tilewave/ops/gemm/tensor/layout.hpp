@@ -22,7 +22,7 @@ struct GemmTensorLayout {
                 "a law of policies is broken: gemm_policy_status(arch, spec, policy).reason says which");
   using Backend = B;
   static constexpr int wave_group_waves = 4, wave_group_lanes = wave_group_waves * B::facts.wave_lanes;
-  static constexpr int wave_groups = P.wave_groups();
+  static constexpr int wave_groups = P.wave_groups(), sharers = P.sharers();  // sharers: of boxes, in a cluster
   static constexpr int tall_rows = P.swapped ? P.columns : P.rows, wide_rows = P.swapped ? P.rows : P.columns;
   static constexpr int wave_group_tall = tall_rows / P.waves_rows, wave_group_wide = wide_rows / P.waves_columns;
   static constexpr int tiles = wave_group_tall / 64;
@@ -120,18 +120,18 @@ struct GemmTensorLayout {
       const std::int32_t first = rank * split_steps + min_of(rank, longer_splits);
       return {first, first + split_steps + (rank < longer_splits)};
     }
-    TILEWAVE_DEVICE bool clustered() const { return P.cluster > 1 || (P.splits > 1 && gemm.splits > 1); }
+    TILEWAVE_DEVICE bool clustered() const { return sharers > 1 || (P.splits > 1 && gemm.splits > 1); }
   };
 
   struct Maps {
     typename B::TensorMap a, b[halves], out;
   };
 
-  struct Barriers : RingBarriers<B, P.stages, P.cluster> {
+  struct Barriers : RingBarriers<B, P.stages, sharers> {
     /// One wave calls this.
     TILEWAVE_DEVICE void begin() {
-      RingBarriers<B, P.stages, P.cluster>::begin((gathered || shared_scales ? 2 : 1) + copies_arrivals,
-                                                  (P.pingpong ? 1 : wave_groups) * wave_group_waves);
+      RingBarriers<B, P.stages, sharers>::begin((gathered || shared_scales ? 2 : 1) + copies_arrivals,
+                                                (P.pingpong ? 1 : wave_groups) * wave_group_waves);
     }
   };
 
@@ -204,7 +204,7 @@ struct GemmTensorLayout {
     } else {
       if constexpr (of != Operands::only_a) B::mbarrier_expect(full, b_box_bytes + a.a_box_bytes);
       if (!B::elected()) return;
-      if constexpr (of != Operands::only_b) copy_boxes_of_a(maps, tile, step, shared, slot);
+      if constexpr (of != Operands::only_b) copy_boxes_of_a(maps, tile, step, rank, shared, slot);
       if constexpr (of != Operands::only_a) copy_boxes_of_b(a, maps, tile, step, rank, shared, slot);
     }
   }
@@ -215,13 +215,17 @@ struct GemmTensorLayout {
     B::shared_written();
     B::mbarrier_arrive(&shared.ring.full[slot]);
   }
-  TILEWAVE_DEVICE static void copy_boxes_of_a(const Maps& maps, const GemmTile& tile, std::int32_t step, Shared& shared,
-                                              int slot) {
+  TILEWAVE_DEVICE static void copy_boxes_of_a(const Maps& maps, const GemmTile& tile, std::int32_t step, int rank,
+                                              Shared& shared, int slot) {
     const std::int32_t k = step * depth_k;
     auto* const full = &shared.ring.full[slot];
     Chunk* const of_a = P.swapped ? shared.wide[slot] : shared.tall[slot];
     if constexpr (transposed_a(S.layout)) {
       copy_transposed<P.rows>(of_a, maps.a, k, tile.first_row, tile.a_layer, full);
+    } else if constexpr (P.cluster_columns > 1) {
+      constexpr int part = P.rows / P.cluster_columns;
+      B::copy_tensor(of_a + rank * part * row_chunks, maps.a, k, tile.first_row + rank * part, tile.a_layer, full,
+                     (1u << P.cluster_columns) - 1);
     } else if constexpr (!gathered) {
       B::copy_tensor(of_a, maps.a, k, tile.first_row, tile.a_layer, full);
     }

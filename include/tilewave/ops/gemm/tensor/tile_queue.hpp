@@ -17,7 +17,7 @@ class GemmTileQueue {
 
   TILEWAVE_DEVICE GemmTileQueue(const Args& a, int rank)
       : a_(a),
-        tiles_(a.gemm, a.cluster.quotient(B::block_id()), a.clusters, P.cluster > 1 ? rank : 0),
+        tiles_(a.gemm, a.cluster.quotient(B::block_id()), a.clusters, L::sharers > 1 ? rank : 0),
         rank_(rank),
         tail_(a.stream, B::block_id()) {}
 
