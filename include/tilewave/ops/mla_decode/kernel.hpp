@@ -4,8 +4,8 @@
 
 #include "tilewave/ops/mla_decode/lds/kernel.hpp"
 #include "tilewave/ops/mla_decode/registers/kernel.hpp"
+#include "tilewave/ops/mla_decode/swapped/kernel.hpp"
 #include "tilewave/ops/mla_decode/tensor/kernel.hpp"
-#include "tilewave/ops/mla_decode/turned/kernel.hpp"
 
 namespace tilewave {
 
@@ -15,7 +15,7 @@ struct MlaDecodeKernel {
 };
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
 requires(P.path == MlaDecodePath::tensor) struct MlaDecodeKernel<B, S, P> {
-  using type = std::conditional_t<P.rows == 32, MlaDecodeTurned<B, S, P>, MlaDecodeTensor<B, S, P>>;
+  using type = std::conditional_t<P.rows == 32, MlaDecodeSwapped<B, S, P>, MlaDecodeTensor<B, S, P>>;
 };
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
 requires(P.path == MlaDecodePath::lds) struct MlaDecodeKernel<B, S, P> {

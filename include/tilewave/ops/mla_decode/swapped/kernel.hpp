@@ -9,17 +9,17 @@
 #pragma once
 
 #include "tilewave/core/static_for.hpp"
+#include "tilewave/ops/mla_decode/swapped/output.hpp"
 #include "tilewave/ops/mla_decode/tensor/fetch_widened.hpp"
 #include "tilewave/ops/mla_decode/tensor/half_query.hpp"
 #include "tilewave/ops/mla_decode/tensor/kernel.hpp"
-#include "tilewave/ops/mla_decode/turned/output.hpp"
 
 namespace tilewave {
 
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
-struct MlaDecodeTurned {
+struct MlaDecodeSwapped {
   using Room = B;
-  using L = MlaDecodeTurnedLayout<B, S, P>;
+  using L = MlaDecodeSwappedLayout<B, S, P>;
   using Args = typename L::Args;
   using Shared = typename L::Shared;
   using Item = PagedAttentionWorkItem;
@@ -50,7 +50,7 @@ struct MlaDecodeTurned {
   }
 
  private:
-  using Softmax = MlaDecodeTurnedSoftmax<B, L>;
+  using Softmax = MlaDecodeSwappedSoftmax<B, L>;
   using Scores = typename L::Scores;
   using Sums = typename L::Sums;
 
@@ -80,7 +80,7 @@ struct MlaDecodeTurned {
       // Maxima of the last tile were read by all waves of the group before they stored their probabilities.
       softmax.publish(shared.of_wave[group], shared.reference[group]);
       meet();
-      MlaDecodeTurnedOutput<B, L>(all.of, item, shared, group, wave).write(softmax, out, [&]() TILEWAVE_INLINE_LAMBDA {
+      MlaDecodeSwappedOutput<B, L>(all.of, item, shared, group, wave).write(softmax, out, [&]() TILEWAVE_INLINE_LAMBDA {
         meet();
       });
       B::shared_written();

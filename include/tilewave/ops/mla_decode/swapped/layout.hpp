@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The layout of MlaDecodeTurned: its shared memory and its operands.
+// The layout of MlaDecodeSwapped: its shared memory and its operands.
 #pragma once
 
 #include "tilewave/ops/mla_decode/tensor/layout.hpp"
@@ -9,7 +9,7 @@ namespace tilewave {
 /// q has boxes of 32 rows by 128 bytes. Tiles of tokens lie as in MlaDecodeTensor, and each wave group has a stage of
 /// its own, and a box for its probabilities: 64 tokens of each query row.
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
-struct MlaDecodeTurnedLayout : MlaDecodeTensorLayout<B, S, P> {
+struct MlaDecodeSwappedLayout : MlaDecodeTensorLayout<B, S, P> {
   using Base = MlaDecodeTensorLayout<B, S, P>;
   using Base::rows, Base::groups, Base::group_waves, Base::tokens, Base::box_size, Base::last_box;
   using typename Base::Args, typename Base::Mbarrier;

@@ -3,18 +3,18 @@
 // write whole rows of them: the output, or a partial result.
 #pragma once
 
-#include "tilewave/ops/mla_decode/turned/softmax.hpp"
+#include "tilewave/ops/mla_decode/swapped/softmax.hpp"
 
 namespace tilewave {
 
 template <class B, class L>
-class MlaDecodeTurnedOutput {
-  using Softmax = MlaDecodeTurnedSoftmax<B, L>;
+class MlaDecodeSwappedOutput {
+  using Softmax = MlaDecodeSwappedSoftmax<B, L>;
   static constexpr int block_waves = L::groups * L::group_waves, wave_rows = L::rows / block_waves;
 
  public:
-  TILEWAVE_DEVICE MlaDecodeTurnedOutput(const MlaDecodeArgs& args, const PagedAttentionWorkItem& item,
-                                        typename L::Shared& shared, int group, int wave)
+  TILEWAVE_DEVICE MlaDecodeSwappedOutput(const MlaDecodeArgs& args, const PagedAttentionWorkItem& item,
+                                         typename L::Shared& shared, int group, int wave)
       : a_(args.attention), item_(item), shared_(shared), group_(group), block_wave_(group * L::group_waves + wave) {}
 
   /// Sums and references of both groups are there, and nobody reads q any more.

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "tilewave/attention/sink.hpp"
-#include "tilewave/ops/mla_decode/turned/layout.hpp"
+#include "tilewave/ops/mla_decode/swapped/layout.hpp"
 #include "tilewave/ops/paged_attention/work_item.hpp"
 
 namespace tilewave {
@@ -12,12 +12,12 @@ namespace tilewave {
 /// A lane has eight query rows: row i is 8 (i / 2) + 2 (l % 4) + i % 2 of the block. Of its scores (element 4 j + 2 h +
 /// e), the row is i = 2 j + e, and the token is l / 4 + 8 h of the wave's sixteen.
 template <class B, class L>
-class MlaDecodeTurnedSoftmax {
+class MlaDecodeSwappedSoftmax {
  public:
   using Scores = typename L::Scores;
   static constexpr int lane_rows = L::rows / 4;
 
-  TILEWAVE_DEVICE MlaDecodeTurnedSoftmax(const MlaDecodeArgs& args, const PagedAttentionWorkItem& item, int wave)
+  TILEWAVE_DEVICE MlaDecodeSwappedSoftmax(const MlaDecodeArgs& args, const PagedAttentionWorkItem& item, int wave)
       : a_(args.attention), item_(item), wave_(wave) {
     TILEWAVE_UNROLL
     for (int i = 0; i < lane_rows; ++i) {
