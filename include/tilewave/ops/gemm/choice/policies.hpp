@@ -7,6 +7,6 @@
 
 namespace tilewave {
 
-using GemmPolicies = ValueList<GemmPolicy, 28>;
+using GemmPolicies = ValueList<GemmPolicy>;
 
 }  // namespace tilewave
