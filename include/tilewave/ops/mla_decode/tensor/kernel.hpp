@@ -163,7 +163,7 @@ struct MlaDecodeTensor {
       out.fence();
       begin_scores<0, L::score_boxes>(0, scores);
       B::mbarrier_arrive(&shared.turn);
-      finish_scores(0, scores);
+      finish_scores(scores);
       for (std::int32_t tile = 0;; tile += 2) {
         scale(out, softmax.run(item.begin + tile * L::tokens, scores, shared.reference[0], []() {}));
         publish(0, softmax, scores);
@@ -184,7 +184,7 @@ struct MlaDecodeTensor {
         out.fence();
         begin_scores<L::part_boxes, L::score_boxes>(0, scores);
         B::mbarrier_arrive(&shared.turn);
-        finish_scores(0, scores);
+        finish_scores(scores);
       }
     }
 
@@ -196,7 +196,7 @@ struct MlaDecodeTensor {
       for (; tile + 1 < item.tiles; tile += 2) {
         await_turn();
         begin_scores<0, L::score_boxes>(1, scores);
-        finish_scores(1, scores);
+        finish_scores(scores);
         // A group waits while it begins products of which several are under way, so the softmax comes between.
         begin_other_values(item, tile, softmax, out);
         begin_part<false>(0, 0, out);
@@ -229,7 +229,7 @@ struct MlaDecodeTensor {
       B::mbarrier_wait(&shared.turn, turn_parity);
       turn_parity ^= 1;
     }
-    TILEWAVE_DEVICE void finish_scores(int stage, Scores& scores) {
+    TILEWAVE_DEVICE void finish_scores(Scores& scores) {
       B::template group_mma_wait<0>();
       B::group_mma_fence(scores);
     }
