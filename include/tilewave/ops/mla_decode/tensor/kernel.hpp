@@ -31,8 +31,8 @@ struct MlaDecodeTensor {
   static constexpr int block_threads = P.block_waves() * L::lanes, waves_per_simd = P.waves_per_simd;
   // Lanes that gather or widen need more registers than those that start copies. ptxas has products wait for one
   // another (C7512) where those that multiply have too few.
-  static constexpr int fetching_registers = P.gathered || L::widens ? 88 : 56;
-  static constexpr int multiplying_registers = P.gathered || L::widens ? 208 : 224;
+  static constexpr int fetching_registers = L::maps_cache ? 56 : 88;
+  static constexpr int multiplying_registers = L::maps_cache ? 224 : 208;
 
   static Status prepare(const MlaDecodeProblem& p, Args& args) {
     args.of = mla_decode_args(p, P, B::facts);
@@ -42,7 +42,7 @@ struct MlaDecodeTensor {
     const std::int64_t q_rows = p.output_rows();
     if (Status s = B::make_tensor_map({p.q, S.q, S.head_size, q_rows, 1, q_bytes, q_bytes, L::rows}, args.q); !s.ok())
       return s;
-    if constexpr (!P.gathered && !L::widens) {
+    if constexpr (L::maps_cache) {
       args.box_rows = mla_decode_box_rows(p);
       args.page_rows = static_cast<std::int32_t>(p.num_pages > 1 ? p.page_stride / p.token_stride : 0);
       const std::int64_t rows = (p.num_pages - 1) * args.page_rows + p.block_size;
@@ -61,7 +61,7 @@ struct MlaDecodeTensor {
     if (wave == 0) L::begin(args, shared);
     if (wave == L::groups * L::group_waves && B::lane_id() == 0) {
       B::prefetch_map(args.q);
-      if constexpr (!P.gathered && !L::widens) B::prefetch_map(args.kv);
+      if constexpr (L::maps_cache) B::prefetch_map(args.kv);
     }
     if (wave == L::groups * L::group_waves + 1) touch_inputs(args.of.attention);
     if (args.clustered()) {
