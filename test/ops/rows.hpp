@@ -185,6 +185,19 @@ struct Wrong {
   const char* reason = "";  // a part of it
 };
 
+/// Returns the good problem made wrong. The check refuses it with the status and the reason that are said.
+template <class Problem>
+Problem wrong_of(const Problem& good, const Wrong<Problem>& wrong, Status (*check)(const Problem&, const ArchFacts&),
+                 const ArchFacts& facts) {
+  Problem p = good;
+  wrong.make(p);
+  const Status status = check(p, facts);
+  CHECK(name_of(status.code) == name_of(wrong.code));
+  CHECK(std::string(status.reason) != "");
+  CHECK(std::string(status.reason).find(wrong.reason) != std::string::npos);
+  return p;
+}
+
 /// The good problem passes the check. Each wrong one is refused: by the check with its status and a reason, by the
 /// entry's launch, and by the selection, which has no entry then, though it had one.
 template <class Entry, class Problem>
@@ -197,12 +210,7 @@ void check_refused(const Entry& e, const Problem& good, std::span<const Wrong<Pr
   REQUIRE(name_of(check(good, facts).code) == "ok");
   for (const Wrong<Problem>& wrong : wrongs) {
     INFO(wrong.what);
-    Problem p = good;
-    wrong.make(p);
-    const Status status = check(p, facts);
-    CHECK(name_of(status.code) == name_of(wrong.code));
-    CHECK(std::string(status.reason) != "");
-    CHECK(std::string(status.reason).find(wrong.reason) != std::string::npos);
+    const Problem p = wrong_of(good, wrong, check, facts);
     CHECK_FALSE(e.launch(p, {}).ok());
     const Entry* chosen = &e;
     CHECK_FALSE(select(p, entries, facts, chosen).ok());
@@ -224,11 +232,7 @@ void check_plan_refused(Problem good, std::initializer_list<Wrong<Problem>> wron
   good.workspace = workspace.data(), good.workspace_bytes = workspace.bytes();
   for (const Wrong<Problem>& wrong : wrongs) {
     INFO(wrong.what);
-    Problem p = good;
-    wrong.make(p);
-    const Status status = check(p, facts);
-    CHECK(name_of(status.code) == name_of(wrong.code));
-    CHECK(std::string(status.reason).find(wrong.reason) != std::string::npos);
+    const Problem p = wrong_of(good, wrong, check, facts);
     Plan none;
     CHECK(select(p, parts, facts, none).code == wrong.code);
     CHECK(none.entry == nullptr);
