@@ -36,9 +36,11 @@ TILEWAVE_DEVICE Vec<float, n> widen(const Packed<T, n>& packed) {
     TILEWAVE_UNROLL
     for (int i = 0; i < n; ++i) {
       // This is e8m0_to_f32 in fewer instructions: of 0xff the product makes the infinity a NaN.
-      const std::uint32_t word = packed[i / per_word], code = word >> i % per_word * 8 & 255u;
-      const float power = __builtin_bit_cast(float, max_of(code << 23, 0x00400000u));
-      values[i] = power * 0.0f + power;
+      const std::uint32_t word = packed[i / per_word];
+      std::uint32_t bits = (word >> i % per_word * 8 & 255u) << 23;
+      bits = max_of(bits, 0x00400000u);
+      values[i] = __builtin_bit_cast(float, bits);
+      values[i] = values[i] * 0.0f + values[i];
     }
   } else if constexpr (n == 1) {
     const auto bits = static_cast<std::uint32_t>(packed[0]);
