@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-tilewave_entries(attention_combine SOURCES 2 TOGETHER)
+tilewave_entries(attention_combine SOURCES 2 TOGETHER ROWS)
