@@ -24,10 +24,14 @@ inline double gemm_cost_int4(const GemmProblem& p, std::int32_t m, const GemmPol
   const int waves = policy.waves() * policy.waves_k;
   const auto rounds = [&](double at_a_time) { return double(std::int64_t((blocks + at_a_time - 1) / at_a_time)); };
   const double products = 2.0 * policy.rows * policy.columns * block_k / (0.6 * facts.bf16_flops / units / 1e6);
-  // Each wave that multiplies a code widens it by two operations.
-  const double widening = 2.1 * policy.columns * policy.waves_rows * block_k / (64 * 2000.0);
-  // In each step of 128 k, a wave waits for what it loaded `stages` steps before.
-  const double waiting = 0.9 * block_k / 128 / (policy.waves_k * policy.stages);
+  // Each wave that multiplies a code widens it by two operations. On the way into LDS it is widened once, but sums are
+  // scaled after each step.
+  const bool in_lds = policy.path == GemmPath::staged;
+  const double scaling = in_lds ? 0.5 * policy.rows * policy.columns / 64.0 : 0.0;
+  const double widening =
+      (2.1 * policy.columns * (in_lds ? 1 : policy.waves_rows) + scaling) * block_k / (64 * 2000.0);
+  // In each step, a wave waits for what it loaded `stages` steps before.
+  const double waiting = 0.9 * block_k / (in_lds ? 64 : 128) / (policy.waves_k * policy.stages);
   const double resident_blocks = units * max_of(1, policy.waves_per_simd * facts.simds_per_cu / waves);
   const double computing = max_of(rounds(units) * (products + widening), rounds(resident_blocks) * waiting);
   const double combine = splits > 1 ? 3.0 + 0.3 * splits : 0.0;

@@ -48,9 +48,9 @@
 // + 2 are spread over all of step s, as copies are.
 #pragma once
 
-#include "tilewave/ops/gemm/lds/strips.hpp"
+#include "tilewave/ops/gemm/lds/codes.hpp"
 #include "tilewave/ops/gemm/lds/transposed.hpp"
-#include "tilewave/ops/gemm/wave_tile/block_scales.hpp"
+#include "tilewave/ops/gemm/wave_tile/group_scales.hpp"
 #include "tilewave/ops/gemm/wave_tile/mx_scales.hpp"
 #include "tilewave/ops/gemm/wave_tile/wave_tile.hpp"
 
@@ -71,8 +71,11 @@ struct GemmLdsKernel {
   template <DType type, int rows, int tiles, bool transposed>
   using Rows = std::conditional_t<transposed, Transposed<rows, tiles>, GemmLdsRows<W, type, rows>>;
   using RowsA = Rows<S.a, P.rows, W::tiles_m, transposed_a(S.layout)>;
-  using RowsB = std::conditional_t<S.weights == GemmWeights::preshuffled, GemmLdsStrips<W, S.b, P.columns>,
-                                   Rows<S.b, P.columns, W::tiles_n, transposed_b(S.layout)>>;
+  template <bool strips>
+  using WideRowsB = std::conditional_t<strips, GemmLdsStrips<W, S.b, P.columns>,
+                                       Rows<S.b, P.columns, W::tiles_n, transposed_b(S.layout)>>;
+  using RowsB =
+      std::conditional_t<S.four_bit(), GemmLdsCodes<W, P.columns>, WideRowsB<S.weights == GemmWeights::preshuffled>>;
   using Scales = GemmStepScales<W, direct>;
 
   static constexpr int a_slots = P.stages;
@@ -126,8 +129,7 @@ struct GemmLdsKernel {
         : shared(in),
           rows_a(a.gemm.a, tile.a_layer * a.gemm.a_layer_stride, a.gemm.a_stride, typename W::TileRowsA(a.gemm, tile),
                  a.gemm.k, W::first_row()),
-          rows_b(a.gemm.b, tile.layer * a.gemm.b_layer_stride, a.gemm.b_stride, typename W::TileRowsB(a.gemm, tile),
-                 a.gemm.k, W::first_column()),
+          rows_b(make_rows_b(a.gemm, tile)),
           scales(a, tile, in) {}
 
     /// Adds the products of steps [first, end) to the sums.
@@ -152,6 +154,14 @@ struct GemmLdsKernel {
     }
 
    private:
+    TILEWAVE_DEVICE static RowsB make_rows_b(const GemmArgs& g, const GemmTile& tile) {
+      if constexpr (S.four_bit()) {
+        return RowsB(g, tile, W::first_column());
+      } else {
+        return RowsB(g.b, tile.layer * g.b_layer_stride, g.b_stride, typename W::TileRowsB(g, tile), g.k,
+                     W::first_column());
+      }
+    }
     static constexpr int slot_period = a_slots == b_slots ? a_slots : a_slots * b_slots;  // in steps
     static constexpr int steps_ahead = direct ? b_slots - 1 : a_slots;  // that a step's copies are at most
     /// So many copies may be under way when a step begins: those issued behind the copies of its rows of A. Step s
