@@ -70,7 +70,11 @@ struct GemmWaveTile {
       std::int32_t first, end;
     };
     TILEWAVE_DEVICE Steps steps(std::int32_t split) const {
-      const auto from = [&](std::int32_t s) { return std::int32_t(std::int64_t{k_steps} * s / gemm.splits); };
+      // Steps that share scales stay together.
+      constexpr int period = S.four_bit() ? max_of(1, S.scale_k / step_k) : 1;
+      const auto from = [&](std::int32_t s) {
+        return std::int32_t(std::int64_t{k_steps} / period * s / gemm.splits) * period;
+      };
       return {from(split), from(split + 1)};
     }
   };
