@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Scales of int4 weights that are widened on their way into LDS. Each column has one for a group of k, which is one step
-// or two. Products go to sums of their own, which accumulate() scales and adds to the wave's after each group.
+// Scales of int4 weights that are widened on their way into LDS. Each column has one for a group of k, which is one
+// step or two. Products go to sums of their own, which accumulate() scales and adds to the wave's after each group.
 #pragma once
 
 #include "tilewave/ops/gemm/wave_tile/block_scales.hpp"
