@@ -71,8 +71,8 @@ class Tensor {
     std::vector<float> values(columns);
     begin_setting();
     for (std::int32_t r = 0; r < rows; ++r) {
-      for (std::int32_t c = 0; c < columns; ++c)
-        values[c] = first + factor * (2.0f * bench::random_of_row(7, name, r + first_row, c));
+      bench::random_uniforms_of_row(7, name, r + first_row, columns, values.data());
+      for (float& value : values) value = first + factor * (2.0f * value);
       set_row(r, values);
     }
     upload();
