@@ -46,9 +46,9 @@ using LoadedObjects = std::map<std::vector<std::uint8_t>, CodeObject>;
 
 struct BundleOptions {
   std::string objdump;
-  LoadedObjects* loaded = nullptr;  // to be kept from bundle to bundle; a few are
   std::string write_outputs;        // directory for what the kernels wrote, empty for nowhere
   MachineOptions machine;
+  LoadedObjects* loaded = nullptr;  // to be kept from bundle to bundle; a few are
 };
 
 /// Throws Error with one line: a bad bundle, or the instruction that went wrong and why.
