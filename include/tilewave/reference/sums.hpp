@@ -7,9 +7,10 @@
 
 namespace tilewave::reference {
 
-/// Two doubles in a register of every x86-64 and AArch64. A compiler that optimises little computes them together even so.
-typedef double TwoDoubles __attribute__((vector_size(16)));
-typedef std::int64_t TwoWords __attribute__((vector_size(16)));
+/// Two doubles in a register of every x86-64 and AArch64, which a compiler that optimises little computes together
+/// even so.
+typedef double TwoDoubles [[gnu::vector_size(16)]];
+typedef std::int64_t TwoWords [[gnu::vector_size(16)]];
 
 /// Four doubles side by side.
 struct FourDoubles {
