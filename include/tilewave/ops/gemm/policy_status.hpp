@@ -213,7 +213,6 @@ constexpr Status gemm_tensor_policy(const GemmSpec& s, const GemmPolicy& p) {
 
 /// The laws of GemmFewRowsKernel: few rows of A by int4 weights on sm90.
 constexpr Status gemm_few_rows_policy(const GemmSpec& s, const GemmPolicy& p) {
-  if (!s.four_bit()) return illegal_policy("only int4 weights come straight to registers on this architecture");
   if (s.scale_k != 128 || s.groups != GemmGroups::one || s.zero_points)
     return illegal_policy("few rows of int4 weights: scale_k is 128, without groups or zero points");
   if (p.swapped || p.stream || p.sharers() != 1 || p.splits != 1)
@@ -241,6 +240,30 @@ constexpr Status gemm_few_rows_policy(const GemmSpec& s, const GemmPolicy& p) {
       (sm90_facts.lds_bytes + 1024) / p.waves_per_simd - 1024)
     return illegal_policy(
         "rings and sums of all waves exceed shared memory, of which waves_per_simd blocks have a part");
+  return {};
+}
+
+/// The laws of GemmDenseFewRowsKernel: few rows of A by weights of 16 or 8 bits on sm90.
+constexpr Status gemm_dense_few_rows_policy(const GemmSpec& s, const GemmPolicy& p) {
+  if (s.a == DType::i8 || s.scale == Scaling::per_block || s.groups != GemmGroups::one ||
+      s.weights != GemmWeights::row_major || s.layout != GemmLayout::nt || s.out_scale == Scaling::per_group)
+    return illegal_policy(
+        "few rows: one product of bf16, f16 or fp8, nt and row-major, without scales of blocks or groups");
+  if (p.swapped || p.stream || p.pingpong || p.sharers() != 1 || p.splits != 1)
+    return illegal_policy("few rows: not swapped, no stream, no pingpong, one of cluster and splits");
+  if (p.waves_rows != 1 || p.waves_columns != 1)
+    return illegal_policy("few rows: waves share K, so waves_rows and waves_columns are 1");
+  if (p.waves_k % 4 != 0 || p.waves_k > 32)
+    return illegal_policy("few rows: waves_k is a multiple of 4, for four SIMDs, up to 32");
+  if (p.waves_k * p.waves_per_simd > 64)
+    return illegal_policy("an SM holds at most 2048 lanes: fewer waves, or fewer blocks (waves_per_simd)");
+  if (p.rows % 8 != 0 || p.columns % (s.gated ? 32 : 16) != 0)
+    return illegal_policy(s.gated
+                              ? "few rows, gated: rows are a multiple of 8, columns of 32, a strip of gates and its ups"
+                              : "few rows: rows are a multiple of 8, columns of a strip, 16");
+  if (p.depth_bytes != 64) return illegal_policy("few rows: four lanes have 16 bytes each of a row: depth_bytes is 64");
+  if (p.waves_k * (p.columns / 16) * (p.rows / 8) * 32 * 16 > (sm90_facts.lds_bytes + 1024) / p.waves_per_simd - 1024)
+    return illegal_policy("sums of all waves exceed shared memory, of which waves_per_simd blocks have a part");
   return {};
 }
 
@@ -360,7 +383,8 @@ constexpr Status gemm_policy_status(ArchId arch, const GemmSpec& s, const GemmPo
   if (const Status status = gemm_check_spec(s, facts); !status.ok()) return status;
   if (const Status status = detail::gemm_policy_numbers(p); !status.ok()) return status;
   const bool tensors = facts.tensor_copies, registers = p.path == GemmPath::weights_in_registers;
-  if (tensors && registers) return detail::gemm_few_rows_policy(s, p);
+  if (tensors && registers)
+    return s.four_bit() ? detail::gemm_few_rows_policy(s, p) : detail::gemm_dense_few_rows_policy(s, p);
   if (tensors) {
     if (p.path == GemmPath::tensor) return detail::gemm_tensor_policy(s, p);
     return detail::illegal_policy("this architecture has the paths tensor and weights_in_registers");
