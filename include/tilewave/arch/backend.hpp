@@ -162,6 +162,8 @@ concept StagedBackend = Backend<B> &&
   { B::mbarrier_arrive(mbarrier) } -> std::same_as<void>;
   { B::mbarrier_expect(mbarrier, bytes) } -> std::same_as<void>;            // one arrival, and bytes to wait for
   { B::mbarrier_wait(mbarrier, 0) } -> std::same_as<void>;                  // until the phase of this parity has ended
+  { B::pass_turn(mbarrier, 0) } -> std::same_as<void>;                      // turn 0, from one group to another
+  { B::await_turn(mbarrier, 0, 0) } -> std::same_as<void>;                  // the first time, then for parity 1
   { B::copy_bulk(shared, global, bytes, mbarrier) } -> std::same_as<void>;  // one lane calls it
   { B::copy_lane(chunk, row) } -> std::same_as<void>;
   { B::lane_copies_end() } -> std::same_as<void>;

@@ -149,6 +149,7 @@ struct FlashAttentionTensor {
       Items items(shared);
       Item item;
       if (!items.take(item)) return;
+      if (group + 1 == L::groups) pass_turn();
       typename L::Scores scores;
       int unseen = unseen_tiles(item);
       await_item(q);
@@ -207,7 +208,7 @@ struct FlashAttentionTensor {
     /// Returns the tiles at an item's end, of those that any of its rows sees, that none of the group's rows does.
     TILEWAVE_DEVICE int unseen_tiles(const Item& item) const {
       if (most_unseen == 0 || 64 * group >= item.rows) return 0;
-      const std::int32_t query = item.first_query + args.sections.query_of(64 * group + 63);
+      const std::int32_t query = item.first_query + args.sections.row_heads.query_of(64 * group + 63);
       const std::int32_t end = VisibleKeys::of(args.attention, item.sequence, query).end;
       const std::int32_t seen = max_of(ceil_div(end, P.keys), item.first_tile + 1);
       return min_of(max_of(item.end_tile - seen, 0), most_unseen);
@@ -218,7 +219,7 @@ struct FlashAttentionTensor {
         P.keys == 128 && L::groups == 2 && P.cluster == 1 && (!L::transposes || S.head_size == 64);
     TILEWAVE_DEVICE bool sees_half(const Item& item, int unseen) const {
       if (!halves || 64 * group >= item.rows) return false;
-      const std::int32_t query = item.first_query + args.sections.query_of(64 * group + 63);
+      const std::int32_t query = item.first_query + args.sections.row_heads.query_of(64 * group + 63);
       const std::int32_t end = VisibleKeys::of(args.attention, item.sequence, query).end;
       return end <= (item.end_tile - 1 - unseen) * P.keys + P.keys / 2;
     }
@@ -372,11 +373,12 @@ struct FlashAttentionTensor {
 
     /// Waits for the group's turn. Groups begin their products in turn, group 0 first.
     TILEWAVE_DEVICE void await_turn() {
-      if constexpr (P.turns) B::mbarrier_wait(&shared.turn[group], group == 0 ? turn_parity ^ 1 : turn_parity);
+      if constexpr (P.turns) B::await_turn(&shared.turn[group], group, turn_parity);
       turn_parity ^= 1;
     }
     TILEWAVE_DEVICE void pass_turn() {
-      if constexpr (P.turns) B::mbarrier_arrive(&shared.turn[group + 1 == L::groups ? 0 : group + 1]);
+      const int next = group + 1 == L::groups ? 0 : group + 1;
+      if constexpr (P.turns) B::pass_turn(&shared.turn[next], next);
     }
 
     /// Clears the rows of V from `first` of the tile on, which may be NaN: they are no keys of this sequence. Each

@@ -24,7 +24,7 @@ class FlashAttentionSoftmax {
     row_ = 64 * group + 16 * wave + B::lane_id() / 4;
     const AttentionSequence& s = item.sequence;
     const auto keys_of = [&](std::int32_t row) TILEWAVE_INLINE_LAMBDA {
-      return VisibleKeys::of(a, s, min_of(item.first_query + sections.query_of(row), s.q_count - 1));
+      return VisibleKeys::of(a, s, min_of(item.first_query + sections.row_heads.query_of(row), s.q_count - 1));
     };
     const std::int32_t kv_head = a.gqa_ratio.quotient(item.head);
     TILEWAVE_UNROLL
@@ -49,8 +49,8 @@ class FlashAttentionSoftmax {
 
   /// Returns the lane's row h of the tile; it may be past the item's rows.
   TILEWAVE_DEVICE std::int32_t row(int h) const { return row_ + 8 * h; }
-  TILEWAVE_DEVICE std::int32_t query(int h) const { return item_.first_query + sections_.query_of(row(h)); }
-  TILEWAVE_DEVICE std::int32_t head(int h) const { return item_.head + sections_.head_of(row(h)); }
+  TILEWAVE_DEVICE std::int32_t query(int h) const { return item_.first_query + sections_.row_heads.query_of(row(h)); }
+  TILEWAVE_DEVICE std::int32_t head(int h) const { return item_.head + sections_.row_heads.head_of(row(h)); }
 
   /// Turns scores into probabilities, as f32. Returns whether a row of the wave has another reference than before: sums
   /// of values so far must be multiplied by `factor` then. No row sees keys of the tile behind the first `keys`.
