@@ -42,10 +42,13 @@ inline Status flash_lds_takes(const FlashAttentionPolicy& policy, const FlashAtt
   return {};
 }
 
-/// Returns the heads whose rows share row tiles. Rows are counted in 32 bits.
+/// Returns the heads whose rows share row tiles. Under a causal mask, too, all that share a kv head do: a block has
+/// fewer queries then, and so fewer tiles of keys with a mask. Rows are counted in 32 bits.
 constexpr std::int32_t flash_lds_row_heads(const FlashAttentionPolicy& policy, const FlashAttentionProblem& p) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max() - 4096;
-  return std::int64_t{p.q_length} * p.q_heads <= most ? flash_row_heads(policy, p) : 1;
+  const std::int32_t ratio = p.q_heads / p.kv_heads;
+  if (std::int64_t{p.q_length} * p.q_heads > most) return 1;
+  return p.causal && ratio <= policy.rows ? ratio : flash_row_heads(policy, p);
 }
 
 template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Flash attention on CDNA brings K and V through LDS and multiplies 32 x 32.
 //
-// Grid: row tiles x heads x batch, flattened with row tiles fastest; the row tiles of a head run on one XCD. A block has
-// P.rows query rows, of one head or of all that share a kv head (FlashRowHeads), a wave 32 of them, and all waves walk
-// the keys together (main_loop.hpp).
+// Grid: row tiles x heads x batch, flattened with row tiles fastest; the row tiles of a head run on one XCD. A block
+// has P.rows query rows, of one head or of all that share a kv head (FlashRowHeads), a wave 32 of them, and all waves
+// walk the keys together (main_loop.hpp).
 // Keys are the rows of the first product, so a lane has scores of one query alone. Its maximum and sum stay in the
 // lane, and its scores are the operand of the second product as they stand (tiles.hpp). LDS: P.stages tiles of K and of
 // V (layout.hpp). Bound: matrix rate; at head size 64 also the rate of exponentials.

@@ -10,8 +10,8 @@
 // V in fp8 is transposed on its way from its ring to another, of which the groups take it, by the other three waves of
 // the fetching group (transpose.hpp).
 //
-// In a step, a group begins its products of scores, then those of values of the tile before. Its softmax runs beside
-// the latter, and beside the products of the other groups, which begin theirs when it passes the turn.
+// In a step, a group begins its products of scores, then those of values of the tile before. Its softmax runs behind
+// the latter, beside the products of the other groups, which begin theirs when it passes the turn.
 //
 //   group 0   turn: S(j) | O += P(j+1) V(j+1)    softmax of S(j)               turn: S(j-1) | O += P(j) V(j)
 //   group 1   softmax of S(j+1)                  turn: S(j) | O += P(j+1) ..   softmax of S(j)
@@ -254,11 +254,11 @@ struct FlashAttentionTensor {
       Vec<float, Softmax::rows> factor;
       std::int32_t tile = item.end_tile - 1 - unseen;
       if (halves && half) {
-        softmax.template run<true, P.keys / 2>(tile, scores, factor);
-        Softmax::template pack<P.keys / 2>(scores, probabilities);
+        softmax.template prepare<P.keys / 2>(tile, scores);
+        softmax.template run<true, P.keys / 2>(scores, probabilities, factor);
       } else {
-        softmax.template run<true>(tile, scores, factor);
-        Softmax::pack(scores, probabilities);
+        softmax.prepare(tile, scores);
+        softmax.template run<true>(scores, probabilities, factor);
       }
       if constexpr (L::out_in_q) finish_output();
       skip_values(unseen);
@@ -271,10 +271,9 @@ struct FlashAttentionTensor {
         begin_values(probabilities, out);
         pass_turn();
         finish_scores<1>(scores);
-        const bool raised = softmax.template run<false>(tile, scores, factor);
+        softmax.prepare(tile, scores);
         finish_values<0>(out);
-        Softmax::pack(scores, probabilities);
-        if (raised) out.scale(factor);
+        if (softmax.template run<false>(scores, probabilities, factor)) out.scale(factor);
       }
     }
 

@@ -30,7 +30,7 @@ class FlashAttentionSoftmax {
     TILEWAVE_UNROLL
     for (int h = 0; h < rows; ++h) {
       visible_[h] = keys_of(row(h));
-      reference_[h] = minus_infinity;
+      offset_[h] = __builtin_inff();
       sum_[h] = 0.0f;
       if constexpr (S.alibi) slope_[h] = B::load(a.alibi_slopes + head(h)) * log2_e;
       scale_[h] = a.scale_log2;
@@ -52,12 +52,9 @@ class FlashAttentionSoftmax {
   TILEWAVE_DEVICE std::int32_t query(int h) const { return item_.first_query + sections_.row_heads.query_of(row(h)); }
   TILEWAVE_DEVICE std::int32_t head(int h) const { return item_.head + sections_.row_heads.head_of(row(h)); }
 
-  /// Turns scores into probabilities, as f32. Returns whether a row of the wave has another reference than before: sums
-  /// of values so far must be multiplied by `factor` then. No row sees keys of the tile behind the first `keys`.
-  /// `of_item`: the tile is the first of its item.
-  template <bool of_item, int keys = P.keys>
-  TILEWAVE_DEVICE bool run(std::int32_t tile, Scores& scores, Vec<float, rows>& factor) {
-    using Lane = LaneScores<B, keys>;
+  /// Applies the soft cap, slopes and masks to the scores of a tile. No row sees keys behind the first `keys`.
+  template <int keys = P.keys>
+  TILEWAVE_DEVICE void prepare(std::int32_t tile, Scores& scores) const {
     if constexpr (transformed) transform<keys>(tile, scores);
     if constexpr (S.bit_mask) mask_bits<keys>(tile, scores);
     const std::int32_t first = first_key(tile);
@@ -65,44 +62,38 @@ class FlashAttentionSoftmax {
       mask<keys>(scores, [&](int h, int key) TILEWAVE_INLINE_LAMBDA { return key >= visible_[h].first - first; });
     if ((tile + 1) * P.keys > all_see_.end)
       mask<keys>(scores, [&](int h, int key) TILEWAVE_INLINE_LAMBDA { return key < visible_[h].end - first; });
-    // In fp8 one more vote costs more than half of the operations for a row's largest score.
-    const bool look = of_item || is_fp8(S.kv) || may_be_behind<keys>(scores);
-    const bool raised = look && raise_if_behind<keys>(scores, factor);
-    TILEWAVE_UNROLL
-    for (int h = 0; h < rows; ++h) {
-      const float reference = reference_[h] == minus_infinity ? 0.0f : reference_[h];  // no key was seen yet
-      sum_[h] += Lane::exponentiate(scores, h, scale_of(h), shift - reference);
-    }
-    return raised;
   }
 
-  /// Packs probabilities into operands, those of f16 times f16_scale. A word of fp8 has two keys of each of two tiles
-  /// of eight: waves that transpose V put keys where these stand.
-  template <int keys = P.keys>
-  TILEWAVE_DEVICE static void pack(const Scores& scores, Operands& to) {
-    TILEWAVE_UNROLL
-    for (int k_slice = 0; k_slice < L::key_slices; ++k_slice) {
-      if (k_slice >= L::key_slices * keys / P.keys) {
-        to[k_slice] = Chunk{};
-        continue;
-      }
-      TILEWAVE_UNROLL
-      for (int w = 0; w < 4; ++w) {
-        if constexpr (is_fp8(S.kv)) {
-          const int i = 16 * k_slice + w / 2 * 8 + w % 2 * 2;
-          to[k_slice][w] = B::pack_fp8(scores[i], scores[i + 1], scores[i + 4], scores[i + 5]);
-          continue;
-        }
-        const float low = scores[8 * k_slice + 2 * w], high = scores[8 * k_slice + 2 * w + 1];
-        to[k_slice][w] = S.kv == DType::f16 ? B::pack_f16(low * f16_scale, high * f16_scale) : B::pack_bf16(low, high);
+  /// Makes probabilities of prepared scores. Returns whether a row of the wave has another reference than before: sums
+  /// of values so far must be multiplied by `factor` then. `of_item`: the tile is the first of its item.
+  ///
+  /// Nobody looks for the largest score first. Probabilities are made by the references so far, while scores are kept,
+  /// and only if some are too large, or a row has seen no key yet, are they made again by higher references.
+  template <bool of_item, int keys = P.keys>
+  TILEWAVE_DEVICE bool run(const Scores& scores, Operands& to, Vec<float, rows>& factor) {
+    float sums[rows] = {__builtin_inff(), __builtin_inff()};
+    if constexpr (!of_item) {
+      exponentiate<keys>(scores, offset_, to, sums);
+      if (!B::any(are_too_large(to, sums))) [[likely]] {
+        TILEWAVE_UNROLL
+        for (int h = 0; h < rows; ++h) sum_[h] += sums[h];
+        return false;
       }
     }
+    const bool raised = raise<keys>(scores, sums, factor);
+    float offsets[rows];
+    TILEWAVE_UNROLL
+    for (int h = 0; h < rows; ++h) offsets[h] = is_unseen(h) ? 0.0f : offset_[h];  // scores are -inf, not NaN then
+    exponentiate<keys>(scores, offsets, to, sums);
+    TILEWAVE_UNROLL
+    for (int h = 0; h < rows; ++h) sum_[h] += sums[h];
+    return raised;
   }
 
   /// Returns the factor of a row's sums of values, and the row's lse.
   TILEWAVE_DEVICE JoinedSink finish(int h) const {
     const float sum = item_.sequence.beyond_capacity ? __builtin_nanf("") : B::template reduce<4>(sum_[h], Sum{});
-    const float lse = sum == 0.0f ? minus_infinity : (reference_[h] - shift + B::log2(sum)) * ln_2;
+    const float lse = sum == 0.0f ? minus_infinity : (B::log2(sum) - offset_[h]) * ln_2;
     JoinedSink joined = with_sink<B>(a_, head(h), lse);
     joined.out_scale *= sum == 0.0f ? 0.0f : B::reciprocal(f16_scale * sum);
     if constexpr (is_fp8(S.kv)) joined.out_scale *= value_scale_;
@@ -110,50 +101,85 @@ class FlashAttentionSoftmax {
   }
 
  private:
-  // A row's reference follows its maximum when it is more than this far behind, in log2 units. So sums of values are
-  // seldom scaled, and probabilities are at most 2^8. Each row decides for itself, whatever rows are beside it.
-  // Probabilities of fp8, which ends at 2^-9, are multiplied by 2^shift: a weight is lost below 2^-16 of the largest.
+  // A row's reference is its largest score, in log2 units, when it was raised. It is raised again when a score may be
+  // more than max_slack above, so sums of values are seldom scaled. Each row decides for itself, whatever rows are
+  // beside it. Probabilities of fp8, which ends at 2^-9, are multiplied by 2^shift: a weight is lost below 2^-16 of
+  // the largest.
   static constexpr float max_slack = is_fp8(S.kv) ? 2.0f : 8.0f, shift = is_fp8(S.kv) ? 6.0f : 0.0f;
   // f16 ends at 2^-24, where many keys of little weight would lose theirs.
   static constexpr float f16_scale = S.kv == DType::f16 ? 0x1p7f : 1.0f;
+  static constexpr float most = 0x1p8f;  // of 16 bits: of a lane's sum of a row
 
-  /// Returns whether some row's reference may have to be raised. If all scores are below 0, of which the largest is not
-  /// known, it may if it is below 0, too, by more than what it may be behind.
-  template <int keys>
-  TILEWAVE_DEVICE bool may_be_behind(const Scores& scores) const {
-    bool behind = false;
+  TILEWAVE_DEVICE bool is_unseen(int h) const { return offset_[h] == __builtin_inff(); }
+
+  /// Returns whether this lane has a probability that is too large, or one of a row that has seen no key yet: that is
+  /// infinite, or NaN. Codes of fp8 from 2^8 on are 0x78 or more, and the infinite ones become the largest or NaN.
+  TILEWAVE_DEVICE static bool are_too_large(const Operands& of, const float (&sums)[rows]) {
+    if constexpr (!is_fp8(S.kv)) return !(sums[0] <= most && sums[1] <= most);
+    std::uint32_t any = 0;
     TILEWAVE_UNROLL
-    for (int h = 0; h < rows; ++h) {
-      const float largest = LaneScores<B, keys>::largest_or_zero(scores, h);
-      behind = behind || largest * scale_of(h) > reference_[h] + max_slack;
+    for (int k_slice = 0; k_slice < L::key_slices; ++k_slice) {
+      TILEWAVE_UNROLL
+      for (int w = 0; w < 4; ++w) any |= of[k_slice][w] + 0x08080808u;
     }
-    return B::any(behind);
+    return (any & 0x80808080u) != 0;
   }
-  /// Raises references if some row's is too far behind. Returns whether one was.
+
+  /// Raises the references of rows that need it: of 16 bits those of which a lane's sum was too large. Lanes of a row
+  /// meet here alone, which is seldom. Returns whether a row of the wave has another reference.
   template <int keys>
-  TILEWAVE_DEVICE bool raise_if_behind(const Scores& scores, Vec<float, rows>& factor) {
-    float largest[rows];  // of this lane's keys
-    bool behind = false;
+  TILEWAVE_DEVICE bool raise(const Scores& scores, const float (&sums)[rows], Vec<float, rows>& factor) {
+    bool raised = false;
     TILEWAVE_UNROLL
     for (int h = 0; h < rows; ++h) {
-      largest[h] = LaneScores<B, keys>::largest(scores, h);
-      behind = behind || largest[h] * scale_of(h) > reference_[h] + max_slack;
-    }
-    const bool raised = B::any(behind);
-    if (raised) raise(largest, factor);
-    return raised;
-  }
-  /// Raises the references of rows that are too far behind the largest score of a tile. Lanes of a row meet here alone,
-  /// which is seldom.
-  TILEWAVE_DEVICE void raise(const float (&largest)[rows], Vec<float, rows>& factor) {
-    TILEWAVE_UNROLL
-    for (int h = 0; h < rows; ++h) {
-      const float of_row = B::template reduce<4>(largest[h], Max{}) * scale_of(h);
-      const float raised = of_row > reference_[h] + max_slack ? of_row : reference_[h];
-      factor[h] = raised == minus_infinity ? 1.0f : B::exp2(reference_[h] - raised);
-      reference_[h] = raised;
+      const float largest = B::template reduce<4>(LaneScores<B, keys>::largest(scores, h), Max{}) * scale_of(h);
+      const float offset = shift - largest;
+      bool rises = offset < offset_[h] - max_slack;
+      if constexpr (!is_fp8(S.kv))
+        rises = offset < offset_[h] && B::template reduce<4>(sums[h] <= most ? 0.0f : 1.0f, Max{}) > 0.0f;
+      factor[h] = rises && !is_unseen(h) ? B::exp2(offset - offset_[h]) : 1.0f;
+      if (rises) offset_[h] = offset;
       sum_[h] *= factor[h];
+      raised = raised || rises;
     }
+    return B::any(raised);
+  }
+
+  /// Makes probabilities as products take them, those of f16 times f16_scale, and sums of a lane's two rows, in two
+  /// chains each. A word of fp8 has two keys of each of two tiles of eight: waves that transpose V put keys where these
+  /// stand.
+  template <int keys>
+  TILEWAVE_DEVICE void exponentiate(const Scores& scores, const float (&offsets)[rows], Operands& to,
+                                    float (&sums)[rows]) const {
+    constexpr int chains = 2, slices = L::key_slices * keys / P.keys;
+    float parts[rows][chains] = {};
+    TILEWAVE_UNROLL
+    for (int k_slice = 0; k_slice < L::key_slices; ++k_slice) {
+      if (k_slice >= slices) {
+        to[k_slice] = Chunk{};
+        continue;
+      }
+      TILEWAVE_UNROLL
+      for (int w = 0; w < 4; ++w) {
+        const int h = w % rows;
+        const auto probability = [&](int i) TILEWAVE_INLINE_LAMBDA {
+          const float p = B::exp2(fused(scores[i], scale_of(h), offsets[h]));
+          parts[h][i / 4 % chains] += p;
+          return p;
+        };
+        if constexpr (is_fp8(S.kv)) {
+          const int i = 16 * k_slice + w / 2 * 8 + w % 2 * 2;
+          const float a = probability(i), b = probability(i + 1), c = probability(i + 4), d = probability(i + 5);
+          to[k_slice][w] = B::pack_fp8(a, b, c, d);
+        } else {
+          const float low = probability(8 * k_slice + 2 * w), high = probability(8 * k_slice + 2 * w + 1);
+          to[k_slice][w] =
+              S.kv == DType::f16 ? B::pack_f16(low * f16_scale, high * f16_scale) : B::pack_bf16(low, high);
+        }
+      }
+    }
+    TILEWAVE_UNROLL
+    for (int h = 0; h < rows; ++h) sums[h] = parts[h][0] + parts[h][1];
   }
 
   static constexpr bool transformed = S.soft_cap || S.alibi;
@@ -204,7 +230,7 @@ class FlashAttentionSoftmax {
   std::int32_t row_;
   VisibleKeys visible_[rows], all_see_;
   float slope_[rows]{}, scale_[rows], value_scale_ = 1.0f;
-  float reference_[rows], sum_[rows];  // log2 units, -inf before the first key; sums of this lane's keys
+  float offset_[rows], sum_[rows];  // log2 units: shift - reference, inf before the first key; of this lane's keys
 };
 
 }  // namespace tilewave
