@@ -68,11 +68,12 @@ class FlashAttentionSoftmax {
   /// of values so far must be multiplied by `factor` then. `of_item`: the tile is the first of its item.
   ///
   /// Nobody looks for the largest score first. Probabilities are made by the references so far, while scores are kept,
-  /// and only if some are too large, or a row has seen no key yet, are they made again by higher references.
+  /// and only if some are too large, or a row has seen no key yet, are they made again by higher references. In fp8,
+  /// where that is not so rare, this begins when no reference has risen for some tiles.
   template <bool of_item, int keys = P.keys>
   TILEWAVE_DEVICE bool run(const Scores& scores, Operands& to, Vec<float, rows>& factor) {
     float sums[rows] = {__builtin_inff(), __builtin_inff()};
-    if constexpr (!of_item) {
+    if (!of_item && (!is_fp8(S.kv) || calm_tiles_ >= calm)) {
       exponentiate<keys>(scores, offset_, to, sums);
       if (!B::any(are_too_large(to, sums))) [[likely]] {
         TILEWAVE_UNROLL
@@ -80,7 +81,9 @@ class FlashAttentionSoftmax {
         return false;
       }
     }
-    const bool raised = raise<keys>(scores, sums, factor);
+    const bool look = of_item || !is_fp8(S.kv) || may_be_behind<keys>(scores);
+    const bool raised = look && raise<keys>(scores, sums, factor);
+    calm_tiles_ = raised ? 0 : calm_tiles_ + 1;
     float offsets[rows];
     TILEWAVE_UNROLL
     for (int h = 0; h < rows; ++h) offsets[h] = is_unseen(h) ? 0.0f : offset_[h];  // scores are -inf, not NaN then
@@ -109,6 +112,7 @@ class FlashAttentionSoftmax {
   // f16 ends at 2^-24, where many keys of little weight would lose theirs.
   static constexpr float f16_scale = S.kv == DType::f16 ? 0x1p7f : 1.0f;
   static constexpr float most = 0x1p8f;  // of 16 bits: of a lane's sum of a row
+  static constexpr int calm = 3;         // tiles
 
   TILEWAVE_DEVICE bool is_unseen(int h) const { return offset_[h] == __builtin_inff(); }
 
@@ -125,6 +129,18 @@ class FlashAttentionSoftmax {
     return (any & 0x80808080u) != 0;
   }
 
+  /// Returns whether a row of the wave may have to be raised. If all scores of a row are below 0, of which the largest
+  /// is not known, it may if its reference is below 0, too, by more than what it may be behind.
+  template <int keys>
+  TILEWAVE_DEVICE bool may_be_behind(const Scores& scores) const {
+    bool behind = false;
+    TILEWAVE_UNROLL
+    for (int h = 0; h < rows; ++h) {
+      const float largest = LaneScores<B, keys>::largest_or_zero(scores, h) * scale_of(h);
+      behind = behind || shift - largest < offset_[h] - max_slack;
+    }
+    return B::any(behind);
+  }
   /// Raises the references of rows that need it: of 16 bits those of which a lane's sum was too large. Lanes of a row
   /// meet here alone, which is seldom. Returns whether a row of the wave has another reference.
   template <int keys>
@@ -134,9 +150,8 @@ class FlashAttentionSoftmax {
     for (int h = 0; h < rows; ++h) {
       const float largest = B::template reduce<4>(LaneScores<B, keys>::largest(scores, h), Max{}) * scale_of(h);
       const float offset = shift - largest;
-      bool rises = offset < offset_[h] - max_slack;
-      if constexpr (!is_fp8(S.kv))
-        rises = offset < offset_[h] && B::template reduce<4>(sums[h] <= most ? 0.0f : 1.0f, Max{}) > 0.0f;
+      const float too_large = B::template reduce<4>(sums[h] <= most ? 0.0f : 1.0f, Max{});
+      const bool rises = is_fp8(S.kv) ? offset < offset_[h] - max_slack : too_large > 0.0f && offset < offset_[h];
       factor[h] = rises && !is_unseen(h) ? B::exp2(offset - offset_[h]) : 1.0f;
       if (rises) offset_[h] = offset;
       sum_[h] *= factor[h];
@@ -230,6 +245,7 @@ class FlashAttentionSoftmax {
   std::int32_t row_;
   VisibleKeys visible_[rows], all_see_;
   float slope_[rows]{}, scale_[rows], value_scale_ = 1.0f;
+  int calm_tiles_ = 0;              // since a reference of the wave has risen
   float offset_[rows], sum_[rows];  // log2 units: shift - reference, inf before the first key; of this lane's keys
 };
 
