@@ -198,7 +198,6 @@ concept GroupBackend = StagedBackend<B> &&
   { B::shared_written() } -> std::same_as<void>;  // makes writes visible to copies and products
   { B::group_barrier() } -> std::same_as<void>;
   { B::group_any(true) } -> std::same_as<bool>;
-  { B::max3(0, 0, 0) } -> std::same_as<std::int32_t>;  // by one operation; of floats there is none
   { B::template store_matrices<1>(row, word) } -> std::same_as<void>;
   { B::template store_matrices<2>(row, two_words) } -> std::same_as<void>;
   { B::template store_matrices<4>(row, four_words) } -> std::same_as<void>;

@@ -254,10 +254,10 @@ struct FlashAttentionTensor {
       Vec<float, Softmax::rows> factor;
       std::int32_t tile = item.end_tile - 1 - unseen;
       if (halves && half) {
-        softmax.template prepare<P.keys / 2>(tile, scores);
+        softmax.template prepare<true, P.keys / 2>(tile, scores, factor);
         softmax.template run<true, P.keys / 2>(scores, probabilities, factor);
       } else {
-        softmax.prepare(tile, scores);
+        softmax.template prepare<true>(tile, scores, factor);
         softmax.template run<true>(scores, probabilities, factor);
       }
       if constexpr (L::out_in_q) finish_output();
@@ -271,9 +271,9 @@ struct FlashAttentionTensor {
         begin_values(probabilities, out);
         pass_turn();
         finish_scores<1>(scores);
-        softmax.prepare(tile, scores);
+        const bool raised = softmax.template prepare<false>(tile, scores, factor);
         finish_values<0>(out);
-        if (softmax.template run<false>(scores, probabilities, factor)) out.scale(factor);
+        if (softmax.template run<false>(scores, probabilities, factor) || raised) out.scale(factor);
       }
     }
 

@@ -30,7 +30,7 @@ class FlashAttentionSoftmax {
     TILEWAVE_UNROLL
     for (int h = 0; h < rows; ++h) {
       visible_[h] = keys_of(row(h));
-      offset_[h] = __builtin_inff();
+      offset_[h] = unseen;
       sum_[h] = 0.0f;
       if constexpr (S.alibi) slope_[h] = B::load(a.alibi_slopes + head(h)) * log2_e;
       scale_[h] = a.scale_log2;
@@ -52,9 +52,11 @@ class FlashAttentionSoftmax {
   TILEWAVE_DEVICE std::int32_t query(int h) const { return item_.first_query + sections_.row_heads.query_of(row(h)); }
   TILEWAVE_DEVICE std::int32_t head(int h) const { return item_.head + sections_.row_heads.head_of(row(h)); }
 
-  /// Applies the soft cap, slopes and masks to the scores of a tile. No row sees keys behind the first `keys`.
-  template <int keys = P.keys>
-  TILEWAVE_DEVICE void prepare(std::int32_t tile, Scores& scores) const {
+  /// Applies the soft cap, slopes and masks to the scores of a tile, whose references may rise here. No row sees keys
+  /// behind the first `keys`. `of_item`: the tile is the first of its item. Returns whether a row of the wave has
+  /// another reference than before: sums of values so far must be multiplied by `factor` then.
+  template <bool of_item, int keys = P.keys>
+  TILEWAVE_DEVICE bool prepare(std::int32_t tile, Scores& scores, Vec<float, rows>& factor) {
     if constexpr (transformed) transform<keys>(tile, scores);
     if constexpr (S.bit_mask) mask_bits<keys>(tile, scores);
     const std::int32_t first = first_key(tile);
@@ -62,32 +64,40 @@ class FlashAttentionSoftmax {
       mask<keys>(scores, [&](int h, int key) TILEWAVE_INLINE_LAMBDA { return key >= visible_[h].first - first; });
     if ((tile + 1) * P.keys > all_see_.end)
       mask<keys>(scores, [&](int h, int key) TILEWAVE_INLINE_LAMBDA { return key < visible_[h].end - first; });
+    if constexpr (looks<of_item>) {
+      float largest[rows];  // of this lane's keys
+      bool behind = false;
+      TILEWAVE_UNROLL
+      for (int h = 0; h < rows; ++h) {
+        largest[h] = LaneScores<B, keys>::largest(scores, h);
+        behind = behind || exponent(h, largest[h]) > shift + max_slack;
+      }
+      return B::any(behind) && raise(largest, {shift + max_slack, shift + max_slack}, factor);
+    }
+    return false;
   }
 
-  /// Makes probabilities of prepared scores. Returns whether a row of the wave has another reference than before: sums
-  /// of values so far must be multiplied by `factor` then. `of_item`: the tile is the first of its item.
-  ///
-  /// Nobody looks for the largest score first. Probabilities are made by the references so far, while scores are kept,
-  /// and only if some are too large, or a row has seen no key yet, are they made again by higher references. In fp8,
-  /// where that is not so rare, this begins when no reference has risen for some tiles.
+  /// Makes probabilities of prepared scores. Returns whether a row has another reference now, as `prepare` does. Of 16
+  /// bits nobody looks for the largest score first. Probabilities are made by the references so far, while scores are
+  /// kept, and only if some are too large, or are the first that a row sees, are they made again. In fp8, which ends at
+  /// 2^8.8, that would happen too often.
   template <bool of_item, int keys = P.keys>
   TILEWAVE_DEVICE bool run(const Scores& scores, Operands& to, Vec<float, rows>& factor) {
-    float sums[rows] = {__builtin_inff(), __builtin_inff()};
-    if (!of_item && (!is_fp8(S.kv) || calm_tiles_ >= calm)) {
-      exponentiate<keys>(scores, offset_, to, sums);
-      if (!B::any(are_too_large(to, sums))) [[likely]] {
-        TILEWAVE_UNROLL
-        for (int h = 0; h < rows; ++h) sum_[h] += sums[h];
-        return false;
+    float sums[rows];
+    exponentiate<keys>(scores, to, sums);
+    bool raised = false;
+    if (!looks<of_item> && B::any(!(sums[0] <= most && sums[1] <= most))) [[unlikely]] {
+      float largest[rows];
+      Vec<float, rows> above;
+      TILEWAVE_UNROLL
+      for (int h = 0; h < rows; ++h) {
+        largest[h] = LaneScores<B, keys>::largest(scores, h);
+        const float too_large = B::template reduce<4>(sums[h] <= most ? 0.0f : 1.0f, Max{});
+        above[h] = too_large > 0.0f ? 0.0f : __builtin_inff();
       }
+      raised = raise(largest, above, factor);
+      exponentiate<keys>(scores, to, sums);
     }
-    const bool look = of_item || !is_fp8(S.kv) || may_be_behind<keys>(scores);
-    const bool raised = look && raise<keys>(scores, sums, factor);
-    calm_tiles_ = raised ? 0 : calm_tiles_ + 1;
-    float offsets[rows];
-    TILEWAVE_UNROLL
-    for (int h = 0; h < rows; ++h) offsets[h] = is_unseen(h) ? 0.0f : offset_[h];  // scores are -inf, not NaN then
-    exponentiate<keys>(scores, offsets, to, sums);
     TILEWAVE_UNROLL
     for (int h = 0; h < rows; ++h) sum_[h] += sums[h];
     return raised;
@@ -104,56 +114,34 @@ class FlashAttentionSoftmax {
   }
 
  private:
-  // A row's reference is its largest score, in log2 units, when it was raised. It is raised again when a score may be
-  // more than max_slack above, so sums of values are seldom scaled. Each row decides for itself, whatever rows are
-  // beside it. Probabilities of fp8, which ends at 2^-9, are multiplied by 2^shift: a weight is lost below 2^-16 of
-  // the largest.
+  // A row's reference is its largest score, in log2 units, when it was raised, and its offset is shift - reference. It
+  // is raised again when a score may be more than max_slack above, so sums of values are seldom scaled. Each row
+  // decides for itself, whatever rows are beside it. Probabilities of fp8, which ends at 2^-9, are multiplied by
+  // 2^shift: a weight is lost below 2^-16 of the largest.
   static constexpr float max_slack = is_fp8(S.kv) ? 2.0f : 8.0f, shift = is_fp8(S.kv) ? 6.0f : 0.0f;
   // f16 ends at 2^-24, where many keys of little weight would lose theirs.
   static constexpr float f16_scale = S.kv == DType::f16 ? 0x1p7f : 1.0f;
-  static constexpr float most = 0x1p8f;  // of 16 bits: of a lane's sum of a row
-  static constexpr int calm = 3;         // tiles
+  // A lane's sum of a row's probabilities of one tile may be so large, if nobody looks for the largest score.
+  static constexpr float most = 0x1p8f;
+  // The offset before the first key that a row sees: it makes infinity of any score, and 0 of -inf, one that is masked.
+  static constexpr float unseen = 0x1p127f;
+  template <bool of_item>
+  static constexpr bool looks = of_item || is_fp8(S.kv);
 
-  TILEWAVE_DEVICE bool is_unseen(int h) const { return offset_[h] == __builtin_inff(); }
+  /// Returns the logarithm of the probability of a score of row h.
+  TILEWAVE_DEVICE float exponent(int h, float score) const { return fused(score, scale_of(h), offset_[h]); }
 
-  /// Returns whether this lane has a probability that is too large, or one of a row that has seen no key yet: that is
-  /// infinite, or NaN. Codes of fp8 from 2^8 on are 0x78 or more, and the infinite ones become the largest or NaN.
-  TILEWAVE_DEVICE static bool are_too_large(const Operands& of, const float (&sums)[rows]) {
-    if constexpr (!is_fp8(S.kv)) return !(sums[0] <= most && sums[1] <= most);
-    std::uint32_t any = 0;
-    TILEWAVE_UNROLL
-    for (int k_slice = 0; k_slice < L::key_slices; ++k_slice) {
-      TILEWAVE_UNROLL
-      for (int w = 0; w < 4; ++w) any |= of[k_slice][w] + 0x08080808u;
-    }
-    return (any & 0x80808080u) != 0;
-  }
-
-  /// Returns whether a row of the wave may have to be raised. If all scores of a row are below 0, of which the largest
-  /// is not known, it may if its reference is below 0, too, by more than what it may be behind.
-  template <int keys>
-  TILEWAVE_DEVICE bool may_be_behind(const Scores& scores) const {
-    bool behind = false;
-    TILEWAVE_UNROLL
-    for (int h = 0; h < rows; ++h) {
-      const float largest = LaneScores<B, keys>::largest_or_zero(scores, h) * scale_of(h);
-      behind = behind || shift - largest < offset_[h] - max_slack;
-    }
-    return B::any(behind);
-  }
-  /// Raises the references of rows that need it: of 16 bits those of which a lane's sum was too large. Lanes of a row
-  /// meet here alone, which is seldom. Returns whether a row of the wave has another reference.
-  template <int keys>
-  TILEWAVE_DEVICE bool raise(const Scores& scores, const float (&sums)[rows], Vec<float, rows>& factor) {
+  /// Raises the references of rows of whose largest scores the exponents are greater than `above`. Lanes of a row meet
+  /// here alone, which is seldom. Returns whether a row of the wave has another reference.
+  TILEWAVE_DEVICE bool raise(const float (&largest)[rows], const Vec<float, rows>& above, Vec<float, rows>& factor) {
     bool raised = false;
     TILEWAVE_UNROLL
     for (int h = 0; h < rows; ++h) {
-      const float largest = B::template reduce<4>(LaneScores<B, keys>::largest(scores, h), Max{}) * scale_of(h);
-      const float offset = shift - largest;
-      const float too_large = B::template reduce<4>(sums[h] <= most ? 0.0f : 1.0f, Max{});
-      const bool rises = is_fp8(S.kv) ? offset < offset_[h] - max_slack : too_large > 0.0f && offset < offset_[h];
-      factor[h] = rises && !is_unseen(h) ? B::exp2(offset - offset_[h]) : 1.0f;
-      if (rises) offset_[h] = offset;
+      const float of_row = B::template reduce<4>(largest[h], Max{});
+      const bool rises = exponent(h, of_row) > above[h];
+      const float offset = rises ? shift - of_row * scale_of(h) : offset_[h];
+      factor[h] = B::exp2(offset - offset_[h]);
+      offset_[h] = offset;
       sum_[h] *= factor[h];
       raised = raised || rises;
     }
@@ -164,8 +152,7 @@ class FlashAttentionSoftmax {
   /// chains each. A word of fp8 has two keys of each of two tiles of eight: waves that transpose V put keys where these
   /// stand.
   template <int keys>
-  TILEWAVE_DEVICE void exponentiate(const Scores& scores, const float (&offsets)[rows], Operands& to,
-                                    float (&sums)[rows]) const {
+  TILEWAVE_DEVICE void exponentiate(const Scores& scores, Operands& to, float (&sums)[rows]) const {
     constexpr int chains = 2, slices = L::key_slices * keys / P.keys;
     float parts[rows][chains] = {};
     TILEWAVE_UNROLL
@@ -178,7 +165,7 @@ class FlashAttentionSoftmax {
       for (int w = 0; w < 4; ++w) {
         const int h = w % rows;
         const auto probability = [&](int i) TILEWAVE_INLINE_LAMBDA {
-          const float p = B::exp2(fused(scores[i], scale_of(h), offsets[h]));
+          const float p = B::exp2(exponent(h, scores[i]));
           parts[h][i / 4 % chains] += p;
           return p;
         };
@@ -245,8 +232,7 @@ class FlashAttentionSoftmax {
   std::int32_t row_;
   VisibleKeys visible_[rows], all_see_;
   float slope_[rows]{}, scale_[rows], value_scale_ = 1.0f;
-  int calm_tiles_ = 0;              // since a reference of the wave has risen
-  float offset_[rows], sum_[rows];  // log2 units: shift - reference, inf before the first key; of this lane's keys
+  float offset_[rows], sum_[rows];  // log2 units; sums of this lane's keys
 };
 
 }  // namespace tilewave
