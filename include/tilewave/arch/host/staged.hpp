@@ -110,6 +110,9 @@ TILEWAVE_HOST_UNTRACKED inline void wait_at(Mbarrier& barrier, int parity, Where
   }
   order_acquire(barrier.ordered(parity));
 }
+TILEWAVE_HOST_UNTRACKED inline bool has_passed(const Mbarrier& barrier, int parity) {
+  return static_cast<int>(barrier.parity) != parity;
+}
 
 /// `block` has the copy's target and barrier.
 TILEWAVE_HOST_UNTRACKED inline void queue_copy(Lane& self, Block& block, BulkCopy copy) {
@@ -222,6 +225,10 @@ requires(facts_of(Id).tensor_copies) struct Staged<Id> {
   static void mbarrier_wait(Mbarrier* barrier, int parity, Where where = {}) {
     check(barrier, "mbarrier_wait", where);
     detail::wait_at(*barrier, parity, where);
+  }
+  static bool mbarrier_test(Mbarrier* barrier, int parity, Where where = {}) {
+    check(barrier, "mbarrier_test", where);
+    return detail::has_passed(*barrier, parity);
   }
 
   static void pass_turn(Mbarrier* turn, int, Where where = {}) { mbarrier_arrive(turn, where); }
