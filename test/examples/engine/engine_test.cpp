@@ -3,6 +3,7 @@
 // tokens are the same.
 #include "engine.hpp"
 
+#include <bit>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -161,6 +162,41 @@ TEST_CASE("requests give the same tokens alone and together, in chunks, with dra
   }
   // Steps of drafts verify several tokens of a sequence, and are not captured.
   if (how != "drafts") CHECK((engine.model().graphs() > 0) == (how != "no graphs"));
+}
+
+TEST_CASE(
+    "batch-invariant requests have the same bits alone and together, in chunks, with drafts, and from known pages") {
+  const std::string family = GENERATE("llama", "qwen3", "gemma2", "gpt_oss");
+  CAPTURE(family);
+  const std::vector<Case> cases = cases_of(family);
+  EngineOptions options = small;
+  options.batch_invariant = true;
+  using Bits = std::map<std::string, std::vector<std::uint32_t>>;
+  const auto run = [&](Engine& engine) {
+    Bits bits;
+    while (!engine.idle())
+      for (const Event& event : engine.step())
+        for (const float logprob : event.logprobs) bits[event.id].push_back(std::bit_cast<std::uint32_t>(logprob));
+    return bits;
+  };
+  Bits alone;
+  Engine one(fixtures() / family, options);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    REQUIRE(!one.submit(request_of(std::to_string(i), cases[i])));
+    alone.merge(run(one));
+    CHECK(alone.at(std::to_string(i)).size() == cases[i].tokens.size());
+  }
+  for (const std::string how : {"together", "chunks", "drafts"}) {
+    CAPTURE(how);
+    EngineOptions other = options;
+    if (how == "chunks") other.most_tokens = 16;
+    if (how == "drafts") other.drafts = 3;
+    Engine engine(fixtures() / family, other);
+    for (int round = 0; round < 2; ++round) {  // the second round finds its prompts' pages
+      for (std::size_t i = 0; i < cases.size(); ++i) REQUIRE(!engine.submit(request_of(std::to_string(i), cases[i])));
+      CHECK(run(engine) == alone);
+    }
+  }
 }
 
 TEST_CASE("a known prompt is computed from its last page on") {

@@ -42,6 +42,12 @@ constexpr bool gemm_shares_block_scales(const GemmSpec& s, const GemmPolicy& p) 
   return s.scale == Scaling::per_block && (p.swapped || (s.gated && s.groups != GemmGroups::one));
 }
 
+/// Says whether the entry of a policy serves GemmProblem::rms_norm: tiles of few rows, whose squares cost nothing beside
+/// the bytes of B.
+constexpr bool gemm_serves_norm(const GemmSpec& s, const GemmPolicy& p) {
+  return gemm_spec_takes_norm(s) && p.path == GemmPath::tensor && p.rows <= 64 && !p.pingpong && !p.stream;
+}
+
 /// Returns the bytes of shared memory that GemmTensorLayout takes. A test compares it with those of all entries.
 constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   const bool int4 = s.four_bit(), block = s.scale == Scaling::per_block;
@@ -66,6 +72,8 @@ constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   small += p.pingpong ? align_up(small, 8) - small + 2 * 8 : 0;                              // GemmTensorKernel::Turns
   if (s.out_scale == Scaling::per_group && !p.swapped && group_wide / halves < scale_group)  // L::OutGroups
     small = align_up(small, 8) + 8 + 2 * wave_groups * 64 * 4;
+  const int norm_rows = p.rows / (p.swapped ? p.waves_columns : p.waves_rows);
+  small += gemm_serves_norm(s, p) ? 4 * (wave_groups * norm_rows - 1) : 0;
   small += saves_tile ? 4 * wave_groups * 44 : 0;  // GemmTileQueue::Saved of each wave
   return aligned(aligned(p.stages * tall_bytes) + aligned(p.stages * wide * p.depth_bytes) + out + small);
 }

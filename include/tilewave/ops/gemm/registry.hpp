@@ -81,6 +81,8 @@ struct GemmRegistry {
     constexpr StatusCode none = StatusCode::no_matching_entry;
     if (e.arch != facts.id) return {none, "built for another architecture"};
     if (!(e.spec == p.spec)) return {none, "built for another spec"};
+    if (p.rms_norm && !detail::gemm_serves_norm(e.spec, e.policy))
+      return {none, "rms_norm is served by tiles of at most 64 rows on sm90"};
     if (p.batch_invariant && e.policy.stream) return {none, "a batch-invariant product is not cut by stream-K"};
     return {};
   }
@@ -116,7 +118,7 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
   for (const TunedGemm& row : tuned) {
     if (!row.serves(p) || row.splits < 1 || row.splits > row.policy.splits) continue;
     for (const GemmEntry* e : candidates) {
-      if (e->arch != facts.id || !(e->spec == p.spec) || !(e->policy == row.policy)) continue;
+      if (!(e->policy == row.policy) || !GemmRegistry::considers(p, *e, facts).ok()) continue;
       plan.entry = e, plan.splits = row.splits;
       return {};
     }
@@ -139,7 +141,8 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
   if (plan.entry != nullptr) return {};
   return {StatusCode::no_matching_entry, p.batch_invariant
                                              ? "no entry was built for this spec that may be batch-invariant"
-                                             : "no entry was built for this spec"};
+                                         : p.rms_norm ? "no entry was built for this spec that serves rms_norm"
+                                                      : "no entry was built for this spec"};
 }
 
 inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const> candidates, const ArchFacts& facts,

@@ -309,7 +309,7 @@ struct GemmTensorKernel {
         }
       } else {
         if constexpr (P.pingpong) B::mbarrier_wait(&shared.turn[wave_group], (number / 2 + wave_group + 1) % 2);
-        multiply_plain(steps, wave_group, shared, ring, sums);
+        multiply_plain(a, steps, wave_group, shared, ring, sums);
       }
       if constexpr (L::saves_tile) queue.restore(shared.saved[wave_of(wave_group)], tile);
       if (P.stream && steps.partial >= 0) {
@@ -326,13 +326,38 @@ struct GemmTensorKernel {
   /// Sums stay in the matrix unit over all of K. The products of a step are begun before those of the step before are
   /// waited for, so the unit always has a batch queued. Every tile and every split has a step, even where K is 0. Sums
   /// that might have no step would have to be cleared first, and the loop took 6 % longer where tiles are 16 x 64.
-  TILEWAVE_DEVICE static void multiply_plain(typename Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
-                                             Sums (&sums)[L::tiles]) {
+  TILEWAVE_DEVICE static void multiply_plain(const Args& a, typename Args::Steps steps, int wave_group, Shared& shared,
+                                             Ring& ring, Sums (&sums)[L::tiles]) {
+    if constexpr (L::norms) {
+      if (a.norm_eps >= 0) {
+        typename L::RowNorm norm;
+        multiply_stages(steps, wave_group, shared, ring, sums, [&](int slot) TILEWAVE_INLINE_LAMBDA {
+          norm.add(P.swapped ? shared.wide[slot] : shared.tall[slot], wave_group);
+        });
+        float* const rows = shared.row_norm[wave_group];
+        if (P.splits > 1 && a.gemm.splits > 1) {  // the factor comes with the other blocks' squares
+          norm.store(rows, [](float squares) TILEWAVE_INLINE_LAMBDA { return squares; });
+          return;
+        }
+        B::group_barrier();  // all lanes have read those of the tile before
+        norm.store(rows, [&](float squares) TILEWAVE_INLINE_LAMBDA { return L::RowNorm::factor(a, squares); });
+        B::group_barrier();
+        L::RowNorm::apply(rows, sums);
+        return;
+      }
+    }
+    multiply_stages(steps, wave_group, shared, ring, sums, [](int) TILEWAVE_INLINE_LAMBDA {});
+  }
+  /// `each(slot)` is called for each stage while its products run.
+  template <class Each>
+  TILEWAVE_DEVICE static void multiply_stages(typename Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
+                                              Sums (&sums)[L::tiles], const Each& each) {
     int before = 0;
     std::int32_t step = steps.first;
     for (bool any = true; any; any = step < steps.end) {
       L::wait_full(shared, ring);
       begin_stage(wave_group, shared, ring.slot, step == steps.first, sums);
+      each(ring.slot);
       if (step != steps.first) {  // the products of the step before are done, so its slot is free
         B::template group_mma_wait<1>();
         shared.ring.release(before);

@@ -57,12 +57,25 @@ class GemmSumMap {
           if (r < splits)
             parts[r] = *reinterpret_cast<const Vec<Sum, vector_size>*>(B::remote(own + offset(first, half), r));
         }
+        float squares = 0.0f;
+        if constexpr (L::norms) {
+          if (a.norm_eps >= 0) {
+            float* const own_squares =
+                &shared.row_norm[L::RowNorm::wave_group_of(first.row)][L::RowNorm::row_of(first.row)];
+            for (int r = 0; r < splits; ++r) squares += *B::remote(own_squares, r);
+          }
+        }
         Vec<Sum, vector_size> all{};
         TILEWAVE_UNROLL
         for (int r = 0; r < P.splits; ++r) {
           TILEWAVE_UNROLL
           for (int e = 0; e < vector_size; ++e) {
             if (r < splits) all[e] += parts[r][e];
+          }
+        }
+        if constexpr (L::norms) {
+          if (a.norm_eps >= 0) {
+            for (Sum& sum : all.data) sum *= L::RowNorm::factor(a, squares);
           }
         }
         return all;
