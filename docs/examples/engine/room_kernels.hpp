@@ -24,7 +24,12 @@ inline constexpr tilewave::NormSpec norm_spec{.weight = tilewave::DType::f32};
 inline constexpr tilewave::SamplingSpec sampling_spec{.x = tilewave::DType::f32};
 inline constexpr tilewave::GemmSpec linear_spec{};
 inline constexpr tilewave::GemmSpec gated_spec{.activation = tilewave::ActivationKind::silu, .gated = true};
-inline constexpr tilewave::GemmSpec gelu_spec{.activation = tilewave::ActivationKind::gelu_tanh, .gated = true};
+/// Gemma's gate.
+constexpr tilewave::GemmSpec with_gelu(tilewave::GemmSpec spec) {
+  spec.activation = tilewave::ActivationKind::gelu_tanh;
+  return spec;
+}
+inline constexpr tilewave::GemmSpec gelu_spec = with_gelu(gated_spec);
 inline constexpr tilewave::GemmSpec logits_spec{.out = tilewave::DType::f32};
 inline constexpr tilewave::MoeSpec experts_spec{.logits = tilewave::DType::f32};
 /// int4 weights have a scale for 128 k of a row.
@@ -38,6 +43,7 @@ inline constexpr tilewave::GemmSpec int4_gated_spec{.b = tilewave::DType::i4,
                                                     .activation = tilewave::ActivationKind::silu,
                                                     .gated = true,
                                                     .scale_k = 128};
+inline constexpr tilewave::GemmSpec int4_gelu_spec = with_gelu(int4_gated_spec);
 /// Experts of gpt-oss are MXFP4, which lie on sm90 as its products take them.
 template <class R>
 constexpr tilewave::MoeSpec mxfp4_experts_spec{.weights = tilewave::DType::fp4_e2m1,
@@ -56,6 +62,8 @@ constexpr tilewave::GemmSpec fp8_gated_spec{.a = R::facts.fp8,
                                             .activation = tilewave::ActivationKind::silu,
                                             .gated = true};
 template <class R>
+constexpr tilewave::GemmSpec fp8_gelu_spec = with_gelu(fp8_gated_spec<R>);
+template <class R>
 constexpr tilewave::QuantSpec quant_spec{.out = R::facts.fp8, .scale = tilewave::Scaling::per_token};
 template <class R>
 constexpr tilewave::NormSpec norm_quant_spec{
@@ -67,7 +75,7 @@ constexpr tilewave::KvCacheWriteSpec write_spec{.kv = fp8 ? R::facts.fp8 : tilew
                                                 .quant = fp8 ? tilewave::Scaling::per_tensor : tilewave::Scaling::none,
                                                 .fused = true,
                                                 .norm = norm};
-/// Decode and flash attention read one cache: pages of whole tokens.
+/// Decode and flash attention read one cache: pages in which the tokens of a head follow each other.
 constexpr tilewave::PagedAttentionSpec decode_spec(int head_size, bool cap, tilewave::DType kv) {
   const bool fp8 = kv != tilewave::DType::bf16;
   return {.kv = kv,
@@ -242,8 +250,8 @@ class RoomKernels final : public Kernels {
     p.block_size = cache_.page_tokens, p.num_pages = cache_.pages;
     p.q_strides = p.k_strides = p.v_strides = p.q_out_strides = {.token = c.qkv_columns(), .head = c.head_size};
     const tilewave::PagedAttentionSpec reader = decode_spec(c.head_size, false, cache_type());
-    p.k_cache_strides = nhd_key_strides(reader, c.kv_heads, p.block_size);
-    p.v_cache_strides = nhd_value_strides(reader, c.kv_heads, p.block_size);
+    p.k_cache_strides = hnd_key_strides(reader, c.kv_heads, p.block_size);
+    p.v_cache_strides = hnd_value_strides(reader, c.kv_heads, p.block_size);
     if (c.fp8_cache) {
       p.k_scale = cache_scales_.data(), p.v_scale = cache_scales_.as<float>() + 1;
       c.qk_norm ? write<write_spec<R, true, true>>(p) : write<write_spec<R, false, true>>(p);
@@ -269,8 +277,9 @@ class RoomKernels final : public Kernels {
       fill(p);
       p.context_lengths = step.kv_lengths, p.sliding_window = left;
       p.tables_ready = true;  // they were there before the step's first kernel
+      p.cache_ready = true;   // rotate_and_cache alone is in front, and writes new tokens
       p.num_q_heads = c.q_heads, p.num_kv_heads = c.kv_heads;
-      p = tilewave::PagedAttentionProblem::nhd(p);
+      p = tilewave::PagedAttentionProblem::hnd(p);
       p.q_row_stride = c.qkv_columns();
       launch("paged_attention", decodes_[{step.sequences, step.table_columns, left}], p,
              c.fp8_cache ? Fp8Plans<R>::decode : AttentionPlans<R>::decode);
@@ -284,7 +293,7 @@ class RoomKernels final : public Kernels {
     if (left > 0) p.window_left = left;
     p.q_length = step.most_queries, p.total_q = step.tokens;
     p.q_heads = c.q_heads, p.kv_heads = c.kv_heads;
-    p = tilewave::FlashAttentionProblem::nhd(p);
+    p = tilewave::FlashAttentionProblem::hnd(p);
     p.q_strides.token = c.qkv_columns();
     launch("flash_attention", mixed_[{step.sequences, step.tokens, step.most_queries, step.table_columns, left}], p,
            c.fp8_cache ? Fp8Plans<R>::mixed : AttentionPlans<R>::mixed);
@@ -345,9 +354,10 @@ class RoomKernels final : public Kernels {
 
   tilewave::DType cache_type() const { return config_.fp8_cache ? R::facts.fp8 : tilewave::DType::bf16; }
   const tilewave::GemmSpec& spec_of(const Linear& by, bool gated) const {
-    if (by.format == WeightFormat::fp8) return gated ? fp8_gated_spec<R> : fp8_linear_spec<R>;
-    if (by.format == WeightFormat::int4) return gated ? int4_gated_spec : int4_linear_spec;
-    return !gated ? linear_spec : config_.gemma ? gelu_spec : gated_spec;
+    const bool gelu = gated && config_.gemma;
+    if (by.format == WeightFormat::fp8) return gelu ? fp8_gelu_spec<R> : gated ? fp8_gated_spec<R> : fp8_linear_spec<R>;
+    if (by.format == WeightFormat::int4) return gelu ? int4_gelu_spec : gated ? int4_gated_spec : int4_linear_spec;
+    return gelu ? gelu_spec : gated ? gated_spec : linear_spec;
   }
   static auto plan_of(const Linear& by) {
     return by.format == WeightFormat::fp8    ? Fp8Plans<R>::product

@@ -65,7 +65,7 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
   const bool whole_boxes = transposed_a(S.layout) || P.cluster_columns > 1;
   const int a_box_rows = L::gathered ? 0 : whole_boxes ? P.rows / P.cluster_columns : min_of(P.rows, p.m);
   args.a_box_bytes = a_box_rows * P.cluster_columns * P.depth_bytes;
-  args.norm_eps = p.rms_norm ? p.norm_eps : -1.0f;
+  args.normalises = p.rms_norm, args.norm_eps = p.norm_eps;
   args.inverse_k = p.k > 0 ? 1.0f / static_cast<float>(p.k) : 0.0f;
   if (p.k > 0 && !L::gathered) {
     const TensorShape a = transposed_a(S.layout)

@@ -90,6 +90,7 @@ struct PagedAttentionArgs {
   // one operation. v_token_step is that of a unit for dim_major values. scale_page_step is in elements.
   std::int32_t k_page_step, k_token_step, v_page_step, v_token_step, scale_page_step;
   bool tables_ready;  // boxes: tables may be read before the kernel in front is over
+  bool cache_ready;   // boxes: and all tokens but the newest query_tokens of a sequence
   bool next_at_once;  // boxes: blocks leave room for those of the next kernel, which may begin behind the wait
 };
 static_assert(offsetof(PagedAttentionArgs, block_table) == 48,
@@ -289,7 +290,7 @@ inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, c
     a.partial_lse = a.partial_out + bytes / sizeof(float) / (p.spec.head_size + 1) * p.spec.head_size;
   }
   a.batch = p.batch;
-  a.tables_ready = p.tables_ready;
+  a.tables_ready = p.tables_ready, a.cache_ready = p.cache_ready;
   a.rows = p.kv_head_rows();
   a.num_q_heads = p.num_q_heads;
   a.output_rows = static_cast<std::int32_t>(p.output_rows());

@@ -45,9 +45,13 @@ struct GemmTensorKernel {
                   std::conditional_t<L::saves_tile, SavedTiles, NoSavedTiles>,
                   std::conditional_t<P.pingpong, Turns, NoTurns> {};
   static constexpr bool waits_itself = true;
-  static constexpr int block_threads = (L::wave_groups + 1) * L::wave_group_lanes;
-  static constexpr int waves_per_simd = (L::wave_groups + 1) * P.waves_per_simd;
   static constexpr bool shift_registers = L::wave_groups > 1 && P.waves_per_simd == 1;
+  /// Of the wave group that fetches only one wave has work where neither rows are gathered nor scales come by stages.
+  /// The others are there for wave groups to hand registers over, and take those of blocks beside this one.
+  static constexpr int fetching_lanes =
+      shift_registers || L::gathered || L::shared_scales ? L::wave_group_lanes : B::facts.wave_lanes;
+  static constexpr int block_threads = L::wave_groups * L::wave_group_lanes + fetching_lanes;
+  static constexpr int waves_per_simd = ceil_div(block_threads * P.waves_per_simd, 4 * B::facts.wave_lanes);
   // Two stages of scales of fragments, and gathered rows beside them, need more than 40.
   static constexpr bool scales_ahead = L::fragments && L::wave_groups == 2;
   static constexpr int fetching_registers = P.pingpong            ? 24
@@ -329,7 +333,7 @@ struct GemmTensorKernel {
   TILEWAVE_DEVICE static void multiply_plain(const Args& a, typename Args::Steps steps, int wave_group, Shared& shared,
                                              Ring& ring, Sums (&sums)[L::tiles]) {
     if constexpr (L::norms) {
-      if (a.norm_eps >= 0) {
+      if (a.normalises) {
         typename L::RowNorm norm;
         multiply_stages(steps, wave_group, shared, ring, sums, [&](int slot) TILEWAVE_INLINE_LAMBDA {
           norm.add(P.swapped ? shared.wide[slot] : shared.tall[slot], wave_group);

@@ -110,12 +110,13 @@ struct GemmTensorLayout {
     std::int32_t k_steps;
     std::int32_t split_steps, longer_splits;  // steps of a split; the first ones have one more
     bool wide_stores;                         // the base and strides of out suit the copy engine
+    bool normalises;                          // GemmProblem::rms_norm
     std::int32_t a_box_bytes;                 // in a stage
-    float norm_eps, inverse_k;                // of GemmProblem::rms_norm; norm_eps is negative without
     GemmArgs gemm;
     UserEpilogue epilogue;
     GemmStream stream;
     Sum* partial;  // stream-K: [partials][P.rows][P.columns]
+    float norm_eps, inverse_k;
 
     /// The steps of a tile's K that a block takes.
     struct Steps {

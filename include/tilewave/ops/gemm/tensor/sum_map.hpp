@@ -59,7 +59,7 @@ class GemmSumMap {
         }
         float squares = 0.0f;
         if constexpr (L::norms) {
-          if (a.norm_eps >= 0) {
+          if (a.normalises) {
             float* const own_squares =
                 &shared.row_norm[L::RowNorm::wave_group_of(first.row)][L::RowNorm::row_of(first.row)];
             for (int r = 0; r < splits; ++r) squares += *B::remote(own_squares, r);
@@ -74,7 +74,7 @@ class GemmSumMap {
           }
         }
         if constexpr (L::norms) {
-          if (a.norm_eps >= 0) {
+          if (a.normalises) {
             for (Sum& sum : all.data) sum *= L::RowNorm::factor(a, squares);
           }
         }
