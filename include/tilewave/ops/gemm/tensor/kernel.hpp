@@ -46,8 +46,8 @@ struct GemmTensorKernel {
                   std::conditional_t<P.pingpong, Turns, NoTurns> {};
   static constexpr bool waits_itself = true;
   static constexpr bool shift_registers = L::wave_groups > 1 && P.waves_per_simd == 1;
-  /// Of the wave group that fetches only one wave has work where neither rows are gathered nor scales come by stages.
-  /// The others are there for wave groups to hand registers over, and take those of blocks beside this one.
+  /// The lanes that fetch. One wave has work where neither rows are gathered nor scales come by stages. A whole wave
+  /// group is there to hand registers over, or else would keep them from blocks beside this one.
   static constexpr int fetching_lanes =
       shift_registers || L::gathered || L::shared_scales ? L::wave_group_lanes : B::facts.wave_lanes;
   static constexpr int block_threads = L::wave_groups * L::wave_group_lanes + fetching_lanes;
