@@ -19,7 +19,12 @@ namespace tilewave {
 /// The most splits of the context of one sequence.
 inline constexpr int max_splits = 128;
 /// The most splits that a bulk entry takes. They are the blocks of a cluster, which merge through shared memory.
-inline constexpr int max_bulk_splits = 8;
+inline constexpr int max_bulk_splits = 16;
+/// Returns the most splits that the bulk entry of a policy takes: sixteen blocks of one wave group each, or eight of
+/// two.
+constexpr int paged_attention_bulk_splits(const PagedAttentionPolicy& policy) {
+  return policy.wave_groups() == 1 ? max_bulk_splits : max_bulk_splits / 2;
+}
 /// Lanes of a block of the combine kernel behind a balanced decode.
 inline constexpr int paged_attention_combine_threads = 256;
 /// Waves of a block of the combine kernel behind split decode. A wave has a row.
