@@ -34,7 +34,7 @@ struct Experts {
   bool renormalise = true;  // weights of a token's experts add up to 1
 };
 
-/// How the paged cache of every layer lies: K and V [pages, kv_heads, page_tokens, head_size] each.
+/// How the paged cache of every layer lies: K and V [pages, page_tokens, kv_heads, head_size] each.
 struct CacheShape {
   std::int32_t pages = 0, page_tokens = 0;
 };

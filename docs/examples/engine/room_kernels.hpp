@@ -138,8 +138,8 @@ class RoomKernels final : public Kernels {
     p.block_size = cache_.page_tokens, p.num_pages = cache_.pages;
     p.q_strides = p.k_strides = p.v_strides = p.q_out_strides = {.token = c.qkv_columns(), .head = c.head_size};
     const tilewave::PagedAttentionSpec reader = decode_spec(c.head_size, false, cache_type());
-    p.k_cache_strides = hnd_key_strides(reader, c.kv_heads, p.block_size);
-    p.v_cache_strides = hnd_value_strides(reader, c.kv_heads, p.block_size);
+    p.k_cache_strides = nhd_key_strides(reader, c.kv_heads, p.block_size);
+    p.v_cache_strides = nhd_value_strides(reader, c.kv_heads, p.block_size);
     if (c.fp8_cache) {
       p.k_scale = cache_scales_.data(), p.v_scale = cache_scales_.as<float>() + 1;
       c.qk_norm ? write<write_spec<R, true, true>>(p) : write<write_spec<R, false, true>>(p);
@@ -167,7 +167,7 @@ class RoomKernels final : public Kernels {
       p.tables_ready = true;  // they were there before the step's first kernel
       p.cache_ready = true;   // rotate_and_cache alone is in front, and writes new tokens
       p.num_q_heads = c.q_heads, p.num_kv_heads = c.kv_heads;
-      p = tilewave::PagedAttentionProblem::hnd(p);
+      p = tilewave::PagedAttentionProblem::nhd(p);
       p.q_row_stride = c.qkv_columns();
       launch("paged_attention", decodes_[{step.sequences, step.table_columns, left}], p,
              c.fp8_cache ? Fp8Plans<R>::decode : AttentionPlans<R>::decode);
@@ -181,7 +181,7 @@ class RoomKernels final : public Kernels {
     if (left > 0) p.window_left = left;
     p.q_length = step.most_queries, p.total_q = step.tokens;
     p.q_heads = c.q_heads, p.kv_heads = c.kv_heads;
-    p = tilewave::FlashAttentionProblem::hnd(p);
+    p = tilewave::FlashAttentionProblem::nhd(p);
     p.q_strides.token = c.qkv_columns();
     launch("flash_attention", mixed_[{step.sequences, step.tokens, step.most_queries, step.table_columns, left}], p,
            c.fp8_cache ? Fp8Plans<R>::mixed : AttentionPlans<R>::mixed);

@@ -70,7 +70,7 @@ constexpr tilewave::KvCacheWriteSpec write_spec{.kv = fp8 ? R::facts.fp8 : tilew
                                                 .quant = fp8 ? tilewave::Scaling::per_tensor : tilewave::Scaling::none,
                                                 .fused = true,
                                                 .norm = norm};
-/// Decode and flash attention read one cache: pages in which the tokens of a head follow each other.
+/// Decode and flash attention read one cache: pages of whole tokens.
 constexpr tilewave::PagedAttentionSpec decode_spec(int head_size, bool cap, tilewave::DType kv) {
   const bool fp8 = kv != tilewave::DType::bf16;
   return {.kv = kv,

@@ -62,6 +62,7 @@ constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   const int out = wave_groups * boxes * (p.swapped ? group_wide : 16 * 4) * 128;
   const int b_scales = int4 ? depth_k / s.scale_k * p.columns : shared_scales ? p.columns / 64 : 1;
   int small = 2 * 8 * p.stages + 4 * (row_scales ? wave_groups * group_wide : 1);
+  if (gemm_serves_norm(s, p)) small = align_up(small, 8) + 4 * p.rows + 16;
   small += 4 * (shared_scales && !int4 ? p.stages * p.rows : 1);
   const bool in_exponents = s.mxfp4() && s.a == DType::bf16, fragments = s.weights == GemmWeights::fragments;
   small = align_up(small, 16) + 4 * (shared_scales && !in_exponents ? p.stages * b_scales : 1);
@@ -72,8 +73,6 @@ constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   small += p.pingpong ? align_up(small, 8) - small + 2 * 8 : 0;                              // GemmTensorKernel::Turns
   if (s.out_scale == Scaling::per_group && !p.swapped && group_wide / halves < scale_group)  // L::OutGroups
     small = align_up(small, 8) + 8 + 2 * wave_groups * 64 * 4;
-  const int norm_rows = p.rows / (p.swapped ? p.waves_columns : p.waves_rows);
-  small += gemm_serves_norm(s, p) ? 4 * (wave_groups * norm_rows - 1) : 0;
   small += saves_tile ? 4 * wave_groups * 44 : 0;  // GemmTileQueue::Saved of each wave
   return aligned(aligned(p.stages * tall_bytes) + aligned(p.stages * wide * p.depth_bytes) + out + small);
 }

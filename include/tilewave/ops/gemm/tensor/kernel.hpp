@@ -46,14 +46,16 @@ struct GemmTensorKernel {
                   std::conditional_t<P.pingpong, Turns, NoTurns> {};
   static constexpr bool waits_itself = true;
   static constexpr bool shift_registers = L::wave_groups > 1 && P.waves_per_simd == 1;
-  /// The lanes that fetch. One wave has work where neither rows are gathered nor scales come by stages. A whole wave
-  /// group is there to hand registers over, or else would keep them from blocks beside this one.
-  static constexpr int fetching_lanes =
-      shift_registers || L::gathered || L::shared_scales ? L::wave_group_lanes : B::facts.wave_lanes;
+  /// The lanes that fetch. One wave copies boxes, and some may find the norms of rows. Where rows are gathered or scales
+  /// come by stages, or registers are handed over, there is a whole wave group.
+  static constexpr int fetching_lanes = shift_registers || L::gathered || L::shared_scales
+                                            ? L::wave_group_lanes
+                                            : (1 + L::norm_waves) * B::facts.wave_lanes;
   static constexpr int block_threads = L::wave_groups * L::wave_group_lanes + fetching_lanes;
   static constexpr int waves_per_simd = ceil_div(block_threads * P.waves_per_simd, 4 * B::facts.wave_lanes);
   // Two stages of scales of fragments, and gathered rows beside them, need more than 40.
-  static constexpr bool scales_ahead = L::fragments && L::wave_groups == 2;
+  // So do waves that find norms.
+  static constexpr bool scales_ahead = (L::fragments || L::norms) && L::wave_groups == 2;
   static constexpr int fetching_registers = P.pingpong            ? 24
                                             : scales_ahead        ? 72
                                             : L::wave_groups == 2 ? 40
@@ -81,7 +83,8 @@ struct GemmTensorKernel {
       if constexpr (L::shares_out_groups) {
         if (B::lane_id() == 0) B::mbarrier_init(&shared.out_groups.published, L::wave_groups * L::wave_group_waves);
       }
-      shared.ring.begin();
+      shared.ring.begin(L::norms && a.normalises ? L::norm_waves : 0);
+      if constexpr (L::norms) shared.norm.ring.begin(L::norm_waves, L::wave_groups * L::wave_group_waves);
     }
     if (B::wave_id() == L::wave_groups * L::wave_group_waves && B::elected()) {
       if (!L::gathered) B::prefetch_map(maps.a);
@@ -115,6 +118,8 @@ struct GemmTensorKernel {
         fetch_rows(a, queue, wave - 1, shared);
       } else if constexpr (L::shared_scales) {
         fetch_scales(a, queue, wave - 1, shared);
+      } else if constexpr (L::norms) {
+        if (a.normalises && wave <= L::norm_waves) norm_rows(a, queue, wave - 1, shared);
       }
       if (P.splits > 1 && a.gemm.splits > 1) L::Output::join_merge();
     } else {
@@ -276,6 +281,30 @@ struct GemmTensorKernel {
     B::template lane_copies_wait<0>();
   }
 
+  /// Finds the factors of a tile's rows, or their sums of squares where blocks share K.
+  TILEWAVE_DEVICE static void norm_rows(const Args& a, TileQueue& queue, int wave, Shared& shared) {
+    Ring ring;
+    RingSlot<1> normed;
+    GemmTile tile;
+    typename Args::Steps steps;
+    while (queue.next(tile, steps)) {
+      typename L::RowNorm norm(wave, min_of(P.rows, tile.row_end - tile.first_row));
+      for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
+        L::wait_full(shared, ring);
+        norm.add(P.swapped ? shared.wide[ring.slot] : shared.tall[ring.slot]);
+        shared.ring.release(ring.slot);
+      }
+      if (a.gemm.splits > 1) {
+        norm.store(shared.norm, [](float squares) TILEWAVE_INLINE_LAMBDA { return squares; });
+      } else {
+        shared.norm.ring.wait_free(normed);
+        norm.store(shared.norm, [&](float squares) TILEWAVE_INLINE_LAMBDA { return L::RowNorm::factor(a, squares); });
+        B::mbarrier_arrive(&shared.norm.ring.full[0]);
+        normed.advance();
+      }
+    }
+  }
+
   TILEWAVE_DEVICE static void multiply(const Args& a, const Maps& maps, TileQueue& queue, int rank, int wave_group,
                                        Shared& shared) {
     using Scaled = GemmScaledLoops<B, S, P, Epilogue>;
@@ -284,6 +313,7 @@ struct GemmTensorKernel {
     GemmTile tile;
     typename Args::Steps steps;
     typename L::Output output(&maps);
+    RingSlot<1> normed;
     int number = -1;  // of the tile among the block's
     while (queue.next(tile, steps)) {
       if constexpr (P.pingpong) {
@@ -313,7 +343,15 @@ struct GemmTensorKernel {
         }
       } else {
         if constexpr (P.pingpong) B::mbarrier_wait(&shared.turn[wave_group], (number / 2 + wave_group + 1) % 2);
-        multiply_plain(a, steps, wave_group, shared, ring, sums);
+        multiply_plain(steps, wave_group, shared, ring, sums);
+      }
+      if constexpr (L::norms) {
+        if (a.normalises && a.gemm.splits == 1) {  // else the factor comes with the other blocks' squares
+          shared.norm.ring.wait_full(normed);
+          L::RowNorm::apply(shared.norm, wave_group, sums);
+          shared.norm.ring.release(0);
+          normed.advance();
+        }
       }
       if constexpr (L::saves_tile) queue.restore(shared.saved[wave_of(wave_group)], tile);
       if (P.stream && steps.partial >= 0) {
@@ -330,38 +368,13 @@ struct GemmTensorKernel {
   /// Sums stay in the matrix unit over all of K. The products of a step are begun before those of the step before are
   /// waited for, so the unit always has a batch queued. Every tile and every split has a step, even where K is 0. Sums
   /// that might have no step would have to be cleared first, and the loop took 6 % longer where tiles are 16 x 64.
-  TILEWAVE_DEVICE static void multiply_plain(const Args& a, typename Args::Steps steps, int wave_group, Shared& shared,
-                                             Ring& ring, Sums (&sums)[L::tiles]) {
-    if constexpr (L::norms) {
-      if (a.normalises) {
-        typename L::RowNorm norm;
-        multiply_stages(steps, wave_group, shared, ring, sums, [&](int slot) TILEWAVE_INLINE_LAMBDA {
-          norm.add(P.swapped ? shared.wide[slot] : shared.tall[slot], wave_group);
-        });
-        float* const rows = shared.row_norm[wave_group];
-        if (P.splits > 1 && a.gemm.splits > 1) {  // the factor comes with the other blocks' squares
-          norm.store(rows, [](float squares) TILEWAVE_INLINE_LAMBDA { return squares; });
-          return;
-        }
-        B::group_barrier();  // all lanes have read those of the tile before
-        norm.store(rows, [&](float squares) TILEWAVE_INLINE_LAMBDA { return L::RowNorm::factor(a, squares); });
-        B::group_barrier();
-        L::RowNorm::apply(rows, sums);
-        return;
-      }
-    }
-    multiply_stages(steps, wave_group, shared, ring, sums, [](int) TILEWAVE_INLINE_LAMBDA {});
-  }
-  /// `each(slot)` is called for each stage while its products run.
-  template <class Each>
-  TILEWAVE_DEVICE static void multiply_stages(typename Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
-                                              Sums (&sums)[L::tiles], const Each& each) {
+  TILEWAVE_DEVICE static void multiply_plain(typename Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
+                                             Sums (&sums)[L::tiles]) {
     int before = 0;
     std::int32_t step = steps.first;
     for (bool any = true; any; any = step < steps.end) {
       L::wait_full(shared, ring);
       begin_stage(wave_group, shared, ring.slot, step == steps.first, sums);
-      each(ring.slot);
       if (step != steps.first) {  // the products of the step before are done, so its slot is free
         B::template group_mma_wait<1>();
         shared.ring.release(before);

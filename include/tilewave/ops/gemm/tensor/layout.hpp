@@ -64,9 +64,9 @@ struct GemmTensorLayout {
   static constexpr bool scaled_ahead =
       wave_groups <= 2 && part_wide == wave_group_wide && (promoted ? tiles * wave_group_wide <= 128 : tiles == 1);
 
-  /// The rows of A of a wave group may be divided by their root mean squares.
+  /// Rows of A may be divided by their root mean squares, which waves of their own find.
   static constexpr bool norms = detail::gemm_serves_norm(S, P);
-  static constexpr int norm_rows = P.swapped ? wave_group_wide : wave_group_tall;
+  static constexpr int norm_waves = !norms ? 0 : P.rows <= 16 ? 1 : 3;
   using RowNorm = GemmRowNorm<GemmTensorLayout, S, P>;
 
   /// A wave group's sums of one 64-row tile. Element 4 j + 2 h + e of lane l of wave w is tall row 16 w + l / 4 + 8 h,
@@ -136,10 +136,10 @@ struct GemmTensorLayout {
   };
 
   struct Barriers : RingBarriers<B, P.stages, sharers> {
-    /// One wave calls this.
-    TILEWAVE_DEVICE void begin() {
+    /// One wave calls this. `more_users`: waves that read stages besides those that multiply.
+    TILEWAVE_DEVICE void begin(int more_users) {
       RingBarriers<B, P.stages, sharers>::begin((gathered || shared_scales ? 2 : 1) + copies_arrivals,
-                                                (P.pingpong ? 1 : wave_groups) * wave_group_waves);
+                                                (P.pingpong ? 1 : wave_groups) * wave_group_waves + more_users);
     }
   };
 
@@ -161,8 +161,7 @@ struct GemmTensorLayout {
     alignas(1024) Chunk out[wave_groups][out_boxes][(P.swapped ? out_rows : 64) * 8];
     Barriers ring;
     float wide_scale[row_scales ? wave_groups : 1][row_scales ? wave_group_wide : 1];
-    // Factors of rows, or (splits of K) their sums of squares.
-    float row_norm[norms ? wave_groups : 1][norms ? norm_rows : 1];
+    [[no_unique_address]] std::conditional_t<norms, typename RowNorm::Shared, typename RowNorm::NoShared> norm;
     // The scales of each stage. Block scales are one for each row of A in the tile and one for each 64 rows of B.
     float a_scale[shared_scales && !packed ? P.stages : 1][shared_scales && !packed ? P.rows : 1];
     alignas(16) float b_scale[float_b_scales ? P.stages : 1][float_b_scales ? shared_b_scales : 1];

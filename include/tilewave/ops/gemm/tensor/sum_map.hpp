@@ -60,8 +60,7 @@ class GemmSumMap {
         float squares = 0.0f;
         if constexpr (L::norms) {
           if (a.normalises) {
-            float* const own_squares =
-                &shared.row_norm[L::RowNorm::wave_group_of(first.row)][L::RowNorm::row_of(first.row)];
+            float* const own_squares = &shared.norm.rows[first.row];
             for (int r = 0; r < splits; ++r) squares += *B::remote(own_squares, r);
           }
         }
