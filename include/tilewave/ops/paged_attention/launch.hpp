@@ -99,9 +99,9 @@ inline PagedAttentionLaunches paged_attention_launches(const PagedAttentionProbl
 }
 
 /// Returns whether an entry with this policy takes the problem, cut into num_splits. Errors: no_matching_entry for what
-/// only this policy refuses. bad_value for a num_splits that is not 1 to max_splits; not 1, 2, 4, 8 or (of one wave group) 16 in bulk; not 1 if
-/// balanced; or not paged_attention_fixed_splits for a batch-invariant call. bad_extent for more blocks than a launch
-/// has.
+/// only this policy refuses. bad_value for a num_splits that is not 1 to max_splits; in bulk not 1, 2, 4, 8 or (of one
+/// wave group) 16; not 1 if balanced; or not paged_attention_fixed_splits for a batch-invariant call. bad_extent for
+/// more blocks than a launch has.
 inline Status paged_attention_takes(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                     const ArchFacts& facts, int num_splits) {
   if (policy.bulk()) {

@@ -16,7 +16,7 @@ template <class L, GemmSpec S, GemmPolicy P>
 class GemmRowNorm {
  public:
   using B = typename L::Backend;
-  static constexpr int lanes = L::norm_waves * B::facts.wave_lanes, chunks = P.rows * 8;
+  static constexpr int lanes = max_of(L::norm_waves, 1) * B::facts.wave_lanes, chunks = P.rows * 8;
   /// Factors of rows, or (splits of K) their sums of squares. The barriers hand them to those who multiply, tile by
   /// tile.
   struct Shared {
