@@ -128,7 +128,7 @@ struct GemmTensorKernel {
           }
         });
       } else if constexpr (L::norms) {
-        if (a.normalises && wave <= L::norm_waves) norm_rows(a, rank, wave - 1, shared);
+        if (a.normalises && wave <= L::norm_waves) L::RowNorm::run(a, TileQueue(a, rank), wave - 1, shared);
       }
       if (P.splits > 1 && a.gemm.splits > 1) L::Output::join_merge();
     } else {
@@ -300,31 +300,6 @@ struct GemmTensorKernel {
     B::template lane_copies_wait<0>();
   }
 
-  /// Finds the factors of a tile's rows, or their sums of squares where blocks share K.
-  TILEWAVE_DEVICE static void norm_rows(const Args& a, int rank, int wave, Shared& shared) {
-    TileQueue queue(a, rank);
-    Ring ring;
-    RingSlot<1> normed;
-    GemmTile tile;
-    typename Args::Steps steps;
-    while (queue.next(tile, steps)) {
-      typename L::RowNorm norm(wave, min_of(P.rows, tile.row_end - tile.first_row));
-      for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
-        L::wait_full(shared, ring);
-        norm.add(P.swapped ? shared.wide[ring.slot] : shared.tall[ring.slot]);
-        shared.ring.release(ring.slot);
-      }
-      if (a.gemm.splits > 1) {
-        norm.store(shared.norm, [](float squares) TILEWAVE_INLINE_LAMBDA { return squares; });
-      } else {
-        shared.norm.ring.wait_free(normed);
-        norm.store(shared.norm, [&](float squares) TILEWAVE_INLINE_LAMBDA { return L::RowNorm::factor(a, squares); });
-        B::mbarrier_arrive(&shared.norm.ring.full[0]);
-        normed.advance();
-      }
-    }
-  }
-
   template <class Queue>
   TILEWAVE_DEVICE static void multiply(const Args& a, const Maps& maps, Queue& queue, int rank, int wave_group,
                                        Shared& shared) {
@@ -371,13 +346,8 @@ struct GemmTensorKernel {
         if constexpr (P.pingpong) B::mbarrier_wait(&shared.turn[wave_group], (number / 2 + wave_group + 1) % 2);
         multiply_plain(steps, wave_group, shared, ring, sums);
       }
-      if constexpr (L::norms) {
-        if (a.normalises && a.gemm.splits == 1) {  // else the factor comes with the other blocks' squares
-          shared.norm.ring.wait_full(normed);
-          L::RowNorm::apply(shared.norm, wave_group, sums);
-          shared.norm.ring.release(0);
-          normed.advance();
-        }
+      if constexpr (L::norms) {  // blocks that share K merge their squares with their sums
+        if (a.normalises && a.gemm.splits == 1) L::RowNorm::take(shared.norm, normed, wave_group, sums);
       }
       if (P.stream && steps.partial >= 0) {
         output.store_partial(a, steps.partial, wave_group, sums);

@@ -25,6 +25,45 @@ class GemmRowNorm {
   };
   struct NoShared {};
 
+  /// Finds the factors of rows of tile after tile, or their sums of squares where blocks share K.
+  template <class Queue, class KernelShared>
+  TILEWAVE_DEVICE static void run(const typename L::Args& a, Queue queue, int wave, KernelShared& shared) {
+    typename L::Ring ring;
+    RingSlot<1> normed;
+    GemmTile tile;
+    typename L::Args::Steps steps;
+    while (queue.next(tile, steps)) {
+      GemmRowNorm norm(wave, min_of(P.rows, tile.row_end - tile.first_row));
+      for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
+        L::wait_full(shared, ring);
+        norm.add(P.swapped ? shared.wide[ring.slot] : shared.tall[ring.slot]);
+        shared.ring.release(ring.slot);
+      }
+      if (a.gemm.splits > 1) {
+        norm.store(shared.norm, [](float squares) TILEWAVE_INLINE_LAMBDA { return squares; });
+      } else {
+        shared.norm.ring.wait_free(normed);
+        norm.store(shared.norm, [&](float squares) TILEWAVE_INLINE_LAMBDA { return factor(a, squares); });
+        B::mbarrier_arrive(&shared.norm.ring.full[0]);
+        normed.advance();
+      }
+    }
+  }
+  /// Multiplies a wave group's sums by the factors of their rows, for which it waits.
+  TILEWAVE_DEVICE static void take(Shared& shared, RingSlot<1>& normed, int wave_group,
+                                   typename L::Sums (&sums)[L::tiles]) {
+    shared.ring.wait_full(normed);
+    apply(shared, wave_group, sums);
+    shared.ring.release(0);
+    normed.advance();
+  }
+  /// Returns the factor of a row.
+  TILEWAVE_DEVICE static float factor(const typename L::Args& a, float squares) {
+    const float square = squares * a.inverse_k + a.norm_eps;
+    return square < __builtin_inff() ? B::rsqrt(square) : square - square;
+  }
+
+ private:
   /// `rows`: of the tile, beyond which shared memory holds anything.
   TILEWAVE_DEVICE GemmRowNorm(int wave, int rows) : lane_(wave * B::facts.wave_lanes + B::lane_id()), rows_(rows) {}
 
@@ -49,11 +88,6 @@ class GemmRowNorm {
       if (at % 8 == 0 && at / 8 < rows_) shared.rows[at / 8] = of(sum);
     }
   }
-  /// Returns the factor of a row.
-  TILEWAVE_DEVICE static float factor(const typename L::Args& a, float squares) {
-    const float square = squares * a.inverse_k + a.norm_eps;
-    return square < __builtin_inff() ? B::rsqrt(square) : square - square;
-  }
   /// Multiplies a wave group's sums by the factors of their rows.
   TILEWAVE_DEVICE static void apply(const Shared& shared, int wave_group, typename L::Sums (&sums)[L::tiles]) {
     const int lane = B::lane_id(), wave = L::wave_in_wave_group();
@@ -67,7 +101,6 @@ class GemmRowNorm {
     }
   }
 
- private:
   static constexpr int rounds = ceil_div(chunks, lanes);
   int lane_, rows_;
   float squares_[rounds] = {};
