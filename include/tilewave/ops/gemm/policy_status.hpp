@@ -49,7 +49,7 @@ constexpr bool gemm_shares_block_scales(const GemmSpec& s, const GemmPolicy& p) 
 /// Says whether the entry of a policy serves GemmProblem::rms_norm: tiles of few rows, whose squares cost nothing
 /// beside the bytes of B.
 constexpr bool gemm_serves_norm(const GemmSpec& s, const GemmPolicy& p) {
-  return gemm_spec_takes_norm(s) && p.path == GemmPath::tensor && p.rows <= 64 && !p.pingpong && !p.stream;
+  return gemm_spec_takes_norm(s) && p.path == GemmPath::tensor && p.rows <= 16 && !p.pingpong && !p.stream;
 }
 /// Says whether one wave finds the tiles for all others, see GemmTensorLayout::posts_tiles.
 constexpr bool gemm_posts_tiles(const GemmSpec& s, const GemmPolicy& p) {

@@ -51,12 +51,11 @@ struct GemmTensorKernel {
   /// scales come by stages, or registers are handed over, there is a whole wave group.
   static constexpr int fetching_lanes = shift_registers || L::gathered || L::shared_scales
                                             ? L::wave_group_lanes
-                                            : (1 + L::norm_waves) * B::facts.wave_lanes;
+                                            : (L::norms ? 2 : 1) * B::facts.wave_lanes;
   static constexpr int block_threads = L::wave_groups * L::wave_group_lanes + fetching_lanes;
   static constexpr int waves_per_simd = ceil_div(block_threads * P.waves_per_simd, 4 * B::facts.wave_lanes);
   // Two stages of scales of fragments, and gathered rows beside them, need more than 40.
-  // So do waves that find norms.
-  static constexpr bool scales_ahead = (L::fragments || L::norms) && L::wave_groups == 2;
+  static constexpr bool scales_ahead = L::fragments && L::wave_groups == 2;
   static constexpr int fetching_registers = P.pingpong            ? 24
                                             : scales_ahead        ? 72
                                             : L::wave_groups == 2 ? 40
@@ -84,8 +83,8 @@ struct GemmTensorKernel {
       if constexpr (L::shares_out_groups) {
         if (B::lane_id() == 0) B::mbarrier_init(&shared.out_groups.published, L::wave_groups * L::wave_group_waves);
       }
-      shared.ring.begin(L::norms && a.normalises ? L::norm_waves : 0);
-      if constexpr (L::norms) shared.norm.ring.begin(L::norm_waves, L::wave_groups * L::wave_group_waves);
+      shared.ring.begin();
+      if constexpr (L::norms) shared.norm.ring.begin(1, L::wave_groups * L::wave_group_waves);
       if constexpr (L::posts_tiles) shared.board.barriers.begin(1, L::readers_of_tiles);
     }
     if (B::wave_id() == L::wave_groups * L::wave_group_waves && B::elected()) {
@@ -128,7 +127,7 @@ struct GemmTensorKernel {
           }
         });
       } else if constexpr (L::norms) {
-        if (a.normalises && wave <= L::norm_waves) L::RowNorm::run(a, TileQueue(a, rank), wave - 1, shared);
+        if (a.normalises && wave == 1) L::RowNorm::run(a, TileQueue(a, rank), shared.norm);
       }
       if (P.splits > 1 && a.gemm.splits > 1) L::Output::join_merge();
     } else {
@@ -346,7 +345,7 @@ struct GemmTensorKernel {
         if constexpr (P.pingpong) B::mbarrier_wait(&shared.turn[wave_group], (number / 2 + wave_group + 1) % 2);
         multiply_plain(steps, wave_group, shared, ring, sums);
       }
-      if constexpr (L::norms) {  // blocks that share K merge their squares with their sums
+      if constexpr (L::norms) {  // blocks that share K multiply what they have merged
         if (a.normalises && a.gemm.splits == 1) L::RowNorm::take(shared.norm, normed, wave_group, sums);
       }
       if (P.stream && steps.partial >= 0) {

@@ -64,9 +64,8 @@ struct GemmTensorLayout {
   static constexpr bool scaled_ahead =
       wave_groups <= 2 && wave_group_wide <= 128 && (promoted ? tiles * wave_group_wide <= 128 : tiles == 1);
 
-  /// Rows of A may be divided by their root mean squares, which waves of their own find.
+  /// Rows of A may be divided by their root mean squares, which a wave of its own finds.
   static constexpr bool norms = detail::gemm_serves_norm(S, P);
-  static constexpr int norm_waves = !norms ? 0 : P.rows <= 16 ? 1 : 3;
   using RowNorm = GemmRowNorm<GemmTensorLayout, S, P>;
 
   /// A wave group's sums of one 64-row tile. Element 4 j + 2 h + e of lane l of wave w is tall row 16 w + l / 4 + 8 h,
@@ -124,10 +123,10 @@ struct GemmTensorLayout {
   };
 
   struct Barriers : RingBarriers<B, P.stages, sharers> {
-    /// One wave calls this. `more_users`: waves that read stages besides those that multiply.
-    TILEWAVE_DEVICE void begin(int more_users) {
+    /// One wave calls this.
+    TILEWAVE_DEVICE void begin() {
       RingBarriers<B, P.stages, sharers>::begin((gathered || shared_scales ? 2 : 1) + copies_arrivals,
-                                                (P.pingpong ? 1 : wave_groups) * wave_group_waves + more_users);
+                                                (P.pingpong ? 1 : wave_groups) * wave_group_waves);
     }
   };
 

@@ -57,13 +57,6 @@ class GemmSumMap {
           if (r < splits)
             parts[r] = *reinterpret_cast<const Vec<Sum, vector_size>*>(B::remote(own + offset(first, half), r));
         }
-        float squares = 0.0f;
-        if constexpr (L::norms) {
-          if (a.normalises) {
-            float* const own_squares = &shared.norm.rows[first.row];
-            for (int r = 0; r < splits; ++r) squares += *B::remote(own_squares, r);
-          }
-        }
         Vec<Sum, vector_size> all{};
         TILEWAVE_UNROLL
         for (int r = 0; r < P.splits; ++r) {
@@ -74,7 +67,7 @@ class GemmSumMap {
         }
         if constexpr (L::norms) {
           if (a.normalises) {
-            for (Sum& sum : all.data) sum *= L::RowNorm::factor(a, squares);
+            for (Sum& sum : all.data) sum *= shared.norm.rows[first.row];
           }
         }
         return all;
