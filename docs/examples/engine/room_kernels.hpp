@@ -35,7 +35,7 @@ struct CapKernel {
 template <class R>
 class RoomKernels final : public Kernels {
  public:
-  /// Entries of sm90 with few rows divide them by their root mean square (GemmProblem::rms_norm).
+  /// Entries of sm90 divide a few rows by their root mean square (GemmProblem::rms_norm).
   static constexpr bool norms_in_weights = R::facts.matrix == tilewave::Matrix::mma;
 
   RoomKernels(const ModelConfig& config, const CacheShape& cache, tilewave::hipStream_t stream)
@@ -74,7 +74,7 @@ class RoomKernels final : public Kernels {
   bool normalises(const Linear& by, std::int32_t rows) const override {
     if (by.format == WeightFormat::fp8) return true;  // as they are quantised
     if (config_.batch_invariant) return false;        // more rows are normalised by a launch of their own
-    return norms_in_weights && by.norm_in_weight && rows <= 64;
+    return norms_in_weights && by.norm_in_weight && rows <= 4;
   }
   void linear(const void* x, const Linear& by, const void* residual, void* out, std::int32_t rows) override {
     auto p = product(spec_of(by, false), x, by, out, rows);

@@ -73,6 +73,28 @@ TEST_CASE("a plan for rows to be divided takes an entry that serves them") {
   }
 }
 
+TEST_CASE("a few rows of a chain take an entry that leaves the next product room, and no other call does") {
+  std::vector<const GemmEntry*> entries;
+  for (const GemmEntry* const e : all_gemm_entries())
+    if (e->arch == ArchId::sm90 && e->spec == GemmSpec{}) entries.push_back(e);
+  if (entries.empty()) return;
+  const auto choice = [&](std::int32_t m, bool ready, bool invariant) {
+    GemmProblem p = GemmCall(GemmSpec{}, {.m = m, .n = 6144, .k = 64}).on_device();
+    p.k = 4096, p.a_stride = p.b_stride = 4096;  // a choice reads no tensors
+    p.b_ready = ready, p.batch_invariant = invariant;
+    GemmPlan plan;
+    REQUIRE(gemm_select(p, entries, sm90_facts, plan).ok());
+    return plan;
+  };
+  const GemmPlan plan = choice(1, true, false);
+  CHECK(plan.entry->policy.leaves_room());
+  CHECK(plan.splits == 2);  // 96 tiles are too few for 132 SMs
+  CHECK(choice(4, true, false).entry->policy.leaves_room());
+  CHECK_FALSE(choice(5, true, false).entry->policy.leaves_room());
+  CHECK_FALSE(choice(1, false, false).entry->policy.leaves_room());
+  CHECK_FALSE(choice(1, true, true).entry->policy.leaves_room());
+}
+
 TEST_CASE("rms_norm that makes no sense is refused") {
   const GemmCall call(GemmSpec{}, {.m = 4, .n = 16, .k = 64, .rms_norm = true});
   const auto code = [&](void (*change)(GemmProblem&)) {

@@ -46,8 +46,8 @@ constexpr bool gemm_shares_block_scales(const GemmSpec& s, const GemmPolicy& p) 
   return s.scale == Scaling::per_block && (p.swapped || (s.gated && s.groups != GemmGroups::one));
 }
 
-/// Says whether the entry of a policy serves GemmProblem::rms_norm: tiles of few rows, whose squares cost nothing
-/// beside the bytes of B.
+/// Says whether the entry of a policy serves GemmProblem::rms_norm: tiles of few rows, which one wave reads beside the
+/// products.
 constexpr bool gemm_serves_norm(const GemmSpec& s, const GemmPolicy& p) {
   return gemm_spec_takes_norm(s) && p.path == GemmPath::tensor && p.rows <= 16 && !p.pingpong && !p.stream;
 }

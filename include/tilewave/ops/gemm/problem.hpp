@@ -83,7 +83,7 @@ struct GemmProblem {
   /// Rows of A count as divided by their root mean square: row r of the products is multiplied by 1 / sqrt(mean of
   /// its squares + norm_eps), before bias and activation. The norm's weights are the caller's to multiply into B. This
   /// saves the launch that would normalise few rows. It takes bf16 or f16 without scales and groups, in layout nt, and
-  /// entries of sm90 with tiles of at most 64 rows serve it.
+  /// entries of sm90 with tiles of at most 16 rows serve it. It pays for up to four.
   bool rms_norm = false;
   float norm_eps = 0.0f;  // with rms_norm, at least 0
   /// A promise: the kernel right before this call on its stream does not write B or its scales, as it does not where B
