@@ -165,7 +165,6 @@ class RoomKernels final : public Kernels {
       fill(p);
       p.context_lengths = step.kv_lengths, p.sliding_window = left;
       p.tables_ready = true;  // they were there before the step's first kernel
-      p.cache_ready = true;   // rotate_and_cache alone is in front, and writes new tokens
       p.num_q_heads = c.q_heads, p.num_kv_heads = c.kv_heads;
       p = tilewave::PagedAttentionProblem::nhd(p);
       p.q_row_stride = c.qkv_columns();

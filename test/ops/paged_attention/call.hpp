@@ -236,7 +236,6 @@ class Call {
     d.p.block_table = static_cast<const std::int32_t*>(d.table.data());
     d.p.context_lengths = static_cast<const std::int32_t*>(d.lengths.data());
     d.p.tables_ready = p.table_columns % 2 == 1;  // true of all, and said of half of them
-    d.p.cache_ready = d.p.tables_ready && p.batch % 2 == 1;
     d.p.alibi_slopes = slopes.empty() ? nullptr : static_cast<const float*>(d.slopes.data());
     d.p.sinks = sinks.empty() ? nullptr : static_cast<const float*>(d.sinks.data());
     d.p.workspace = d.workspace.data();

@@ -166,7 +166,6 @@ constexpr std::array wrong_tensors{
             p.balanced = true;
             p.split_tokens = 512;
           }},
-    Wrong{"a cache that is ready before its tables", C::bad_value, [](P& p) { p.cache_ready = true; }},
     Wrong{"lse on context_lengths", C::bad_stride,
           [](P& p) { p.lse = reinterpret_cast<float*>(const_cast<std::int32_t*>(p.context_lengths)); }},
 };

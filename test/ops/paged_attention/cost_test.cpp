@@ -33,8 +33,7 @@ struct BulkPlan {
 std::vector<BulkPlan> plans_of(const PagedAttentionSpec& spec) {
   std::vector<BulkPlan> plans;
   for (const PagedAttentionPolicy& policy : paged_attention_policies(ArchId::sm90, spec)) {
-    for (int splits = 1; policy.bulk() && splits <= (policy.balanced() ? 1 : paged_attention_bulk_splits(policy));
-         splits *= 2) {
+    for (int splits = 1; policy.bulk() && splits <= (policy.balanced() ? 1 : max_bulk_splits); splits *= 2) {
       plans.push_back({spec, policy, splits});
     }
   }

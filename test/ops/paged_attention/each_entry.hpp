@@ -98,13 +98,11 @@ inline bool takes(const PagedAttentionEntry& e, const PagedAttentionProblem& p) 
   const int splits = p.split_tokens > 0 ? paged_attention_fixed_splits(p, e.policy) : 1;
   return paged_attention_takes(p, e.policy, facts_of(e.arch), splits).ok();
 }
-/// The wanted number of splits, or the nearest that the entry can do. A balanced entry takes one, a bulk one 1, 2, 4, 8
-/// or 16.
+/// The wanted number of splits, or the nearest that the entry can do. A balanced entry takes one, a bulk one 1, 2, 4 or
+/// 8.
 inline int splits_for(const PagedAttentionEntry& e, int wanted) {
   if (e.policy.balanced()) return 1;
-  return e.policy.bulk()
-             ? static_cast<int>(std::bit_floor(std::min<unsigned>(wanted, paged_attention_bulk_splits(e.policy))))
-             : wanted;
+  return e.policy.bulk() ? static_cast<int>(std::bit_floor(std::min<unsigned>(wanted, max_bulk_splits))) : wanted;
 }
 
 /// The tokens that a block, a wave and a lane advance by.

@@ -84,8 +84,7 @@ TEST_CASE("select takes the bulk plan of least cost, else the smallest entry tha
             const auto cost = [&](const PagedAttentionEntry& of, int splits) {
               return paged_attention_bulk_cost(p, of.policy, facts_of(arch), splits);
             };
-            for (int splits = 1; splits <= (e.policy.balanced() ? 1 : paged_attention_bulk_splits(e.policy));
-                 splits *= 2)
+            for (int splits = 1; splits <= (e.policy.balanced() ? 1 : max_bulk_splits); splits *= 2)
               CHECK(cost(*plan.entry, plan.splits) <= cost(e, splits));
           }
           if (bulk || e.policy.balanced()) return;

@@ -19,12 +19,7 @@ namespace tilewave {
 /// The most splits of the context of one sequence.
 inline constexpr int max_splits = 128;
 /// The most splits that a bulk entry takes. They are the blocks of a cluster, which merge through shared memory.
-inline constexpr int max_bulk_splits = 16;
-/// Returns the most splits that the bulk entry of a policy takes: sixteen blocks of one wave group each, or eight of
-/// two.
-constexpr int paged_attention_bulk_splits(const PagedAttentionPolicy& policy) {
-  return policy.wave_groups() == 1 ? max_bulk_splits : max_bulk_splits / 2;
-}
+inline constexpr int max_bulk_splits = 8;
 /// Lanes of a block of the combine kernel behind a balanced decode.
 inline constexpr int paged_attention_combine_threads = 256;
 /// Waves of a block of the combine kernel behind split decode. A wave has a row.
@@ -95,7 +90,6 @@ struct PagedAttentionArgs {
   // one operation. v_token_step is that of a unit for dim_major values. scale_page_step is in elements.
   std::int32_t k_page_step, k_token_step, v_page_step, v_token_step, scale_page_step;
   bool tables_ready;  // boxes: tables may be read before the kernel in front is over
-  bool cache_ready;   // boxes: and all tokens but the newest query_tokens of a sequence
   bool next_at_once;  // boxes: blocks leave room for those of the next kernel, which may begin behind the wait
 };
 static_assert(offsetof(PagedAttentionArgs, block_table) == 48,
@@ -295,7 +289,7 @@ inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, c
     a.partial_lse = a.partial_out + bytes / sizeof(float) / (p.spec.head_size + 1) * p.spec.head_size;
   }
   a.batch = p.batch;
-  a.tables_ready = p.tables_ready, a.cache_ready = p.cache_ready;
+  a.tables_ready = p.tables_ready;
   a.rows = p.kv_head_rows();
   a.num_q_heads = p.num_q_heads;
   a.output_rows = static_cast<std::int32_t>(p.output_rows());

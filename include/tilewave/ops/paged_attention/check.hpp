@@ -85,8 +85,6 @@ inline Status check_extents(const PagedAttentionProblem& p) {
   }
   if (p.split_tokens < 0) return {StatusCode::bad_value, "split_tokens must be 0 (for speed) or positive"};
   if (p.sliding_window < 0) return {StatusCode::bad_value, "sliding_window must be 0 (none) or positive"};
-  if (p.cache_ready && !p.tables_ready)
-    return {StatusCode::bad_value, "cache_ready promises more than tables_ready, which is not promised"};
   if (p.balanced && p.split_tokens > 0) {
     return {StatusCode::bad_value, "a call is balanced over its batch or batch-invariant, not both"};
   }

@@ -99,9 +99,9 @@ inline PagedAttentionLaunches paged_attention_launches(const PagedAttentionProbl
 }
 
 /// Returns whether an entry with this policy takes the problem, cut into num_splits. Errors: no_matching_entry for what
-/// only this policy refuses. bad_value for a num_splits that is not 1 to max_splits; in bulk not 1, 2, 4, 8 or (of one
-/// wave group) 16; not 1 if balanced; or not paged_attention_fixed_splits for a batch-invariant call. bad_extent for
-/// more blocks than a launch has.
+/// only this policy refuses. bad_value for a num_splits that is not 1 to max_splits; not 1, 2, 4 or 8 in bulk; not 1 if
+/// balanced; or not paged_attention_fixed_splits for a batch-invariant call. bad_extent for more blocks than a launch
+/// has.
 inline Status paged_attention_takes(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                     const ArchFacts& facts, int num_splits) {
   if (policy.bulk()) {
@@ -113,10 +113,9 @@ inline Status paged_attention_takes(const PagedAttentionProblem& p, const PagedA
   } else if (p.stage_starts != nullptr) {
     return {StatusCode::no_matching_entry, "only a balanced entry takes stage_starts"};
   }
-  if (policy.bulk() &&
-      (num_splits < 1 || num_splits > min_of(paged_attention_bulk_splits(policy), facts.max_cluster_blocks) ||
-       (num_splits & (num_splits - 1)) != 0)) {
-    return {StatusCode::bad_value, "a bulk entry takes 1, 2, 4 or 8 splits, with one wave group also 16"};
+  if (policy.bulk() && (num_splits < 1 || num_splits > min_of(max_bulk_splits, facts.max_cluster_blocks) ||
+                        (num_splits & (num_splits - 1)) != 0)) {
+    return {StatusCode::bad_value, "a bulk entry takes 1, 2, 4 or 8 splits"};
   }
   if (num_splits < 1 || num_splits > max_splits) return {StatusCode::bad_value, "num_splits must be 1 to 128"};
   if (p.split_tokens > 0 && num_splits != paged_attention_fixed_splits(p, policy)) {

@@ -55,9 +55,6 @@ struct PagedAttentionProblem {
   /// stage_starts, as it does not where a step's tables come before its kernels. Then blocks look up their pages while
   /// that kernel ends (sm90, bulk entries of token_major values).
   bool tables_ready = false;
-  /// A promise beside tables_ready: of K and V that kernel writes no tokens but each sequence's newest `mtp`, as a
-  /// cache write in front of decode does. Then the first stages of older tokens are fetched while it ends, too.
-  bool cache_ready = false;
 
   // capacities and extents
   std::int32_t batch = 0;

@@ -116,9 +116,7 @@ struct PagedAttentionBulkDecode {
     };
     for (; queue.more(); queue.next()) {
       if constexpr (P.balanced()) first_copy = Stages::copy_of(a, queue.kv_head(), Stages::first_copy(wave));
-      const std::int32_t old_tokens = queue.end() - a.query_tokens - queue.token(0);
-      const std::int32_t early = L::boxed && waits && a.cache_ready ? max_of(old_tokens, 0) / L::stage_tokens : 0;
-      shared.ring.fetch(a, maps, queue, wave, first_copy, ring, pace, min_of(early, Stages::stages), before_copies);
+      shared.ring.fetch(a, maps, queue, wave, first_copy, ring, pace, before_copies);
     }
     before_copies();
     // All that this wave reads of K and V is on its way. Where each SM has blocks in turn, the next kernel's would take

@@ -20,8 +20,7 @@ struct PagedAttentionBulkEpilogue {
   using Products = typename L::Products;
 
   using Received = typename L::Received;
-  static constexpr int dim_blocks = L::dim_blocks, most_blocks = paged_attention_bulk_splits(L::policy);
-  static constexpr int blocks_at_once = L::lanes / 4;  // of a cluster, at which the lanes of a wave look
+  static constexpr int dim_blocks = L::dim_blocks, most_blocks = max_bulk_splits;
   using Stages = PagedAttentionStages<L>;
   /// Stages of the ring that lie below what other blocks send.
   static constexpr int received_stages = ceil_div(int{sizeof(Received)}, int{sizeof(typename Stages::Stage)});
@@ -138,15 +137,11 @@ struct PagedAttentionBulkEpilogue {
                                             const float (&sum)[L::row_octets][2], typename L::Shared& shared) {
     auto& received = shared.ring.received;
     const int lane = B::lane_id(), wave = L::wave(), rank = B::cluster_rank();
-    if (L::wave_group() == 0) {  // lanes that hold the same rows send them to different blocks
+    if (L::wave_group() == 0 && lane / 4 < a.cluster) {  // lanes that hold the same rows send them to different blocks
       TILEWAVE_UNROLL
-      for (int first = 0; first < most_blocks; first += blocks_at_once) {
-        if (first + lane / 4 >= a.cluster) break;
-        TILEWAVE_UNROLL
-        for (int octet = 0; octet < L::row_octets; ++octet) {
-          B::post(shared.mailbox, &received.statistics[rank][wave][octet][lane % 4], first + lane / 4,
-                  Vec<float, 4>{{sum[octet][0], sum[octet][1], s.row_max[octet][0], s.row_max[octet][1]}});
-        }
+      for (int octet = 0; octet < L::row_octets; ++octet) {
+        B::post(shared.mailbox, &received.statistics[rank][wave][octet][lane % 4], lane / 4,
+                Vec<float, 4>{{sum[octet][0], sum[octet][1], s.row_max[octet][0], s.row_max[octet][1]}});
       }
     }
     TILEWAVE_UNROLL
@@ -170,51 +165,35 @@ struct PagedAttentionBulkEpilogue {
   TILEWAVE_DEVICE static void add_up(const Args& a, const WorkItem& item, float v_scale, const Received& received,
                                      int owned, int octet) {
     const int lane = B::lane_id();
-    // Each four lanes that share rows look at another block of the cluster, or at two.
-    constexpr int looks = most_blocks / blocks_at_once;
-    float max[looks][2], sum[2] = {}, sums[looks][2] = {}, weight[looks][2], top[2];
-    TILEWAVE_UNROLL
-    for (int look = 0; look < looks; ++look) {
-      const int source = look * blocks_at_once + lane / 4;
-      max[look][0] = max[look][1] = L::minus_infinity;
-      if (source >= a.cluster) continue;
+    static_assert(most_blocks == L::lanes / 4, "each four lanes that share rows look at another block of the cluster");
+    float max[2] = {L::minus_infinity, L::minus_infinity}, sum[2] = {};
+    if (lane / 4 < a.cluster) {
       TILEWAVE_UNROLL
       for (int w = 0; w < L::waves; ++w) {
-        const auto both = B::load(&received.statistics[source][w][octet][lane % 4]);
+        const auto both = B::load(&received.statistics[lane / 4][w][octet][lane % 4]);
         TILEWAVE_UNROLL
         for (int r = 0; r < 2; ++r) {
-          sums[look][r] += both[r];
-          max[look][r] = both[2 + r];  // all waves of the block have the same
+          sum[r] += both[r];
+          max[r] = both[2 + r];  // all waves of the block have the same
         }
       }
     }
+    float top[2], weight[2];
     TILEWAVE_UNROLL
     for (int r = 0; r < 2; ++r) {
-      float largest = max[0][r];
-      TILEWAVE_UNROLL
-      for (int look = 1; look < looks; ++look) largest = L::larger(largest, max[look][r]);
-      top[r] = L::over_tokens(largest, L::larger);
-      TILEWAVE_UNROLL
-      for (int look = 0; look < looks; ++look) {  // -inf if no block saw a token
-        weight[look][r] = B::exp2(max[look][r] - (top[r] == L::minus_infinity ? 0.0f : top[r]));
-        sum[r] += sums[look][r] * weight[look][r];
-      }
-      sum[r] = L::over_tokens(sum[r], L::sum);
+      top[r] = L::over_tokens(max[r], L::larger);
+      weight[r] = B::exp2(max[r] - (top[r] == L::minus_infinity ? 0.0f : top[r]));  // -inf if no block saw a token
+      sum[r] = L::over_tokens(sum[r] * weight[r], L::sum);
     }
     Vec<float, 4> total{};
     TILEWAVE_UNROLL
-    for (int look = 0; look < looks; ++look) {
-      if (look * blocks_at_once >= a.cluster) break;
+    for (int source = 0; source < most_blocks; ++source) {
+      const auto part = B::load(&received.outputs[owned * a.cluster + min_of(source, a.cluster - 1)][octet][lane]);
       TILEWAVE_UNROLL
-      for (int i = 0; i < blocks_at_once; ++i) {
-        const int source = min_of(look * blocks_at_once + i, a.cluster - 1);
-        const auto part = B::load(&received.outputs[owned * a.cluster + source][octet][lane]);
-        TILEWAVE_UNROLL
-        for (int r = 0; r < 2; ++r) {
-          const float source_weight = B::shuffle(weight[look][r], 4 * i + lane % 4);  // 0 if there is no such block
-          total[r] += source_weight * part[r];
-          total[2 + r] += source_weight * part[2 + r];
-        }
+      for (int r = 0; r < 2; ++r) {
+        const float source_weight = B::shuffle(weight[r], 4 * source + lane % 4);  // 0 if there is no such block
+        total[r] += source_weight * part[r];
+        total[2 + r] += source_weight * part[2 + r];
       }
     }
     write(a, item, owned * a.cluster + B::cluster_rank(), octet, finish(a, item, v_scale, octet, top, sum), total);

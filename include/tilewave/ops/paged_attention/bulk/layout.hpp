@@ -65,8 +65,8 @@ struct PagedAttentionBulkLayout : AttentionArithmetic<B, S.quant, S.out, S.nativ
   /// What the blocks of a cluster send each block at the end: {sum, sum, max, max} of two rows, and outputs. Dimension
   /// block n goes to block n % cluster of the cluster, where it is number n / cluster, from each of `cluster` blocks.
   struct Received {
-    Vec<float, 4> statistics[paged_attention_bulk_splits(P)][waves][row_octets][4];
-    Vec<float, 4> outputs[max_of(dim_blocks, paged_attention_bulk_splits(P))][row_octets][lanes];
+    Vec<float, 4> statistics[max_bulk_splits][waves][row_octets][4];
+    Vec<float, 4> outputs[max_of(dim_blocks, max_bulk_splits)][row_octets][lanes];
   };
   /// What a wave group hands to the other one at the end: its part of one output tile, and {sum, sum, max, max} of
   /// rows.

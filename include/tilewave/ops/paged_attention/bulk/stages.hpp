@@ -76,12 +76,10 @@ struct PagedAttentionStages {
 
   /// A wave that fetches issues its copies of all stages of an item, each stage as soon as its slot is free. Lanes look
   /// up the pages of the next segments, one page a lane, and one such round ahead. `first` is
-  /// copy_of(first_copy(wave)). `before_copies` is called behind the first look at the table and the copies of `early`
-  /// stages.
+  /// copy_of(first_copy(wave)). `before_copies` is called behind the first look at the table.
   template <class Maps, class BeforeCopies>
   TILEWAVE_DEVICE void fetch(const PagedAttentionArgs& a, const Maps& maps, const WorkQueue& queue, int wave,
-                             const Copy& first, Ring& ring, Pace& pace, std::int32_t early,
-                             const BeforeCopies& before_copies) {
+                             const Copy& first, Ring& ring, Pace& pace, const BeforeCopies& before_copies) {
     const int lane = B::lane_id();
     const std::int32_t segments = stage_tokens >> a.segment_shift;
     const auto pages_from = [&](std::int32_t segment) {
@@ -89,8 +87,8 @@ struct PagedAttentionStages {
       return B::load(queue.table() + a.block_size.quotient(max_of(token, queue.first())));
     };
     std::int32_t pages = 0, next_pages = queue.stages() > 0 ? pages_from(0) : 0;
+    before_copies();
     for (std::int32_t i = 0, stage_segment = 0; i < queue.stages(); ++i, stage_segment += segments, ring.advance()) {
-      if (i == early) before_copies();
       const std::int32_t token = queue.token(i);
       if (stage_segment % L::lanes == 0) pages = next_pages;
       // Segments without a token to attend are left as they are: their scores are masked and their V is zeroed.

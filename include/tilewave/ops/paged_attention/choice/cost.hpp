@@ -79,10 +79,9 @@ inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAtt
 /// time than the fastest on average, and 2.2 % for shorter sequences. In one problem of a hundred it takes 15 % more.
 inline double paged_attention_bulk_cost(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                         const ArchFacts& facts, int splits) {
-  constexpr double ends = 3.1, octet_end = 0.45, group_end = 0.35;             // us
-  constexpr double cluster_end = 1.0, wide_cluster_end = 1.5;                  // us; wide: 16 blocks
-  constexpr double combine_end = 3.6, combine_octet = 1.0, item_change = 4.0;  // us
-  constexpr double memory = 4.55e6, sm_copies = 110e3;                         // bytes a us
+  constexpr double ends = 3.1, octet_end = 0.45, group_end = 0.35, cluster_end = 1.0;  // us
+  constexpr double combine_end = 3.6, combine_octet = 1.0, item_change = 4.0;          // us
+  constexpr double memory = 4.55e6, sm_copies = 110e3;                                 // bytes a us
   const bool balanced = policy.balanced(), fp8 = is_fp8(p.spec.kv);
   const int groups = policy.wave_groups(), stage_tokens = policy.prefetch.stage_tokens;
   const std::int64_t attended = p.max_attended();
@@ -128,10 +127,7 @@ inline double paged_attention_bulk_cost(const PagedAttentionProblem& p, const Pa
   // The work of other blocks hides the start and the end of a block, if its SM has others and it waits for none of
   // them.
   const double shown = policy.blocks_per_cu(facts) > 1 && splits == 1 && !balanced ? 0.4 : 1.0;
-  const double merge = balanced     ? combine_end + combine_octet * row_octets
-                       : splits > 8 ? wide_cluster_end
-                       : splits > 1 ? cluster_end
-                                    : 0.0;
+  const double merge = balanced ? combine_end + combine_octet * row_octets : splits > 1 ? cluster_end : 0.0;
   const double both_ends = ends + octet_end * row_octets + merge + (groups > 1 ? group_end : 0.0);
   const double at_work =
       std::cbrt(computing * computing * computing + copying * copying * copying + reading * reading * reading);

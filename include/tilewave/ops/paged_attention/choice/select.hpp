@@ -133,7 +133,7 @@ inline Status paged_attention_select(const PagedAttentionProblem& p,
       constexpr double behind_bulk = 1e9;  // a rank is no time
       balanced.offer(*e, 1, e->policy.bulk() ? paged_attention_bulk_cost(p, e->policy, facts, 1) : behind_bulk + rank);
     } else if (e->policy.bulk()) {
-      for (int splits = 1; splits <= paged_attention_bulk_splits(e->policy); splits *= 2) {
+      for (int splits = 1; splits <= max_bulk_splits; splits *= 2) {
         if (!paged_attention_takes(p, e->policy, facts, splits).ok()) continue;
         bulk.offer(*e, splits, paged_attention_bulk_cost(p, e->policy, facts, splits));
       }
