@@ -7,13 +7,12 @@
 #include "tilewave/core/status.hpp"
 #include "tilewave/ops/gemm/args.hpp"
 #include "tilewave/ops/gemm/check_spec.hpp"
+#include "tilewave/ops/gemm/few_rows/policy_status.hpp"
 #include "tilewave/tile/element.hpp"
 
 namespace tilewave {
 
 namespace detail {
-
-constexpr Status illegal_policy(const char* reason) { return {StatusCode::bad_value, reason}; }
 
 /// The laws of every policy.
 constexpr Status gemm_policy_numbers(const GemmPolicy& p) {
@@ -217,39 +216,6 @@ constexpr Status gemm_tensor_policy(const GemmSpec& s, const GemmPolicy& p) {
   return {};
 }
 
-/// The laws of GemmFewRowsKernel: few rows of A by int4 weights on sm90.
-constexpr Status gemm_few_rows_policy(const GemmSpec& s, const GemmPolicy& p) {
-  if (!s.four_bit()) return illegal_policy("only int4 weights come straight to registers on this architecture");
-  if (s.scale_k != 128 || s.groups != GemmGroups::one || s.zero_points)
-    return illegal_policy("few rows of int4 weights: scale_k is 128, without groups or zero points");
-  if (p.swapped || p.stream || p.sharers() != 1 || p.splits != 1)
-    return illegal_policy("few rows of int4 weights: not swapped, no stream, one of cluster and splits");
-  const int groups = p.waves_columns, waves = groups * p.waves_k;
-  if (p.waves_rows != 1)
-    return illegal_policy("few rows of int4 weights: waves share K, or take strips side by side: waves_rows is 1");
-  if (p.waves_k % 4 != 0 && p.waves_k % 3 != 0)
-    return illegal_policy(
-        "few rows of int4 weights: sums are added three or four at a time: waves_k is such a multiple");
-  if (waves % 4 != 0 || waves > 32)
-    return illegal_policy("few rows of int4 weights: a block's waves are a multiple of 4, for four SIMDs, up to 32");
-  if (waves * p.waves_per_simd > 64)
-    return illegal_policy("an SM holds at most 2048 lanes: fewer waves, or fewer blocks (waves_per_simd)");
-  if (p.rows % 8 != 0 || p.columns % (16 * groups) != 0)
-    return illegal_policy(
-        "few rows of int4 weights: rows are a multiple of 8, columns of a strip, 16, for each wave beside another");
-  if (s.gated && p.columns % (32 * groups) != 0)
-    return illegal_policy(
-        "few rows of int4 weights, gated: columns are a multiple of 32, a strip of gates and its ups");
-  if (p.depth_bytes != 128 * size_of(s.a))
-    return illegal_policy("a stage of int4 weights is 128 values of k: depth_bytes is 128 times A's element");
-  const int strips = p.columns / 16, sums = p.waves_k * strips * (p.rows / 8) * 32 * 16;
-  if (sums + p.waves_k * p.stages * strips * (128 * 8 + 8 * 4) >
-      (sm90_facts.lds_bytes + 1024) / p.waves_per_simd - 1024)
-    return illegal_policy(
-        "rings and sums of all waves exceed shared memory, of which waves_per_simd blocks have a part");
-  return {};
-}
-
 /// The laws of GemmWaveTile: a wave's part of a tile on CDNA.
 constexpr Status gemm_wave_tile_policy(const ArchFacts& facts, const GemmSpec& s, const GemmPolicy& p) {
   if (p.sharers() != 1 || p.swapped || p.stream)
@@ -260,7 +226,8 @@ constexpr Status gemm_wave_tile_policy(const ArchFacts& facts, const GemmSpec& s
   if (p.rows % (16 * p.waves_rows) != 0 || p.columns % (16 * p.waves_columns) != 0)
     return illegal_policy("each wave has a multiple of 16 rows and of 16 columns of the tile");
   const int wave_rows = p.rows / p.waves_rows, wave_columns = p.columns / p.waves_columns;
-  const int side = !s.four_bit() && wave_rows % 32 == 0 && wave_columns % 32 == 0 ? 32 : 16, halves = s.gated ? 2 : 1;
+  const bool atoms = s.four_bit() && p.path == GemmPath::weights_in_registers;
+  const int side = !atoms && wave_rows % 32 == 0 && wave_columns % 32 == 0 ? 32 : 16, halves = s.gated ? 2 : 1;
   if (wave_columns / side % halves != 0)
     return illegal_policy(
         "gated: a wave has as many products of gates as of ups: its columns are an even number of them");
@@ -269,9 +236,10 @@ constexpr Status gemm_wave_tile_policy(const ArchFacts& facts, const GemmSpec& s
   if (p.waves_per_simd * ceil_div(p.waves() * p.waves_k, facts.simds_per_cu) > facts.max_waves_per_simd)
     return illegal_policy("a SIMD holds at most 8 waves, of waves_per_simd blocks together");
   if (p.stages > 8) return illegal_policy("the main loop is unrolled over stages, of which there are at most 8");
-  const int depth = s.four_bit() ? 128 * size_of(s.a) : s.mx() ? bytes_of(s.a, 128) : 128;
+  const int depth = atoms ? 128 * size_of(s.a) : s.mx() ? bytes_of(s.a, 128) : 128;
   if (p.depth_bytes != depth)
-    return illegal_policy("a step is 128 bytes of A's k; with mx scales or int4 weights it is 128 values of k");
+    return illegal_policy(
+        "a step is 128 bytes of A's k; with mx scales, or int4 weights in registers, it is 128 values of k");
   if (s.scale == Scaling::per_block && (gemm_scale_block % wave_columns != 0 || p.columns % gemm_scale_block != 0))
     return illegal_policy("block scales: a wave's columns lie in one block of 128, and a tile has whole blocks");
   const bool per_group = s.out_scale == Scaling::per_group;
@@ -307,7 +275,9 @@ constexpr Status gemm_transposed_policy(const GemmPolicy& p, int rows, int side)
 /// The laws of GemmLdsKernel: operands through LDS on CDNA.
 constexpr Status gemm_lds_policy(const ArchFacts& facts, const GemmSpec& s, const GemmPolicy& p) {
   const bool direct = p.path == GemmPath::direct;
-  if (s.four_bit()) return illegal_policy("int4 weights come straight to registers");
+  if (s.four_bit() && (direct || s.mxfp4() || is_fp8(s.a) || s.scale_k < 64 || p.waves_k > 1))
+    return illegal_policy(
+        "weights of four bits through LDS: path staged, int4 under bf16 or f16, scale_k 64 or 128, one of waves_k");
   if (direct && !facts.direct_copies)
     return illegal_policy("path direct needs copies of 16 bytes a lane into LDS, which gfx950 has");
   if (direct ? p.stages < 2 : p.stages > 2)
@@ -318,14 +288,16 @@ constexpr Status gemm_lds_policy(const ArchFacts& facts, const GemmSpec& s, cons
   const int side = wave_rows % 32 == 0 && wave_columns % 32 == 0 ? 32 : 16;
   const int step_k = p.depth_bytes * packing_of(s.a) / size_of(s.a);
   const int k_slices = gemm_lds_k_slices(facts.id, s.a, step_k, side);
-  if (k_slices == 0 || k_slices % 2 != 0 || k_slices != gemm_lds_k_slices(facts.id, s.b, step_k, side))
+  if (k_slices == 0 || k_slices % 2 != 0 || k_slices != gemm_lds_k_slices(facts.id, s.product_b(), step_k, side))
     return illegal_policy(
         "a step is an even number of products, alike of A and B: parts of waves are multiples of 32 x 32 here");
-  const int a_row = bytes_of(s.a, step_k), b_row = bytes_of(s.b, step_k), lanes = waves * facts.wave_lanes;
+  const int a_row = bytes_of(s.a, step_k), b_row = bytes_of(s.product_b(), step_k), lanes = waves * facts.wave_lanes;
   if (p.rows * a_row / 16 % lanes != 0) return illegal_policy("all lanes copy equally many 16 bytes of A's rows");
   if (p.columns * b_row / 16 % lanes != 0) return illegal_policy("all lanes copy equally many 16 bytes of B's rows");
   const int b_copies = p.columns * b_row / 16 / lanes;
-  if (s.weights == GemmWeights::preshuffled && !s.gated && b_copies != 1 &&
+  if (s.four_bit() && p.columns * step_k / 16 % lanes != 0)
+    return illegal_policy("int4 weights through LDS: all lanes widen equally many 16 values");
+  if (s.weights == GemmWeights::preshuffled && !s.four_bit() && !s.gated && b_copies != 1 &&
       b_copies * facts.wave_lanes % b_row != 0)  // A strip of sixteen rows has b_row units.
     return illegal_policy("preshuffled: a wave copies whole strips of 16 rows, or once only");
   if (transposed_a(s.layout)) {
@@ -366,7 +338,8 @@ constexpr Status gemm_policy_status(ArchId arch, const GemmSpec& s, const GemmPo
   if (const Status status = gemm_check_spec(s, facts); !status.ok()) return status;
   if (const Status status = detail::gemm_policy_numbers(p); !status.ok()) return status;
   const bool tensors = facts.tensor_copies, registers = p.path == GemmPath::weights_in_registers;
-  if (tensors && registers) return detail::gemm_few_rows_policy(s, p);
+  if (tensors && registers)
+    return s.four_bit() ? detail::gemm_few_rows_policy(s, p) : detail::gemm_dense_few_rows_policy(s, p);
   if (tensors) {
     if (p.path == GemmPath::tensor) return detail::gemm_tensor_policy(s, p);
     return detail::illegal_policy("this architecture has the paths tensor and weights_in_registers");

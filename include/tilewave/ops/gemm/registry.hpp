@@ -43,7 +43,7 @@ constexpr std::array<GemmSpec, 6> gemm_specs(ArchId arch) {
 constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   const ArchFacts& facts = facts_of(arch);
   if (facts.matrix != Matrix::mfma) return s.mx() ? GemmPolicies{} : gemm_sm90_policies(s);
-  if (s.four_bit()) return gemm_int4_cdna_policies(s);
+  if (s.four_bit()) return gemm_int4_cdna_policies(facts, s);
   if (s.mx()) return facts.mx ? gemm_scaled_policies(facts, s) : GemmPolicies{};
   return gemm_cdna_policies(arch, s);
 }
@@ -105,7 +105,7 @@ struct GemmRegistry {
   static double cost_us(const GemmProblem& p, const GemmEntry& e, int splits) {
     const ArchFacts& facts = facts_of(e.arch);
     if (e.policy.leaves_room()) return gemm_cost_in_chain(p, e.policy, splits);
-    if (e.policy.path == GemmPath::tensor || (p.spec.four_bit() && facts.matrix == Matrix::mma)) {
+    if (facts.matrix == Matrix::mma) {
       return gemm_is_dense_sm90(p.spec) ? gemm_cost_dense_sm90(p, p.m, e.policy, splits)
                                         : gemm_cost_sm90(p, p.m, e.policy, splits);
     }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tilewave/ops/gemm/choice/tile_count.hpp"
+#include "tilewave/ops/gemm/few_rows/strides.hpp"
 #include "tilewave/ops/gemm/stream.hpp"
 
 namespace tilewave {
@@ -46,6 +47,23 @@ inline double gemm_cost_few_rows(const GemmProblem& problem, std::int32_t m, con
   return 5.82 + max_of(bytes / 4.36e6, rounds * max_of(work, waves)) + 1.12 * rounds * passes;
 }
 
+/// The same of weights of 16 or 8 bits straight to registers (few_rows/dense_kernel.hpp): the longer of memory and of
+/// the runs of a wave, one after the other. How its constants were fitted is in
+/// docs/notebook/2026-11-28-gemm-few-rows-of-16-bits.md.
+inline double gemm_cost_dense_few_rows(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p) {
+  if (m > p.rows || !detail::GemmFewRowsStrides(problem).check().ok()) return 1e6;
+  const double row_bytes = double(problem.k) * size_of(problem.spec.a), layers = problem.batch;
+  const double blocks = layers * ceil_div(problem.n, p.columns), slots = sm90_facts.compute_units * p.waves_per_simd;
+  const double rounds = double(std::int64_t((blocks + slots - 1) / slots));
+  // Each block reads A, mostly from L2. Few bytes under way leave memory idle.
+  const double bytes = (layers * problem.n + 0.10 * blocks * m) * row_bytes;
+  const double run_bytes = double(p.waves_k) * p.stages * p.depth_bytes;  // of a row of B, by all waves of a block
+  const double used = min_of(1.0, min_of(blocks, slots) * run_bytes * p.columns / 2.64e6);
+  const double runs = double(std::int64_t(row_bytes / run_bytes + 0.999));
+  const double chain = rounds * runs * (0.15 + 0.18 * p.stages * p.columns / 16);
+  return 3.87 + max_of(bytes / (4.58e6 * used), chain) + 0.63 * min_of(rounds, 2.0);
+}
+
 /// Microseconds on an H200: the longer of what the products and what the bytes take, and what is there once. How its
 /// constants were fitted is in docs/notebook/2026-11-23-gemm-stream-k.md and 2026-11-27-gemm-in-turns.md.
 inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits) {
@@ -55,8 +73,17 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const bool contiguous = spec.groups == GemmGroups::contiguous;
   const double b_bytes = spec.four_bit() ? 0.5 + double(size_of(spec.group_scale())) / spec.scale_k : element;
   const double sms = sm90_facts.compute_units;
-  const GemmTileCount count = gemm_tile_count(problem, m, p);
-  if (p.path == GemmPath::weights_in_registers) return gemm_cost_few_rows(problem, m, p);
+  GemmTileCount count = gemm_tile_count(problem, m, p);
+  // Block scales: rows of a group, and its tiles.
+  const bool group_scales = spec.scale == Scaling::per_block && !p.swapped && spec.groups != GemmGroups::one;
+  double group_rows_scaled = 0.0;
+  if (group_scales) {
+    group_rows_scaled = count.rows / (contiguous ? gemm_groups_hit(problem, m) : max_of(1, problem.groups));
+    const double tiles = gemm_tiles_of_group(group_rows_scaled, p.rows * p.cluster);
+    count.tiles = tiles * ceil_div(problem.n, p.columns) * count.rows / group_rows_scaled;
+  }
+  if (p.path == GemmPath::weights_in_registers)
+    return spec.four_bit() ? gemm_cost_few_rows(problem, m, p) : gemm_cost_dense_few_rows(problem, m, p);
   const double slots = double(clusters_at_a_time(p.sharers() * splits) * p.waves_per_simd);
   const double steps = double(ceil_div(ceil_div(problem.k * element, p.depth_bytes), splits));
   const double rounds_started = double(std::int64_t((count.tiles + slots - 1) / slots));  // rounds
@@ -70,6 +97,8 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   if (scaled_large) {
     const bool large = p.waves() > 1 && p.waves() != 3 && (tall >= 256 || wide >= 256);
     cycles *= p.waves() == 1 ? 2.0 : p.waves() == 3 ? 1.52 : p.waves_columns == 2 ? 1.6 : large ? 1.36 : 1.53;
+    // Groups of few tiles have their weights from memory (docs/notebook/2026-11-28-groups.md).
+    if (group_scales && p.waves() != 3) cycles *= 1 + 0.25 * min_of(1.0, 128 / max_of(1.0, group_rows_scaled));
   } else {
     cycles *= (p.pingpong ? 1.0 : wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? 1.03 : 1.08);
     // With block scales, a stage of few rows is a chain: products, their sums' scales, additions.
@@ -128,7 +157,8 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   // In contiguous groups with few rows, tiles that are high for their width bring rows that do not count in place of
   // weights. Gathered rows are those that count, and weights stream as fast as there is room for them in the ring
   // (docs/notebook/2026-11-27-moe-layer.md).
-  const double high_ratio = std::pow(double(p.rows) / p.columns, 1.3), room = p.stages * p.columns * p.depth_bytes;
+  const double high_ratio = min_of(1.0, std::pow(double(p.rows) / p.columns, 1.3)),
+               room = p.stages * p.columns * p.depth_bytes;
   const double group_rows = contiguous ? m / gemm_groups_hit(problem, m) : 0.0;
   const double idle_rows =
       !contiguous      ? 1.0
