@@ -305,9 +305,9 @@ class Gemm {
     }
     double factor = p_.alpha;
     if (p_.rms_norm) {
-      FourSums squares;
-      for_four(p_.k, [&](int lane, std::int32_t k) { squares.add(lane, a[k] * a[k]); });
-      factor /= std::sqrt(squares.sum() / p_.k + p_.norm_eps);
+      double squares = 0;
+      for (std::int32_t k = 0; k < p_.k; ++k) squares += a[k] * a[k];
+      factor /= std::sqrt(squares / p_.k + p_.norm_eps);
     }
     if (s.scale == Scaling::per_tensor) factor *= double{*p_.a_scale} * *p_.b_scale;
     if (s.scale == Scaling::per_group && is_fp8(s.a)) factor *= a_scale[row];
