@@ -163,9 +163,9 @@ concept StagedBackend = Backend<B> &&
   { B::mbarrier_arrive(mbarrier) } -> std::same_as<void>;
   { B::mbarrier_expect(mbarrier, bytes) } -> std::same_as<void>;            // one arrival, and bytes to wait for
   { B::mbarrier_wait(mbarrier, 0) } -> std::same_as<void>;                  // until the phase of this parity has ended
-  { B::mbarrier_test(mbarrier, 0) } -> std::same_as<bool>;                  // whether it has; it orders nothing
   { B::pass_turn(mbarrier, 0) } -> std::same_as<void>;                      // turn 0, from one group to another
   { B::await_turn(mbarrier, 0, 0) } -> std::same_as<void>;                  // the first time, then for parity 1
+  { B::mbarrier_test(mbarrier, 0) } -> std::same_as<bool>;                  // whether it has; it orders nothing
   { B::copy_bulk(shared, global, bytes, mbarrier) } -> std::same_as<void>;  // one lane calls it
   { B::load_stream_line(row) } -> std::same_as<Chunk>;  // load_stream of a part of a line whose rest is read next
   { B::copy_lane(chunk, row) } -> std::same_as<void>;
