@@ -13,8 +13,8 @@ namespace tilewave {
 /// - tensor: the tensor copy engine copies them into shared memory (sm90).
 /// - direct: lanes copy them from memory straight into LDS (gfx950).
 /// - staged: lanes load them into registers and store them into LDS (CDNA).
-/// - weights_in_registers: lanes load both operands straight to registers (CDNA). On sm90 these are int4 weights under
-///   few rows: each wave copies its own into shared memory and loads A straight to registers.
+/// - weights_in_registers: lanes load both operands straight to registers (CDNA, and few rows of 16 bits on sm90). Of
+///   int4 weights on sm90 each wave copies its own into shared memory, and loads A straight to registers.
 enum class GemmPath : int { tensor, direct, staged, weights_in_registers };
 
 constexpr const char* name_of(GemmPath p) {
@@ -50,6 +50,8 @@ struct GemmPolicy {
   /// sm90: the blocks that share boxes.
   constexpr int sharers() const { return cluster * cluster_columns; }
   constexpr int waves() const { return waves_rows * waves_columns; }
+  /// sm90: a launch of few rows leaves an SM room for a block of the next launch.
+  constexpr bool leaves_room() const { return path == GemmPath::tensor && waves_per_simd > 2; }
   constexpr int wave_groups() const { return pingpong ? 2 : waves(); }  // sm90: those of a block that multiply
   friend constexpr bool operator==(const GemmPolicy&, const GemmPolicy&) = default;
 };
