@@ -224,6 +224,9 @@ requires(facts_of(Id).tensor_copies) struct Staged<Id> {
     detail::wait_at(*barrier, parity, where);
   }
 
+  static void pass_turn(Mbarrier* turn, int, Where where = {}) { mbarrier_arrive(turn, where); }
+  static void await_turn(Mbarrier* turn, int, int parity, Where where = {}) { mbarrier_wait(turn, parity, where); }
+
   /// Queues a copy. It lands when a wave waits for its barrier and nobody else can run, so a missing wait leaves the
   /// poison. In the random schedule it lands at any moment. A block that ends before somebody waited for it fails the
   /// launch.

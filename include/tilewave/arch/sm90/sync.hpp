@@ -61,6 +61,15 @@ struct Sync {
     __syncwarp();
   }
 
+  /// A barrier with a number takes one operation, and a waiting wave takes none. Barriers 0 to 7 are those of the block
+  /// and its groups.
+  TILEWAVE_DEVICE static void pass_turn(Mbarrier*, int number) {
+    asm volatile("bar.arrive %0, 256;" ::"r"(8 + number) : "memory");
+  }
+  TILEWAVE_DEVICE static void await_turn(Mbarrier*, int number, int) {
+    asm volatile("bar.sync %0, 256;" ::"r"(8 + number) : "memory");
+  }
+
   /// The timer advances in steps of 32 ns on an H200.
   TILEWAVE_DEVICE static std::uint64_t nanoseconds() {
     std::uint64_t now;
