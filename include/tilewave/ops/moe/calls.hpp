@@ -24,6 +24,7 @@ struct MoeCalls {
   MoeRouteArgs route{};
   MoeSortProblem sort{};
   QuantProblem quant_x{}, quant_h{};
+  MoeCopyArgs copy{};
   GemmProblem first{}, second{};
   MoeReduceProblem sum{};
   std::size_t workspace_bytes = 0;
@@ -152,10 +153,31 @@ struct MoeCalls {
     g.batch_invariant = p.batch_invariant;
   }
 
+  /// Fills in what copies the rows of the first product, which are fp8 with block scales, into the order of experts.
+  void copy_rows(const MoeProblem& p) {
+    const std::int64_t chunks = ceil_div(p.hidden, 16), rows = p.rows();
+    copy = {.x = static_cast<const Chunk*>(first.a),
+            .out = take<Chunk>(rows * chunks),
+            .scale = first.a_scale,
+            .row_ids = sort.sorted_ids,
+            .count = sort.group_offsets + p.resident(),
+            .x_stride = first.a_stride / 16,
+            .out_stride = chunks,
+            .scale_stride = first.a_scale_stride,
+            .scale_group_stride = first.a_scale_k_stride,
+            .rows = static_cast<std::int32_t>(rows),
+            .chunks = static_cast<std::int32_t>(chunks),
+            .groups = ceil_div(p.hidden, scale_group),
+            .tokens = p.tokens};
+    copy.out_scale = take<float>(rows * copy.groups);
+    first.a = copy.out, first.a_stride = 16 * chunks;
+    first.a_scale = copy.out_scale, first.a_scale_stride = copy.groups, first.a_scale_k_stride = 1;
+  }
+
   void multiply(const MoeProblem& p, const MoePolicy& policy, const MoeEntryBytes& bytes) {
     const MoeSpec& s = p.spec;
     const std::int64_t layers = s.masked() ? p.resident() : 1, rows = p.rows() * layers;
-    first.spec = moe_first_spec(s), second.spec = moe_second_spec(s, policy);
+    first.spec = moe_first_spec(s, policy), second.spec = moe_second_spec(s, policy);
     set_weights(p, p.w1, first);
     set_weights(p, p.w2, second);
     first.n = 2 * p.intermediate, first.k = p.hidden;
@@ -171,6 +193,7 @@ struct MoeCalls {
       first.a_scale = p.x_scale, first.a_scale_stride = p.x_scale_stride, first.a_scale_k_stride = p.x_scale_k_stride;
       first.a_scale_batch_stride = p.x_scale_expert_stride;
     }
+    if (policy.rows == MoeRows::copied) copy_rows(p);
     // h: of the second operand's type, or in 16 bits.
     const DType h = first.spec.out;
     const std::int64_t h_stride = align_up<std::int64_t>(p.intermediate, 16), groups = ceil_div(p.intermediate, 128);
@@ -193,7 +216,8 @@ struct MoeCalls {
       second.out = p.out, second.out_stride = p.out_stride, second.out_batch_stride = p.out_expert_stride;
     } else {
       first.group_offsets = second.group_offsets = sort.group_offsets;
-      first.row_ids = sort.sorted_ids, first.row_weights = sort.sorted_weights, first.tokens = p.tokens;
+      if (first.spec.gathered)
+        first.row_ids = sort.sorted_ids, first.row_weights = sort.sorted_weights, first.tokens = p.tokens;
       sum.x = take<char>(rows * p.hidden, size_of(s.out));
       second.out = const_cast<void*>(sum.x), second.out_stride = p.hidden;
       if (second.spec.scattered) second.row_ids = sort.sorted_ids, second.tokens = p.tokens, second.topk = p.slots();

@@ -19,6 +19,7 @@ struct MoeEntry {
   MoeSpec spec;
   MoePolicy policy;
   Status (*route)(const MoeRouteArgs&, hipStream_t);
+  Status (*copy)(const MoeCopyArgs&, hipStream_t);
 };
 
 /// The entries among which a plan chooses. Their owner keeps them.
@@ -76,10 +77,11 @@ struct MoePlan {
     std::vector<Launch> all;
     if (entry == nullptr || !detail::check_moe_extents(p).ok() || moe_is_empty(p)) return all;
     const auto policy = [](const auto* e) { return e == nullptr ? std::string("none") : name_of(e->policy); };
-    const std::array<std::string, moe_launches> names{policy(gating), "lanes",         policy(sort),  policy(quant_x),
-                                                      first.name(),   policy(quant_h), second.name(), policy(sum)};
+    const std::array<std::string, moe_launches> names{policy(gating),  "lanes",       policy(sort),
+                                                      policy(quant_x), "waves",       first.name(),
+                                                      policy(quant_h), second.name(), policy(sum)};
     for (int l = 0; l < moe_launches; ++l)
-      if (moe_has(p, static_cast<MoeLaunch>(l))) all.push_back({static_cast<MoeLaunch>(l), names[l]});
+      if (moe_has(p, entry->policy, static_cast<MoeLaunch>(l))) all.push_back({static_cast<MoeLaunch>(l), names[l]});
     return all;
   }
   /// Returns the policy, and the entries of both products: they tell plans of a spec apart.
@@ -92,8 +94,10 @@ struct MoePlan {
     const MoeCalls calls(p, entry->policy, moe_no_workspace(), {});
     MoeEntryBytes bytes;
     if (sort != nullptr) bytes.sort = moe_sort_workspace_size(calls.sort, sort->policy);
-    if (moe_has(p, MoeLaunch::quant_x)) bytes.quant = max_of(bytes.quant, quant_workspace_size(calls.quant_x));
-    if (moe_has(p, MoeLaunch::quant_h)) bytes.quant = max_of(bytes.quant, quant_workspace_size(calls.quant_h));
+    if (moe_has(p, entry->policy, MoeLaunch::quant_x))
+      bytes.quant = max_of(bytes.quant, quant_workspace_size(calls.quant_x));
+    if (moe_has(p, entry->policy, MoeLaunch::quant_h))
+      bytes.quant = max_of(bytes.quant, quant_workspace_size(calls.quant_h));
     bytes.first = first.workspace_bytes(calls.first), bytes.second = second.workspace_bytes(calls.second);
     return bytes;
   }
@@ -113,12 +117,13 @@ struct MoePlan {
     return queue(calls);
   }
   Status run(const MoeProblem& p, const MoeCalls& calls, MoeLaunch one, hipStream_t stream) const {
-    if (!moe_has(p, one)) return {};
+    if (!moe_has(p, entry->policy, one)) return {};
     switch (one) {
       case MoeLaunch::gating: return gating->launch(calls.gating, stream);
       case MoeLaunch::route: return entry->route(calls.route, stream);
       case MoeLaunch::sort: return sort->launch(calls.sort, stream);
       case MoeLaunch::quant_x: return quant_x->launch(calls.quant_x, stream);
+      case MoeLaunch::copy: return entry->copy(calls.copy, stream);
       case MoeLaunch::first: return first.launch(calls.first, stream);
       case MoeLaunch::quant_h: return quant_h->launch(calls.quant_h, stream);
       case MoeLaunch::second: return second.launch(calls.second, stream);
@@ -130,12 +135,19 @@ struct MoePlan {
 
 namespace detail {
 
+/// Says whether a policy brings rows to the first product as they are expected to come fastest: copied where experts
+/// have many rows (docs/notebook/2026-11-28-groups.md).
+inline bool moe_suits(const MoeProblem& p, const MoePolicy& policy, const ArchFacts& facts) {
+  const bool many = moe_may_copy(facts.id, p.spec) && !p.batch_invariant && p.rows() >= std::int64_t{48} * p.resident();
+  return many == (policy.rows == MoeRows::copied);
+}
+
 /// Sets the entries of a plan's parts for a policy.
 inline Status choose_moe_parts(const MoeProblem& p, const MoePolicy& policy, const MoeParts& parts,
                                const ArchFacts& facts, MoePlan& plan) {
   if (moe_is_empty(p)) return {};
   const MoeCalls calls(p, policy, moe_no_workspace(), {});
-  const auto choose = [&](MoeLaunch l, const auto& select) { return moe_has(p, l) ? select() : Status{}; };
+  const auto choose = [&](MoeLaunch l, const auto& select) { return moe_has(p, policy, l) ? select() : Status{}; };
   for (const Status& status :
        {choose(MoeLaunch::gating, [&] { return topk_gating_select(calls.gating, parts.gating, facts, plan.gating); }),
         choose(MoeLaunch::sort, [&] { return moe_sort_select(calls.sort, parts.sort, facts, plan.sort); }),
@@ -158,17 +170,19 @@ inline Status moe_select(const MoeProblem& p, const MoeParts& parts, const ArchF
   plan = {};
   if (Status s = moe_check(p, facts); !s.ok()) return s;
   Status none{StatusCode::no_matching_entry, "no entry was built for this spec"};
-  for (const MoeEntry* e : parts.layers) {
-    if (e->arch != facts.id || !(e->spec == p.spec)) continue;
-    MoePlan made;
-    const Status status = detail::choose_moe_parts(p, e->policy, parts, facts, made);
-    if (!status.ok()) {
-      none = status;
-      continue;
+  for (const bool suited : {true, false}) {  // others serve where there are no suited ones
+    for (const MoeEntry* e : parts.layers) {
+      if (e->arch != facts.id || !(e->spec == p.spec) || detail::moe_suits(p, e->policy, facts) != suited) continue;
+      MoePlan made;
+      const Status status = detail::choose_moe_parts(p, e->policy, parts, facts, made);
+      if (!status.ok()) {
+        none = status;
+        continue;
+      }
+      plan = made;
+      plan.entry = e;
+      return {};
     }
-    plan = made;
-    plan.entry = e;
-    return {};
   }
   return none;
 }

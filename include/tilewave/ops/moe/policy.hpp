@@ -2,9 +2,9 @@
 // How a layer of experts is computed. A policy changes the speed, never the answer.
 #pragma once
 
-#include <array>
 #include <string>
 
+#include "tilewave/core/value_list.hpp"
 #include "tilewave/ops/moe/spec.hpp"
 
 namespace tilewave {
@@ -14,20 +14,47 @@ namespace tilewave {
 /// - slots: the second product scatters them to [tokens][slots], where the sums expect them.
 enum class MoeResults : int { rows, slots };
 
+/// How rows of x come to the first product.
+/// - gathered: the first product gathers them.
+/// - copied: a launch before copies them into the order of experts, so that the copy engine brings them. Every choice
+///   is written and read once more, and many rows of an expert then take less time
+///   (docs/notebook/2026-11-28-groups.md).
+enum class MoeRows : int { gathered, copied };
+
 struct MoePolicy {
   MoeResults results = MoeResults::rows;
+  MoeRows rows = MoeRows::gathered;
 
   friend constexpr bool operator==(const MoePolicy&, const MoePolicy&) = default;
 };
 
-inline std::string name_of(const MoePolicy& p) { return p.results == MoeResults::rows ? "rows" : "slots"; }
-
-/// Returns the policies of a spec, the usual one first. Results of tokens that lie by expert stay where they are.
-constexpr std::array<MoePolicy, 2> moe_policies(ArchId, const MoeSpec&) {
-  return {{{MoeResults::rows}, {MoeResults::slots}}};
+/// Returns a name such as `rows` or `slots.copied`.
+inline std::string name_of(const MoePolicy& p) {
+  return std::string(p.results == MoeResults::rows ? "rows" : "slots") + (p.rows == MoeRows::copied ? ".copied" : "");
 }
 
-/// Returns the spec of the second product of a policy.
+/// Says whether a room copies rows: where the copy engine and block scales are, and no weight goes with a row.
+constexpr bool moe_may_copy(ArchId arch, const MoeSpec& s) {
+  return arch == ArchId::sm90 && s.quantised() && s.scale == Scaling::per_block && !s.masked() &&
+         s.weight == MoeWeight::output;
+}
+using MoePolicies = ValueList<MoePolicy, 3>;
+
+/// Returns the policies of a spec, the usual one first. Results of tokens that lie by expert stay where they are.
+constexpr MoePolicies moe_policies(ArchId arch, const MoeSpec& s) {
+  MoePolicies all;
+  all.add({});
+  all.add({.results = MoeResults::slots});
+  if (moe_may_copy(arch, s)) all.add({.rows = MoeRows::copied});
+  return all;
+}
+
+/// Returns the specs of the products of a policy.
+constexpr GemmSpec moe_first_spec(const MoeSpec& s, const MoePolicy& p) {
+  GemmSpec g = moe_first_spec(s);
+  g.gathered = g.gathered && p.rows == MoeRows::gathered;
+  return g;
+}
 constexpr GemmSpec moe_second_spec(const MoeSpec& s, const MoePolicy& p) {
   GemmSpec g = moe_second_spec(s);
   g.scattered = !s.masked() && p.results == MoeResults::slots;

@@ -40,14 +40,14 @@ inline constexpr auto moe_entries = [] {
   constexpr auto policies = moe_policies(B::facts.id, S);
   std::array<MoeEntry, policies.size()> entries{};
   for (std::size_t i = 0; i < policies.size(); ++i)
-    entries[i] = {B::facts.id, B::emulated, S, policies[i], &moe_route_launch<B>};
+    entries[i] = {B::facts.id, B::emulated, S, policies[i], &moe_route_launch<B>, &moe_copy_launch<B>};
   return entries;
 }();
 
 namespace detail {
 
-/// The entries of the parts of a layer, of which a spec leaves out some. Products are those of the usual policy: others
-/// are chosen among lists that a program has.
+/// The entries of the parts of a layer, of which a spec leaves out some. Products are those of the usual policy, and of
+/// rows that are copied: others are chosen among lists that a program has.
 template <class B, MoeSpec S>
 struct MoePartsOf {
   static constexpr MoeSpec spec = S;
@@ -55,9 +55,12 @@ struct MoePartsOf {
   static constexpr auto products = [] {
     constexpr auto& first = gemm_candidates<B, moe_first_spec(S)>;
     constexpr auto& second = gemm_candidates<B, moe_second_spec(S)>;
-    std::array<const GemmEntry*, first.size() + second.size()> all{};
+    constexpr auto& copied = gemm_candidates<B, moe_first_spec(S, moe_policies(B::facts.id, S).back())>;
+    constexpr std::size_t more = moe_may_copy(B::facts.id, S) ? copied.size() : 0;
+    std::array<const GemmEntry*, first.size() + second.size() + more> all{};
     for (std::size_t i = 0; i < first.size(); ++i) all[i] = first[i];
     for (std::size_t i = 0; i < second.size(); ++i) all[first.size() + i] = second[i];
+    for (std::size_t i = 0; i < more; ++i) all[first.size() + second.size() + i] = copied[i];
     return all;
   }();
   static MoeParts parts() {

@@ -318,7 +318,7 @@ struct GemmTensorKernel {
         }
       }
       if constexpr (L::leaves_rows_out) {
-        if (tile.first_row + L::tall_row(wave_group) >= tile.row_end) {
+        if (a.k_steps <= L::most_steps_left_out && tile.first_row + L::tall_row(wave_group) >= tile.row_end) {
           pass_stages(steps, shared, ring);
           continue;
         }

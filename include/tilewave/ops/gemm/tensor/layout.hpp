@@ -163,9 +163,11 @@ struct GemmTensorLayout {
       wave_groups * wave_group_waves + (gathered || shared_scales ? scale_waves : 0);
 
   /// Groups end anywhere, so wave groups below each other may have no row of the last tile. One that multiplies alone
-  /// takes longer where it reads scales between its products (docs/notebook/2026-11-28-groups.md).
+  /// takes longer where it reads scales between its products, and of two wave groups also where K is long
+  /// (docs/notebook/2026-11-28-groups.md).
   static constexpr bool leaves_rows_out =
       S.groups != GemmGroups::one && !P.swapped && P.waves_rows > 1 && !(block_scales && shared_scales);
+  static constexpr int most_steps_left_out = P.waves_rows > 2 ? 0x7fffffff : 4096 / depth_k;
 
   using Ring = RingSlot<P.stages>;
 
