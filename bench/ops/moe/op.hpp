@@ -187,9 +187,39 @@ inline MoeParts moe_bench_parts() {
 /// A layer's entry as the harness launches it.
 struct MoeTimedEntry : MoeEntry {
   Status launch(const MoeTimedProblem& problem, hipStream_t stream) const {
+    return planned(problem, [&](const MoeProblem& p, const MoePlan& plan, bool first) {
+      // What a stage reads is written by the stages before it.
+      if (const Status s = first && !model_time.on ? plan.launch(p, stream) : Status{}; !s.ok()) return s;
+      switch (problem.stage) {
+        case MoeStage::layer: return plan.launch(p, stream);
+        case MoeStage::gating: return plan.launch_one(p, MoeLaunch::gating, stream);
+        case MoeStage::sort: return plan.launch_one(p, MoeLaunch::sort, stream);
+        case MoeStage::quant_x: return plan.launch_one(p, MoeLaunch::quant_x, stream);
+        case MoeStage::first: return plan.launch_one(p, MoeLaunch::first, stream);
+        case MoeStage::second: return plan.launch_one(p, MoeLaunch::second, stream);
+        case MoeStage::sum: return plan.launch_one(p, MoeLaunch::sum, stream);
+      }
+      return Status{};
+    });
+  }
+  /// Runs the launches whose results are addresses in others. The products of a whole layer would take the emulated
+  /// device hours, and no address depends on them.
+  Status launch_indexes(const MoeTimedProblem& problem, hipStream_t stream) const {
+    return planned(problem, [&](const MoeProblem& p, const MoePlan& plan, bool) {
+      for (const MoeLaunch l : {MoeLaunch::gating, MoeLaunch::route, MoeLaunch::sort})
+        if (const Status s = plan.launch_one(p, l, stream); !s.ok()) return s;
+      return Status{};
+    });
+  }
+
+ private:
+  /// Calls body(problem with its workspace, plan, whether the plan was made for this call).
+  template <class Body>
+  Status planned(const MoeTimedProblem& problem, const Body& body) const {
     MoeTimedProblem::Made& made = *problem.made;
     MoeProblem p = problem;
-    if (made.plan.entry == nullptr) {
+    const bool first = made.plan.entry == nullptr;
+    if (first) {
       const MoeEntry* const only = this;
       MoeParts parts = moe_bench_parts();
       parts.layers = {&only, 1};
@@ -197,21 +227,10 @@ struct MoeTimedEntry : MoeEntry {
       for (const MoeEntry* e : all_moe_entries())  // `parts` ends here
         if (e->arch == arch && e->spec == spec && e->policy == policy) made.plan.entry = e;
       made.workspace = DeviceBuffer(made.plan.workspace_bytes(p));
-      made.workspace.fill(0xff);
-      p.workspace = made.workspace.data(), p.workspace_bytes = made.workspace.bytes();
-      if (Status s = made.plan.launch(p, stream); !s.ok()) return s;
+      if (!model_time.on) made.workspace.fill(0xff);
     }
     p.workspace = made.workspace.data(), p.workspace_bytes = made.workspace.bytes();
-    switch (problem.stage) {
-      case MoeStage::layer: return made.plan.launch(p, stream);
-      case MoeStage::gating: return made.plan.launch_one(p, MoeLaunch::gating, stream);
-      case MoeStage::sort: return made.plan.launch_one(p, MoeLaunch::sort, stream);
-      case MoeStage::quant_x: return made.plan.launch_one(p, MoeLaunch::quant_x, stream);
-      case MoeStage::first: return made.plan.launch_one(p, MoeLaunch::first, stream);
-      case MoeStage::second: return made.plan.launch_one(p, MoeLaunch::second, stream);
-      case MoeStage::sum: return made.plan.launch_one(p, MoeLaunch::sum, stream);
-    }
-    return {};
+    return body(p, made.plan, first);
   }
 };
 
