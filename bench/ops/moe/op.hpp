@@ -190,16 +190,10 @@ struct MoeTimedEntry : MoeEntry {
     return planned(problem, [&](const MoeProblem& p, const MoePlan& plan, bool first) {
       // What a stage reads is written by the stages before it.
       if (const Status s = first && !model_time.on ? plan.launch(p, stream) : Status{}; !s.ok()) return s;
-      switch (problem.stage) {
-        case MoeStage::layer: return plan.launch(p, stream);
-        case MoeStage::gating: return plan.launch_one(p, MoeLaunch::gating, stream);
-        case MoeStage::sort: return plan.launch_one(p, MoeLaunch::sort, stream);
-        case MoeStage::quant_x: return plan.launch_one(p, MoeLaunch::quant_x, stream);
-        case MoeStage::first: return plan.launch_one(p, MoeLaunch::first, stream);
-        case MoeStage::second: return plan.launch_one(p, MoeLaunch::second, stream);
-        case MoeStage::sum: return plan.launch_one(p, MoeLaunch::sum, stream);
-      }
-      return Status{};
+      constexpr MoeLaunch launches[] = {MoeLaunch::gating, MoeLaunch::sort,   MoeLaunch::quant_x,
+                                        MoeLaunch::first,  MoeLaunch::second, MoeLaunch::sum};
+      const int stage = static_cast<int>(problem.stage);
+      return stage == 0 ? plan.launch(p, stream) : plan.launch_one(p, launches[stage - 1], stream);
     });
   }
   /// Runs the launches whose results are addresses in others. The products of a whole layer would take the emulated

@@ -288,8 +288,26 @@ struct GemmTensorKernel {
           continue;
         }
       }
+      if (L::may_be_idle && tile.first_row + L::tall_row(wave_group) >= tile.row_end) {
+        pass_stages(steps, shared, ring);
+        continue;
+      }
       output.begin(a, tile, wave_group);
       if constexpr (L::saves_tile) queue.save(shared.saved[wave_of(wave_group)], tile);
+      const auto end_tile = [&](Sums(&sums)[L::tiles]) TILEWAVE_INLINE_LAMBDA {
+        if constexpr (L::saves_tile) queue.restore(shared.saved[wave_of(wave_group)], tile);
+        if (P.stream && steps.partial >= 0) {
+          output.store_partial(a, steps.partial, wave_group, sums);
+        } else if (P.splits > 1 && a.gemm.splits > 1) {
+          output.merge(a, tile, rank, wave_group, shared, sums);
+        } else {
+          output.write(a, tile, wave_group, shared, sums);
+        }
+      };
+      if constexpr (L::heights.count > 1) {
+        Int4::run_as_high(tile, steps, wave_group, shared, ring, end_tile);
+        continue;
+      }
       Sums sums[L::tiles];
       if constexpr (L::packed) {
         Int4::run(steps, wave_group, shared, ring, sums);
@@ -311,16 +329,17 @@ struct GemmTensorKernel {
         if constexpr (P.pingpong) B::mbarrier_wait(&shared.turn[wave_group], (number / 2 + wave_group + 1) % 2);
         multiply_plain(steps, wave_group, shared, ring, sums);
       }
-      if constexpr (L::saves_tile) queue.restore(shared.saved[wave_of(wave_group)], tile);
-      if (P.stream && steps.partial >= 0) {
-        output.store_partial(a, steps.partial, wave_group, sums);
-      } else if (P.splits > 1 && a.gemm.splits > 1) {
-        output.merge(a, tile, rank, wave_group, shared, sums);
-      } else {
-        output.write(a, tile, wave_group, shared, sums);
-      }
+      end_tile(sums);
     }
     output.finish();
+  }
+
+  /// A wave group whose part of a tile has no rows leaves the matrix unit to the others.
+  TILEWAVE_DEVICE static void pass_stages(typename Args::Steps steps, Shared& shared, Ring& ring) {
+    for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
+      B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
+      shared.ring.release(ring.slot);
+    }
   }
 
   /// Sums stay in the matrix unit over all of K. The products of a step are begun before those of the step before are

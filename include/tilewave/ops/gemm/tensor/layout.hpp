@@ -63,6 +63,11 @@ struct GemmTensorLayout {
   static constexpr bool scaled_ahead =
       wave_groups <= 2 && part_wide == wave_group_wide && (promoted ? tiles * wave_group_wide <= 128 : tiles == 1);
 
+  /// Tiles of groups are as high as the rows that they have ask for.
+  static constexpr detail::GemmHeights heights = detail::gemm_heights(S, P);
+  /// True if wave groups have rows of A of their own, which a tile at the end of a group may not have.
+  static constexpr bool may_be_idle = S.groups != GemmGroups::one && !P.swapped && P.waves_rows > 1;
+
   /// A wave group's sums of one 64-row tile. Element 4 j + 2 h + e of lane l of wave w is tall row 16 w + l / 4 + 8 h,
   /// wide row 8 j + 2 (l % 4) + e.
   using Sum = ProductSum<S.a>;
