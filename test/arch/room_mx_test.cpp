@@ -43,6 +43,22 @@ struct PackFp6Kernel {
   }
 };
 
+template <class B>
+struct WidenScaledFp4Kernel {
+  using Room = B;
+  struct Args {
+    const std::uint32_t* in;  // [grid, wave_lanes]: eight codes each
+    Chunk* out;               // [grid, wave_lanes]
+  };
+  using Shared = NoShared;
+  static constexpr int block_threads = B::facts.wave_lanes, waves_per_simd = 1;
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
+    const int i = B::block_id() * B::facts.wave_lanes + B::lane_id();
+    args.out[i] = B::widen_fp4_scaled(args.in[i], 2 + i % 251);
+  }
+};
+
 /// Every bf16, which has all ties, and its neighbours in f32, n to a vector; what is next to each other differs much. No
 /// NaN.
 template <int n>
@@ -104,8 +120,39 @@ struct CheckPackFp4 {
   }
 };
 
+/// All codes in all places under all scales whose products are normal numbers of bf16.
+struct CheckWidenScaledFp4 {
+  template <class B>
+  void operator()() const {
+    if constexpr (MxBackend<B>) {
+      constexpr int lanes = B::facts.wave_lanes, blocks = 251;
+      std::vector<std::uint32_t> words(static_cast<std::size_t>(lanes) * blocks);  // each scale meets each lane's word
+      for (std::uint32_t i = 0; i < words.size(); ++i)
+        for (std::uint32_t place = 0; place < 8; ++place)
+          words[i] |= ((i / 251 + i % 251 + 5 * place) & 15u) << 4 * place;
+      const auto out = run_kernel<WidenScaledFp4Kernel<B>>(blocks, words, words.size(), Chunk{});
+      for (std::uint32_t i = 0; i < words.size(); ++i) {
+        for (int value = 0; value < 8; ++value) {
+          const int place = value < 4 ? 2 * value : 2 * (value - 4) + 1;
+          const auto code = static_cast<std::uint8_t>(words[i] >> 4 * place & 15u);
+          const float got = bf16_to_f32(static_cast<std::uint16_t>(out[i][value / 2] >> 16 * (value % 2)));
+          const double right = std::ldexp(double{fp4_to_f32(code)}, 2 + static_cast<int>(i % 251) - 127);
+          if (double{got} == right) continue;
+          CAPTURE(room_name<B>(), i, value, code, got);
+          CHECK(double{got} == right);
+        }
+      }
+    } else {
+      CHECK_FALSE(B::facts.mx);
+    }
+  }
+};
+
 }  // namespace
 
+TEST_CASE("fp4 codes times a power of two, where a room has them, are exact in bf16") {
+  AllRooms::each(CheckWidenScaledFp4{});
+}
 TEST_CASE("fp4 codes, where a room has them, are those of core/dtype.hpp") { AllRooms::each(CheckPackFp4{}); }
 TEST_CASE("fp6 codes, where a room has them, are those of core/dtype.hpp") { AllRooms::each(CheckPackFp6{}); }
 

@@ -39,7 +39,7 @@ constexpr bool in_slice(ArchId arch, const MlaDecodeSpec& spec, std::size_t plac
 inline constexpr std::array gemm_objects{0, 2, 4, 5};
 inline constexpr std::array gemm_feature_objects{0, 1, 2, 7};
 inline constexpr std::array gemm_gated_objects{1, 2, 4, 6};
-inline constexpr std::array gemm_int4_objects{0, 1, 2};
+inline constexpr std::array gemm_int4_objects{0, 1, 2, 4, 5, 3};  // int4, then MXFP4, zero points, MXFP4 gated
 inline constexpr std::array gemm_mx_objects{0, 1, 9, 2, 4, 3, 6, 5, 7};
 inline constexpr std::array gemm_moe_objects{0, 2, 3};  // gathered; gathered fp8; scattered fp8
 #define GEMM_LISTS(each) each(gemm) each(gemm_feature) each(gemm_gated) each(gemm_int4) each(gemm_mx) each(gemm_moe)

@@ -145,7 +145,8 @@ concept Fp8AtomBackend = Backend<B> &&
 
 /// A room of a chip that converts to OCP MX's formats.
 template <class B>
-concept MxBackend = Backend<B> && requires(const Vec<float, 8>& eight, const Vec<float, 32>& all) {
+concept MxBackend = Backend<B> && requires(const Vec<float, 8>& eight, const Vec<float, 32>& all, std::uint32_t word) {
+  { B::widen_fp4_scaled(word, word) } -> std::same_as<Chunk>;
   { B::pack_fp4(eight) } -> std::same_as<std::uint32_t>;
   { B::pack_e2m3(all) } -> std::same_as<Vec<std::uint32_t, 6>>;
   { B::pack_e3m2(all) } -> std::same_as<Vec<std::uint32_t, 6>>;

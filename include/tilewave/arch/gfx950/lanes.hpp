@@ -49,7 +49,39 @@ struct Lanes : gfx9::Lanes {
              __builtin_bit_cast(std::uint32_t, __builtin_amdgcn_cvt_scalef32_pk_f16_fp8(word, 1.0f, true))}};
   }
 
+  /// v_cvt_scalef32_pk_bf16_fp4 converts the two codes of a byte, the lower one first. It reads the
+  /// exponent of its scale.
+  TILEWAVE_DEVICE static Chunk widen_fp4_scaled(std::uint32_t word, std::uint32_t scale) {
+    const float power = __builtin_bit_cast(float, scale << 23);
+    const NeighbouringFp4 codes(word);
+    return {{__builtin_bit_cast(std::uint32_t, __builtin_amdgcn_cvt_scalef32_pk_bf16_fp4(codes.first, power, 0)),
+             __builtin_bit_cast(std::uint32_t, __builtin_amdgcn_cvt_scalef32_pk_bf16_fp4(codes.first, power, 2)),
+             __builtin_bit_cast(std::uint32_t, __builtin_amdgcn_cvt_scalef32_pk_bf16_fp4(codes.last, power, 0)),
+             __builtin_bit_cast(std::uint32_t, __builtin_amdgcn_cvt_scalef32_pk_bf16_fp4(codes.last, power, 2))}};
+  }
+  TILEWAVE_DEVICE static Chunk widen_fp4(std::uint32_t word) { return widen_fp4_scaled(word, 127); }
+  TILEWAVE_DEVICE static Chunk widen_fp4_to_f16(std::uint32_t word) {
+    const NeighbouringFp4 codes(word);
+    return {{__builtin_bit_cast(std::uint32_t, __builtin_amdgcn_cvt_scalef32_pk_f16_fp4(codes.first, 1.0f, 0)),
+             __builtin_bit_cast(std::uint32_t, __builtin_amdgcn_cvt_scalef32_pk_f16_fp4(codes.first, 1.0f, 2)),
+             __builtin_bit_cast(std::uint32_t, __builtin_amdgcn_cvt_scalef32_pk_f16_fp4(codes.last, 1.0f, 0)),
+             __builtin_bit_cast(std::uint32_t, __builtin_amdgcn_cvt_scalef32_pk_f16_fp4(codes.last, 1.0f, 2))}};
+  }
+
  private:
+  /// Eight codes in the order of widen_i4, with neighbours in bytes 0 and 2: values 0 to 3 in `first`, the others in
+  /// `last`. Both are a v_bfi_b32, and bytes 1 and 3 are of no use.
+  struct NeighbouringFp4 {
+    std::uint32_t first, last;
+
+    TILEWAVE_DEVICE explicit NeighbouringFp4(std::uint32_t word) {
+      constexpr std::uint32_t low = 0x0f0f0f0fu;
+      const std::uint32_t odd = word >> 4;
+      first = (word & low) | (odd & ~low);
+      last = (odd & low) | (word >> 8 & ~low);
+    }
+  };
+
   using Sixteen = float __attribute__((ext_vector_type(16)));
 
   /// The instruction interleaves the two sources. It writes its result before it has read all of them, which clang 22

@@ -1,33 +1,17 @@
 // SPDX-License-Identifier: MIT
-// GEMM with preshuffled int4 weights on CDNA. Grid: one block for each tile of C, or with P.splits several that share
-// its K. A wave has its own part of the tile and loads the rows of A and the codes of B straight to registers. There it
-// widens the codes to the type of the products, exactly, and fp8 rows of A to f16. Products are the room's atom, with A
-// as its rows. The sum of the values that share a scale is scaled and added in f32. A step is 128 k, and loads of
-// P.stages steps are under way. Waves share nothing, except the K of their tile with P.waves_k: then they merge their
-// sums in order at the end. LDS plan: these sums. Bound: memory bandwidth of B where A has few rows.
+// GEMM with preshuffled weights of four bits on CDNA. Grid: one block for each tile of C, or with P.splits several that
+// share its K. A wave has its own part of the tile and loads the rows of A and the codes of B straight to registers.
+// There it widens the codes to the type of the products, exactly, and fp8 rows of A to f16. Products are the room's
+// atom, with A as its rows. The sum of the values that share a scale is scaled and added in f32. Where conversions
+// scale, MXFP4 is scaled as it is widened. A step is 128 k, and loads of P.stages steps are under way. Waves share
+// nothing, except the K of their tile with P.waves_k: then they merge their sums in order at the end. LDS plan: these
+// sums. Bound: memory bandwidth of B where A has few rows.
 #pragma once
 
+#include "tilewave/ops/gemm/registers/int4_units.hpp"
 #include "tilewave/ops/gemm/wave_tile/wave_tile.hpp"
 
 namespace tilewave {
-
-/// The loads of a step. A lane's load of codes is a unit: 8 k of a column for one atom of 32 k, or 16 k for two. Lane
-/// group u of an atom takes k 8 u to 8 u + 7 of each 32. Where both atoms have one scale, it takes the 16 k from 16 u
-/// on of each 64 instead, which lie side by side in memory.
-template <GemmSpec S>
-struct GemmInt4Units {
-  static constexpr int step_k = 128;
-  static constexpr int products = S.scale_k >= 64 ? 2 : 1;          // atoms of a unit along K
-  static constexpr int lane_k = 8 * products, wave_k = 4 * lane_k;  // k of a unit, of a lane and of its wave
-  static constexpr int per_step = step_k / wave_k;                  // units of a step
-  static constexpr int code_bytes = wave_k * 8;                     // of a unit of sixteen rows
-  static constexpr int a_words = lane_k * size_of(S.a) / 4;         // of a lane's unit of a row of A
-
-  /// Returns where the codes of a lane's first unit lie for row r of sixteen; in bytes.
-  TILEWAVE_HOST_DEVICE static constexpr int code_offset(int lane_group, int r) {
-    return lane_k * lane_group / 16 * 128 + r * 8 + lane_k * lane_group % 16 / 2;
-  }
-};
 
 /// The kernel. A wave has `tiles_m` x `tiles_n` products, each of `atoms` atoms side by side.
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue = GemmIdentity>
@@ -45,6 +29,8 @@ struct GemmInt4Kernel {
   static constexpr int run_length = Map::run;           // neighbours of a row of C that a lane has in an atom
   static constexpr int step_scales = Units::step_k / S.scale_k, scale_units = Units::per_step / step_scales;
   static constexpr bool bf16_products = S.a == DType::bf16;  // else they are of f16
+  /// Conversions of fp4 to bf16 scale, too, where the chip has such. Then lanes load the scales of the codes they have.
+  static constexpr bool scaled_codes = S.mxfp4() && bf16_products && B::facts.mx;
   static_assert(W::tiles_m % rows_per_lane == 0 && scale_units > 0,
                 "a wave has whole atoms of rows, and a lane's loads are of one scale");
 
@@ -78,7 +64,7 @@ struct GemmInt4Kernel {
  private:
   using Codes = Vec<std::uint32_t, Units::products>;
   using AWords = Vec<std::uint32_t, Units::a_words>;
-  using LaneScales = Packed<S.group_scale(), run_length>;
+  using LaneScales = Packed<S.group_scale(), scaled_codes ? 1 : run_length>;
   using LaneZero = Packed<DType::i8, 1>;
   using Window = typename B::template Window<true>;
   static constexpr std::uint32_t nowhere = 1u << 31;  // an offset beyond every window
@@ -161,13 +147,13 @@ struct GemmInt4Kernel {
         TILEWAVE_UNROLL
         for (int atom = 0; atom < atoms; ++atom) {
           const int first = W::first_column() + j * Map::columns + atom * Map::kv;
-          const std::int32_t code_row = rows_b.row(first + position),
-                             scale_row = rows_b.row(first + run_length * lane_group);
+          const int scale_column = first + (scaled_codes ? position : run_length * lane_group);
+          const std::int32_t code_row = rows_b.row(first + position), scale_row = rows_b.row(scale_column);
           code_offset[j][atom] = rows_b.has(first + position)
                                      ? static_cast<std::uint32_t>(code_row / 16 * strip_bytes) +
                                            Units::code_offset(lane_group, code_row % 16)
                                      : nowhere;
-          scale_offset[j][atom] = rows_b.has(first + run_length * lane_group) ? scale_row * scale_size : nowhere;
+          scale_offset[j][atom] = rows_b.has(scale_column) ? scale_row * scale_size : nowhere;
           if constexpr (S.zero_points)
             zero_offset[j][atom] = rows_b.has(first + position) ? static_cast<std::uint32_t>(code_row) : nowhere;
         }
@@ -278,45 +264,88 @@ struct GemmInt4Kernel {
     }
   }
 
-  /// Adds the products of a step. The sum of the values that share a scale is scaled before it is added.
+  /// Returns 8 k of a lane's codes for product p of unit u, in the type of the products; scaled or not.
+  template <int s, int u, bool scaled>
+  TILEWAVE_DEVICE static Chunk widened_codes(const Stage& stage, int j, int atom, int p) {
+    const std::uint32_t codes = stage.codes[j][atom][u][p];
+    if constexpr (scaled) {
+      return B::widen_fp4_scaled(codes, stage.scales[s][j][atom][0]);
+    } else if constexpr (S.mxfp4()) {
+      return bf16_products ? B::widen_fp4(codes) : B::widen_fp4_to_f16(codes);
+    } else if constexpr (S.zero_points) {
+      const std::uint32_t zeros = B::template i4_zeros<S.a>(static_cast<std::int8_t>(stage.zeros[s][j][atom][0]));
+      return bf16_products ? B::widen_i4(codes, zeros) : B::widen_i4_to_f16(codes, zeros);
+    } else {
+      return bf16_products ? B::widen_i4(codes) : B::widen_i4_to_f16(codes);
+    }
+  }
+  /// Adds the products of the k that share scale s.
+  template <int s, bool scaled>
+  TILEWAVE_DEVICE static void multiply_scale(const Stage& stage, typename W::WaveSums& sums) {
+    static_for<scale_units>([&](auto unit) TILEWAVE_INLINE_LAMBDA {
+      constexpr int u = s * scale_units + unit;
+      TILEWAVE_UNROLL
+      for (int p = 0; p < Units::products; ++p) {
+        Chunk rows[W::tiles_m];
+        TILEWAVE_UNROLL
+        for (int i = 0; i < W::tiles_m; ++i) rows[i] = widened_row(stage.rows[u].words[i], p);
+        TILEWAVE_UNROLL
+        for (int j = 0; j < W::tiles_n; ++j) {
+          Chunk kv[atoms];
+          TILEWAVE_UNROLL
+          for (int atom = 0; atom < atoms; ++atom) kv[atom] = widened_codes<s, u, scaled>(stage, j, atom, p);
+          TILEWAVE_UNROLL
+          for (int i = 0; i < W::tiles_m; i += rows_per_lane) multiply_atoms(kv, rows, j, i, sums);
+        }
+      }
+    });
+  }
+  /// Returns the scales of the columns of which a lane has sums.
+  template <int s>
+  TILEWAVE_DEVICE static Vec<float, run_length> column_scales(const Stage& stage, int j, int atom) {
+    const LaneScales& own = stage.scales[s][j][atom];
+    if constexpr (scaled_codes) {
+      const float scale = widen<B, S.group_scale(), 1>(own)[0];
+      Vec<float, run_length> scales;
+      TILEWAVE_UNROLL
+      for (int e = 0; e < run_length; ++e)
+        scales[e] = B::shuffle(scale, run_length * LaneMap<B>::group(B::lane_id()) + e);
+      return scales;
+    } else {
+      return widen<B, S.group_scale(), run_length>(own);
+    }
+  }
+  /// True if all values times the scales of the step are normal numbers of bf16, in all lanes of the wave.
+  TILEWAVE_DEVICE static bool is_in_range(const Stage& stage) {
+    std::uint32_t least = 255, most = 0;
+    static_for<step_scales>([&](auto s) TILEWAVE_INLINE_LAMBDA {
+      TILEWAVE_UNROLL
+      for (int j = 0; j < W::tiles_n * atoms; ++j) {
+        const std::uint32_t scale = stage.scales[s][j / atoms][j % atoms][0];
+        least = min_of(least, scale), most = max_of(most, scale);
+      }
+    });
+    return !B::any(least < 2 || most > 252);
+  }
+
+  /// Adds the products of a step. Where codes are not scaled, the sum of the values that share a scale is scaled before
+  /// it is added.
   TILEWAVE_DEVICE static void multiply_stage(const Stage& stage, typename W::WaveSums& sums) {
+    if constexpr (scaled_codes) {
+      if (is_in_range(stage)) [[likely]] {
+        static_for<step_scales>([&](auto s) TILEWAVE_INLINE_LAMBDA { multiply_scale<s, true>(stage, sums); });
+        return;
+      }
+    }
     static_for<step_scales>([&](auto s) TILEWAVE_INLINE_LAMBDA {
       typename W::WaveSums scale_sums;
       W::clear(scale_sums);
-      static_for<scale_units>([&](auto unit) TILEWAVE_INLINE_LAMBDA {
-        constexpr int u = s * scale_units + unit;
-        const Rows& unit_rows = stage.rows[u];
-        TILEWAVE_UNROLL
-        for (int p = 0; p < Units::products; ++p) {
-          Chunk rows[W::tiles_m];
-          TILEWAVE_UNROLL
-          for (int i = 0; i < W::tiles_m; ++i) rows[i] = widened_row(unit_rows.words[i], p);
-          TILEWAVE_UNROLL
-          for (int j = 0; j < W::tiles_n; ++j) {
-            Chunk kv[atoms];
-            TILEWAVE_UNROLL
-            for (int atom = 0; atom < atoms; ++atom) {
-              const std::uint32_t codes = stage.codes[j][atom][u][p];
-              if constexpr (S.mxfp4()) {
-                kv[atom] = bf16_products ? B::widen_fp4(codes) : B::widen_fp4_to_f16(codes);
-              } else if constexpr (S.zero_points) {
-                const std::uint32_t zeros =
-                    B::template i4_zeros<S.a>(static_cast<std::int8_t>(stage.zeros[s][j][atom][0]));
-                kv[atom] = bf16_products ? B::widen_i4(codes, zeros) : B::widen_i4_to_f16(codes, zeros);
-              } else {
-                kv[atom] = bf16_products ? B::widen_i4(codes) : B::widen_i4_to_f16(codes);
-              }
-            }
-            TILEWAVE_UNROLL
-            for (int i = 0; i < W::tiles_m; i += rows_per_lane) multiply_atoms(kv, rows, j, i, scale_sums);
-          }
-        }
-      });
+      multiply_scale<s, false>(stage, scale_sums);
       TILEWAVE_UNROLL
       for (int j = 0; j < W::tiles_n; ++j) {
         TILEWAVE_UNROLL
         for (int atom = 0; atom < atoms; ++atom) {
-          const Vec<float, run_length> scales = widen<B, S.group_scale(), run_length>(stage.scales[s][j][atom]);
+          const Vec<float, run_length> scales = column_scales<s>(stage, j, atom);
           TILEWAVE_UNROLL
           for (int i = 0; i < W::tiles_m; ++i) {
             TILEWAVE_UNROLL

@@ -68,7 +68,15 @@ struct PagedAttentionBulkDecode {
   TILEWAVE_DEVICE static void run_parts(const Args& a, const AnyMaps& maps, Shared& shared) {
     WorkQueue queue(a);
     if (L::clustered(a)) B::template open<1>(&shared.mailbox);
-    if (const int fetch_wave = B::wave_id() - L::wave_groups * L::waves; fetch_wave >= 0) {
+    const int fetch_wave = B::wave_id() - L::wave_groups * L::waves;
+    if (fetch_wave == 0) {
+      if constexpr (L::wave_groups > 1) {
+        if (B::lane_id() == 0) B::mbarrier_init(&shared.exchanged, L::wave_groups * L::waves);
+      }
+      shared.ring.begin();
+    }
+    B::barrier();  // the ring is ready; loads of Q come behind it, because the barrier would wait for them
+    if (fetch_wave >= 0) {
       fetch(a, maps, queue, fetch_wave, shared);
     } else {
       compute(a, queue, shared);
@@ -93,8 +101,6 @@ struct PagedAttentionBulkDecode {
 
   template <class AnyMaps>
   TILEWAVE_DEVICE static void fetch(const Args& a, const AnyMaps& maps, WorkQueue& queue, int wave, Shared& shared) {
-    if (wave == 0) shared.ring.begin();
-    B::barrier();
     typename Stages::Copy first_copy;
     if constexpr (!P.balanced()) {
       if (wave == 0) queue.prefetch_pages();
@@ -120,7 +126,6 @@ struct PagedAttentionBulkDecode {
   }
 
   TILEWAVE_DEVICE static void compute(const Args& a, WorkQueue& queue, Shared& shared) {
-    B::barrier();  // the ring is ready; loads of Q come behind it, because the barrier would wait for them
     GroupShared& group = shared.group[L::wave_group()];
     Inputs inputs;
     if constexpr (!P.balanced() && !L::boxed) inputs.load(a, queue.rows(0));

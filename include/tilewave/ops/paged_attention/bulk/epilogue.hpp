@@ -69,7 +69,6 @@ struct PagedAttentionBulkEpilogue {
   }
   TILEWAVE_DEVICE static void join_merge(const Args& a, typename L::Shared& shared) {
     if (L::clustered(a)) publish_free_stages();
-    if constexpr (L::wave_groups > 1) B::barrier();
     if (!L::clustered(a)) return;
     B::cluster_wait();
     B::collect(shared.mailbox, received_floats(a), 0);
@@ -112,7 +111,8 @@ struct PagedAttentionBulkEpilogue {
                Vec<float, 4>{{s.row_sum[octet][0], s.row_sum[octet][1], s.row_max[octet][0], s.row_max[octet][1]}});
       B::store(&given.out[octet][lane], octet_of(other, octet));
     }
-    B::barrier();
+    B::mbarrier_arrive(&shared.exchanged);
+    B::mbarrier_wait(&shared.exchanged, 0);
     const auto& taken = shared.group[1 - wave_group].exchange;
     TILEWAVE_UNROLL
     for (int octet = 0; octet < L::row_octets; ++octet) {

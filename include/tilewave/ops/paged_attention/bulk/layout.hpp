@@ -89,7 +89,8 @@ struct PagedAttentionBulkLayout : AttentionArithmetic<B, S.quant, S.out, S.nativ
   struct Shared {
     PagedAttentionStages<PagedAttentionBulkLayout> ring;
     GroupShared group[wave_groups];
-    Mailbox mailbox;  // counts what other blocks of the cluster send
+    typename B::Mbarrier exchanged;  // completes when all waves that compute have stored what they hand over
+    Mailbox mailbox;                 // counts what other blocks of the cluster send
   };
 
   struct State {
