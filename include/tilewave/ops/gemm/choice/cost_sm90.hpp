@@ -55,7 +55,16 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const bool contiguous = spec.groups == GemmGroups::contiguous;
   const double b_bytes = spec.four_bit() ? 0.5 + double(size_of(spec.group_scale())) / spec.scale_k : element;
   const double sms = sm90_facts.compute_units;
-  const GemmTileCount count = gemm_tile_count(problem, m, p);
+  GemmTileCount count = gemm_tile_count(problem, m, p);
+  // Weights in fragments: cycles of a stage of 64 rows of B under so many of A.
+  const auto of_fragments = [](double rows) { return rows <= 16 ? 240 + 5.7 * rows : 270 + 3.5 * rows; };
+  double fragment_cycles = of_fragments(p.rows);
+  if (const detail::GemmHeights heights = detail::gemm_heights(spec, p); heights.count > 1 && contiguous) {
+    const double groups = gemm_groups_hit(problem, m);
+    const GemmHeightCost cost = gemm_height_cost(m / groups, heights, of_fragments);
+    count.tiles = groups * cost.tiles * ceil_div(problem.n, p.columns);
+    fragment_cycles = cost.of_tiles / cost.tiles;
+  }
   if (p.path == GemmPath::weights_in_registers) return gemm_cost_few_rows(problem, m, p);
   const double slots = double(clusters_at_a_time(p.sharers() * splits) * p.waves_per_simd);
   const double steps = double(ceil_div(ceil_div(problem.k * element, p.depth_bytes), splits));
@@ -83,7 +92,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   if (spec.four_bit()) {  // a stage of 128 k: a chain of waits, and the groups of an SM widen in turn
     if (fragments) {      // blocks of an SM widen in turn, where there are two
       const double beside = min_of(double(p.waves_per_simd), max_of(1.0, count.tiles * splits / sms));
-      cycles = tall / 64 * beside * (wide <= 16 ? 240 + 5.7 * wide : 270 + 3.5 * wide);
+      cycles = tall / 64 * beside * fragment_cycles;
     } else {
       const double groups = tall / 64 * (count.tiles * splits > sms ? p.waves_per_simd : 1);
       cycles = 250 + 3.25 * wide * element + 320 * groups;

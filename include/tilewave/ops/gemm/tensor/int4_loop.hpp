@@ -167,7 +167,7 @@ struct GemmInt4Loop {
           for (int load = 0; load < panels; ++load) {
             const int first_unit = scale * 4 + 2 * load;
             const Chunk* const box = shared.wide[ring.slot] + first_unit / 8 * (L::wide_rows * L::row_chunks);
-            const Chunk parts = B::load_matrices(box + row * L::row_chunks + (first_unit % 8 + unit ^ row % 8));
+            const Chunk parts = B::load_matrices(box + row * L::row_chunks + ((first_unit % 8 + unit) ^ row % 8));
             TILEWAVE_UNROLL
             for (int i = 0; i < 2; ++i) {
               auto& to = panels == 2 ? rows[load][i] : rows[i][0];
