@@ -22,21 +22,35 @@ function(run_clang output source name arch)
     DEPENDS ${source} ${arg_DEPENDS} DEPFILE ${dependencies} COMMENT "Compiling ${name}" VERBATIM)
 endfunction()
 
-# All sources begin with the room's backend.hpp. It is precompiled: with HIP's and the standard's headers it takes as long as
-# the kernel of a small code object.
-foreach(arch gfx942 gfx950)
-  set(backend ${CMAKE_CURRENT_BINARY_DIR}/backend_${arch}.pch)
-  run_clang(${backend} ${PROJECT_SOURCE_DIR}/include/tilewave/arch/${arch}/backend.hpp backend_${arch}.pch ${arch}
-            OPTIONS -fsyntax-only -Xclang -emit-pch -Xclang -o -Xclang ${backend})
-endforeach()
+# precompile(NAME headers...): ${precompiled}/NAME_<arch>.pch, with the room's backend.hpp, with which all sources begin. With HIP's and
+# the standard's headers it takes as long as the kernel of a small code object; an op of many objects has its headers there, too.
+set(precompiled ${CMAKE_CURRENT_BINARY_DIR}/precompiled)
+function(precompile name)
+  list(TRANSFORM ARGN REPLACE ".+" "#include \"\\0\"\n" OUTPUT_VARIABLE includes)
+  list(JOIN includes "" includes)
+  foreach(arch gfx942 gfx950)
+    set(pch ${precompiled}/${name}_${arch}.pch)
+    file(CONFIGURE OUTPUT ${precompiled}/${name}_${arch}.hpp CONTENT "#include \"tilewave/arch/${arch}/backend.hpp\"\n${includes}")
+    run_clang(${pch} ${precompiled}/${name}_${arch}.hpp ${name}_${arch}.pch ${arch}
+              OPTIONS -fsyntax-only -Xclang -fpch-instantiate-templates -Xclang -emit-pch -Xclang -o -Xclang ${pch})
+  endforeach()
+endfunction()
+precompile(backend)
+precompile(paged_attention_entry tilewave/ops/paged_attention/specs/features.hpp tilewave/ops/paged_attention/specs/scores.hpp)
+precompile(gemm_entries tilewave/ops/gemm/specs/gated.hpp tilewave/ops/gemm/specs/int4.hpp tilewave/ops/gemm/specs/moe.hpp
+           tilewave/ops/gemm/specs/mx.hpp)
 
 # compile(NAME SOURCE ARCH options...): the code object ${folder}/NAME.co, appended to ${outputs}
 set(outputs)
 function(compile name source arch)
   set(output ${folder}/${name}.co)
-  set(backend ${CMAKE_CURRENT_BINARY_DIR}/backend_${arch}.pch)
-  run_clang(${output} ${CMAKE_CURRENT_SOURCE_DIR}/${source} ${name}.co ${arch} DEPENDS ${backend}
-            OPTIONS -Xclang -include-pch -Xclang ${backend} ${ARGN} -o ${output})
+  get_filename_component(pch ${source} NAME_WE)
+  if(NOT EXISTS ${precompiled}/${pch}_${arch}.hpp)
+    set(pch backend)
+  endif()
+  set(pch ${precompiled}/${pch}_${arch}.pch)
+  run_clang(${output} ${CMAKE_CURRENT_SOURCE_DIR}/${source} ${name}.co ${arch} DEPENDS ${pch}
+            OPTIONS -Xclang -include-pch -Xclang ${pch} ${ARGN} -o ${output})
   set(outputs ${outputs} ${output} PARENT_SCOPE)
 endfunction()
 function(compile_full)

@@ -8,6 +8,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "tilewave/arch/atom.hpp"
@@ -19,14 +20,17 @@ namespace tilewave::host {
 
 namespace detail {
 
+[[noreturn]] __attribute__((noinline)) TILEWAVE_HOST_UNTRACKED inline void fail_source(Lane& self, int source,
+                                                                                       const Collective& call) {
+  fail(self, "%s at %s:%d reads lane %d of a wave of %d", name_of(call.kind), call.where.base_name(), call.where.line,
+       source, self.wave->lanes);
+}
+
 /// Posts a value, waits for the wave, and returns the value that lane `source` has posted.
 TILEWAVE_HOST_UNTRACKED inline std::uint32_t exchange(std::uint32_t value, int source, const Collective& call) {
   Lane& self = *current_lane;
   Wave& wave = *self.wave;
-  if (source < 0 || source >= wave.lanes) {
-    fail(self, "%s at %s:%d reads lane %d of a wave of %d", name_of(call.kind), call.where.base_name(), call.where.line,
-         source, wave.lanes);
-  }
+  if (source < 0 || source >= wave.lanes) fail_source(self, source, call);
   std::uint32_t* const posted = wave.posted[wave.parity];
   posted[self.index] = value;
   if (meet(self, call)) {
@@ -48,6 +52,29 @@ TILEWAVE_HOST_UNTRACKED void each_posted(std::uint32_t value, const Collective& 
     complete(self);
   }
   for (int lane = 0; lane < wave.lanes; ++lane) f(lane, posted[lane]);
+}
+
+/// Combines the values of each aligned group of `lanes` lanes, in the steps of a butterfly: op(own, other).
+template <class Op>
+TILEWAVE_HOST_UNTRACKED void butterfly(float& value, int lanes, const Op& op, const Collective& call) {
+  Lane& self = *current_lane;
+  Wave& wave = *self.wave;
+  std::uint32_t* const posted = wave.posted[wave.parity];
+  asm("" : "+m"(value));  // a product contracted into the addition would differ from lane to lane
+  posted[self.index] = std::bit_cast<std::uint32_t>(value);
+  if (meet(self, call)) {
+    const std::size_t bytes = wave.lanes * sizeof(float);
+    float own[max_wave_lanes], combined[max_wave_lanes];
+    std::memcpy(own, posted, bytes);
+    for (int mask = 1; mask < lanes; mask *= 2) {
+      for (int lane = 0; lane < wave.lanes; ++lane) combined[lane] = op(own[lane], own[lane ^ mask]);
+      std::memcpy(own, combined, bytes);
+      ++self.cluster->counters.shuffles;
+    }
+    std::memcpy(posted, own, bytes);
+    complete(self);
+  }
+  value = std::bit_cast<float>(posted[self.index]);
 }
 
 TILEWAVE_HOST_UNTRACKED inline bool vote_any(bool predicate, Where where) {
@@ -117,15 +144,14 @@ struct Lanes {
     const int source = atom.lane_of(I, atom.group(current_lane->index));
     return exchanged(value, source, {CollectiveKind::group_broadcast, I, where});
   }
-  /// Applies op over the aligned group of `lanes` lanes, as a butterfly.
+  /// Applies op over the aligned group of `lanes` lanes, as a butterfly. The wave meets once: its last lane takes all
+  /// steps for all lanes.
   template <int lanes, class Op>
   static float reduce(float value, Op op, Where where = {}) {
     static_assert(lanes >= 1 && lanes <= facts_of(Id).wave_lanes && std::has_single_bit(unsigned{lanes}),
                   "a butterfly is over a power of two of lanes within a wave");
-    for (int mask = 1; mask < lanes; mask *= 2) {
-      asm("" : "+m"(value));  // a product contracted into the addition would differ from lane to lane
-      value = op(value, exchanged(value, current_lane->index ^ mask, {CollectiveKind::reduce, mask, where}));
-    }
+    static_assert(std::is_empty_v<Op>, "one lane's op serves them all, so it holds nothing");
+    if constexpr (lanes > 1) detail::butterfly(value, lanes, op, {CollectiveKind::reduce, lanes, where});
     return value;
   }
   static void order(std::uint64_t& a, std::uint64_t& b) {

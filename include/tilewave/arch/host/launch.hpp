@@ -7,6 +7,7 @@
 #if !TILEWAVE_ON_GPU_COMPILER
 
 #include <atomic>
+#include <chrono>
 #include <limits>
 #include <system_error>
 #include <thread>
@@ -58,37 +59,52 @@ inline Status execute(const LaunchRequest& request) {
     std::unique_ptr<Worker> worker = WorkerPool::instance().take();
     std::int64_t failed_at = std::numeric_limits<std::int64_t>::max();
   };
-  std::vector<Thread> threads_of_launch(thread_count(request));
+  std::vector<Thread> threads_of_launch(1);
   // Accesses are relaxed, because clusters must not look ordered to TSan. The ends of the threads order what comes
   // after the launch.
   std::atomic<std::int64_t> next{0}, stop{request.clusters};
 
-  const auto work = [&](Thread& thread) {
+  // Returns true when it stopped in front of a cluster because `until` was over.
+  const auto run_until = [&](Thread& thread, std::chrono::steady_clock::time_point until) {
+    constexpr auto never = std::chrono::steady_clock::time_point::max();
     for (;;) {
+      if (until != never && std::chrono::steady_clock::now() > until) return true;
       const std::int64_t i = next.fetch_add(1, std::memory_order_relaxed);
-      if (i >= stop.load(std::memory_order_relaxed)) break;
+      if (i >= stop.load(std::memory_order_relaxed)) return false;
       if (thread.worker->run(request, request.cluster_at(i))) continue;
       thread.failed_at = i;
       std::int64_t before = stop.load(std::memory_order_relaxed);
       while (i < before && !stop.compare_exchange_weak(before, i, std::memory_order_relaxed)) {
       }
-      break;
+      return false;
     }
+  };
+  const auto work = [&](Thread& thread) {
+    run_until(thread, std::chrono::steady_clock::time_point::max());
     thread.worker->finish();
   };
 
-  bool prepared = true;
-  for (Thread& thread : threads_of_launch) prepared = prepared && thread.worker->prepare(request);
-  if (prepared) {
-    std::vector<std::thread> threads;
-    try {
-      for (std::size_t t = 1; t < threads_of_launch.size(); ++t)
-        threads.emplace_back(work, std::ref(threads_of_launch[t]));
-    } catch (const std::system_error&) {  // no more threads are available; those that started do the work
+  bool prepared = threads_of_launch[0].worker->prepare(request);
+  // Most launches of tests end before a second thread would have begun: unless a number of threads is asked for, more
+  // of them come when the first has run for a while. TSan is to see them all.
+  const bool alone = request.options.threads == 0 && !under_tsan;
+  const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(500);
+  if (prepared && (!alone || run_until(threads_of_launch[0], until))) {
+    threads_of_launch.resize(thread_count(request));
+    for (std::size_t t = 1; t < threads_of_launch.size(); ++t)
+      prepared = prepared && threads_of_launch[t].worker->prepare(request);
+    if (prepared) {
+      std::vector<std::thread> threads;
+      try {
+        for (std::size_t t = 1; t < threads_of_launch.size(); ++t)
+          threads.emplace_back(work, std::ref(threads_of_launch[t]));
+      } catch (const std::system_error&) {  // no more threads are available; those that started do the work
+      }
+      run_until(threads_of_launch[0], std::chrono::steady_clock::time_point::max());
+      for (std::thread& thread : threads) thread.join();
     }
-    work(threads_of_launch[0]);
-    for (std::thread& thread : threads) thread.join();
   }
+  if (prepared) threads_of_launch[0].worker->finish();
 
   const Thread* failed = nullptr;
   last_counters = {};

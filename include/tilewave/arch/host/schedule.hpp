@@ -91,12 +91,12 @@ TILEWAVE_HOST_UNTRACKED inline void yield(Lane& self) {
   go(self, first_lane(cluster, self.wave->slot));
 }
 
-/// `self` cannot run for now. When nobody can, bulk copies land. When that helps nobody, the cluster is stuck: only
-/// lanes at a barrier that others never reached are left, since collectives fail where they diverge.
-TILEWAVE_HOST_UNTRACKED inline void stop(Lane& self) {
+/// `self` cannot run for now, and the next lane of its wave is not simply the one that follows. When nobody can run, bulk
+/// copies land. When that helps nobody, the cluster is stuck: only lanes at a barrier that others never reached are
+/// left, since collectives fail where they diverge.
+TILEWAVE_HOST_UNTRACKED inline void stop_wave(Lane& self) {
   Cluster& cluster = *self.cluster;
   Wave& wave = *self.wave;
-  wave.ready &= ~self.bit();
   if (wave.ready == 0) cluster.runnable &= ~(WaveSet{1} << wave.slot);
   if (cluster.runnable == 0) land_awaited(self);
   if (cluster.runnable == 0) {
@@ -115,25 +115,43 @@ TILEWAVE_HOST_UNTRACKED inline void stop(Lane& self) {
   go(self, stay ? next_lane(cluster, wave, self.index) : first_lane(cluster, wave.slot));
 }
 
+/// `self` cannot run for now. Most switches of an emulated kernel are this one, to the next lane of the wave.
+TILEWAVE_HOST_STEP void stop(Lane& self) {
+  Wave& wave = *self.wave;
+  const std::uint64_t ready = wave.ready & ~(std::uint64_t{1} << self.index);
+  wave.ready = ready;
+  if (ready == 0 || !self.cluster->ascending) return stop_wave(self);
+  const std::uint64_t above = ready & (~std::uint64_t{0} << self.index << 1);
+  Lane& next = *wave.lane[__builtin_ctzll(above != 0 ? above : ready)];
+  // The stack of the one after it is on its way meanwhile. Waves have 32 or 64 lanes.
+  __builtin_prefetch(wave.lane[(next.index + 1) & (wave.lanes - 1)]->stack.fiber.context);
+  current_lane = &next;
+  switch_fiber(self.stack.fiber, next.stack.fiber);
+}
+
+/// The lane's call is not the one in which others of its wave wait, or comes when some of them are elsewhere.
+[[noreturn]] __attribute__((noinline)) TILEWAVE_HOST_UNTRACKED inline void fail_collective(Lane& self,
+                                                                                           const Collective& call) {
+  const Wave& wave = *self.wave;
+  const Collective& other = wave.collective;
+  if (wave.arrived != 0 && !(other == call)) {
+    fail(self, "wave divergence: this lane calls %s (%d) at %s:%d while %d of %d lanes wait in %s (%d) at %s:%d",
+         name_of(call.kind), call.immediate, call.where.base_name(), call.where.line, wave.arrived, wave.lanes,
+         name_of(other.kind), other.immediate, other.where.base_name(), other.where.line);
+  }
+  fail(self, "wave divergence: this lane calls %s at %s:%d, but of %d lanes %d wait at a barrier and %d returned",
+       name_of(call.kind), call.where.base_name(), call.where.line, wave.lanes, std::popcount(wave.at_barrier),
+       std::popcount(wave.returned));
+}
+
 }  // namespace detail
 
 /// Every lane of a wave calls it after it has posted its operands under the wave's parity. It returns true for the last
 /// one, which carries out the operation for all and then calls `complete`, and false for the others, afterwards.
 TILEWAVE_HOST_UNTRACKED inline bool meet(Lane& self, const Collective& call) {
   Wave& wave = *self.wave;
-  if (wave.arrived == 0) {
-    wave.collective = call;
-  } else if (!(wave.collective == call)) {
-    const Collective& other = wave.collective;
-    fail(self, "wave divergence: this lane calls %s (%d) at %s:%d while %d of %d lanes wait in %s (%d) at %s:%d",
-         name_of(call.kind), call.immediate, call.where.base_name(), call.where.line, wave.arrived, wave.lanes,
-         name_of(other.kind), other.immediate, other.where.base_name(), other.where.line);
-  }
-  if ((wave.at_barrier | wave.returned) != 0) {
-    fail(self, "wave divergence: this lane calls %s at %s:%d, but of %d lanes %d wait at a barrier and %d returned",
-         name_of(call.kind), call.where.base_name(), call.where.line, wave.lanes, std::popcount(wave.at_barrier),
-         std::popcount(wave.returned));
-  }
+  if (wave.arrived == 0) wave.collective = call;
+  if (!(wave.collective == call) || (wave.at_barrier | wave.returned) != 0) detail::fail_collective(self, call);
   char* const ordered = &wave.ordered[wave.parity];
   order_release(ordered);
   if (++wave.arrived == wave.lanes) return true;
@@ -167,7 +185,7 @@ TILEWAVE_HOST_UNTRACKED inline void complete(Lane& self) {
 /// Fails the cluster when another lane of the wave has made another n-th statement.
 TILEWAVE_HOST_UNTRACKED inline void agree(Lane& self, const Agreement& said) {
   const std::int64_t number = ++self.agreements;
-  auto& remembered = self.wave->agreements[number % remembered_agreements];
+  auto& remembered = self.wave->agreements[static_cast<std::uint64_t>(number) % remembered_agreements];
   if (remembered.number < number) {
     remembered.number = number;
     remembered.said = said;
@@ -181,7 +199,7 @@ TILEWAVE_HOST_UNTRACKED inline void agree(Lane& self, const Agreement& said) {
 
 namespace detail {
 
-TILEWAVE_HOST_UNTRACKED inline Meeting& meeting_of(Lane& self, bool of_cluster) {
+TILEWAVE_HOST_STEP Meeting& meeting_of(Lane& self, bool of_cluster) {
   return of_cluster ? static_cast<Meeting&>(*self.cluster) : *self.wave->block;
 }
 
@@ -210,27 +228,34 @@ TILEWAVE_HOST_UNTRACKED inline int arrive(Lane& self, bool of_cluster) {
   return number;
 }
 
-/// Fails unless the lanes of this lane's wave that wait at a barrier do so on this line.
-TILEWAVE_HOST_UNTRACKED inline void join(Lane& self, bool of_cluster, Where where) {
-  Wave& wave = *self.wave;
+/// Lanes of this lane's wave wait in a collective, or at another barrier.
+[[noreturn]] __attribute__((noinline)) TILEWAVE_HOST_UNTRACKED inline void fail_barrier(Lane& self, Where where) {
+  const Wave& wave = *self.wave;
   if (wave.arrived != 0) {
     const Collective& other = wave.collective;
     fail(self, "wave divergence: this lane is at the barrier at %s:%d while %d of %d lanes wait in %s at %s:%d",
          where.base_name(), where.line, wave.arrived, wave.lanes, name_of(other.kind), other.where.base_name(),
          other.where.line);
   }
+  fail(self, "barrier divergence: this lane is at the barrier at %s:%d while %d of %d lanes wait at %s:%d",
+       where.base_name(), where.line, std::popcount(wave.at_barrier), wave.lanes, wave.barrier.base_name(),
+       wave.barrier.line);
+}
+
+/// Fails unless the lanes of this lane's wave that wait at a barrier do so on this line.
+TILEWAVE_HOST_STEP void join(Lane& self, bool of_cluster, Where where) {
+  Wave& wave = *self.wave;
+  if (wave.arrived != 0) fail_barrier(self, where);
   if (wave.at_barrier == 0) {
     wave.barrier = where;
     wave.of_cluster = of_cluster;
   } else if (!(wave.barrier == where)) {
-    fail(self, "barrier divergence: this lane is at the barrier at %s:%d while %d of %d lanes wait at %s:%d",
-         where.base_name(), where.line, std::popcount(wave.at_barrier), wave.lanes, wave.barrier.base_name(),
-         wave.barrier.line);
+    fail_barrier(self, where);
   }
 }
 
 /// Returns when barrier `number` is open.
-TILEWAVE_HOST_UNTRACKED inline void wait(Lane& self, bool of_cluster, int number) {
+TILEWAVE_HOST_STEP void wait(Lane& self, bool of_cluster, int number) {
   Meeting& meeting = meeting_of(self, of_cluster);
   if (meeting.number == number) {
     self.wave->at_barrier |= self.bit();

@@ -30,7 +30,7 @@ struct Where {
   int line;
   constexpr Where(const char* in_file = __builtin_FILE(), int at_line = __builtin_LINE())
       : file(in_file), line(at_line) {}
-  friend constexpr bool operator==(const Where&, const Where&) = default;
+  friend constexpr __attribute__((always_inline)) bool operator==(const Where&, const Where&) = default;
 
   const char* base_name() const {
     const char* slash = std::strrchr(file, '/');
@@ -90,7 +90,7 @@ struct Collective {
   // the argument that is the same in every lane: xor mask, broadcast position, k of the atom, bytes, parity, ...
   int immediate;
   Where where;
-  friend constexpr bool operator==(const Collective&, const Collective&) = default;
+  friend constexpr __attribute__((always_inline)) bool operator==(const Collective&, const Collective&) = default;
 };
 
 /// A statement that all lanes of a wave must make alike, checked without making them meet: the n-th statement of one
@@ -99,7 +99,7 @@ struct Agreement {
   const char* what;
   std::int64_t value;
   Where where;
-  friend constexpr bool operator==(const Agreement&, const Agreement&) = default;
+  friend constexpr __attribute__((always_inline)) bool operator==(const Agreement&, const Agreement&) = default;
 };
 inline constexpr int remembered_agreements = 32;
 
@@ -215,6 +215,7 @@ struct Cluster : Meeting {
   int copies_in_flight = 0;  // bulk copies of all blocks
   bool failed = false;
   Options options;
+  bool ascending = false;     // the schedule lets a wave's lanes run one after the other until none is ready
   Early early = Early::over;  // of lanes when they begin, and of this launch
   std::uint64_t random = 1;   // state of the generator, which is never 0
   WaveSet runnable = 0;       // waves with ready lanes

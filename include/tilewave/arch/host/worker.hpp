@@ -65,6 +65,9 @@ class Worker {
     cluster_.kernel = request.kernel;
     cluster_.args = request.args;
     cluster_.options = request.options;
+    const Schedule schedule = request.options.schedule;
+    cluster_.ascending = schedule == Schedule::lockstep || schedule == Schedule::first_wave_ahead ||
+                         schedule == Schedule::last_wave_ahead;
     cluster_.early = request.early;
     cluster_.blocks = request.cluster_blocks;
     cluster_.block_lanes = request.block_lanes;

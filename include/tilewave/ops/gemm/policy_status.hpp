@@ -37,6 +37,10 @@ constexpr int gemm_pingpong_boxes(const GemmSpec& s, const GemmPolicy& p) {
   return max_of(1, min_of(tile_boxes, (sm90_facts.lds_bytes - ring - small) / (p.wave_groups() * box)));
 }
 
+/// Returns the rows of the wide side whose sums of one stage a wave group keeps beside its sums of all stages: all of
+/// its part, or half of it where registers do not hold both.
+constexpr int gemm_part_wide(int group_wide) { return group_wide > 192 ? group_wide / 2 : group_wide; }
+
 /// Says whether block scales come through shared memory, see GemmTensorLayout::shared_scales.
 constexpr bool gemm_shares_block_scales(const GemmSpec& s, const GemmPolicy& p) {
   return s.scale == Scaling::per_block && (p.swapped || (s.gated && s.groups != GemmGroups::one));
@@ -59,9 +63,15 @@ constexpr GemmHeights gemm_heights(const GemmSpec& s, const GemmPolicy& p) {
   return {1, {p.rows}};
 }
 
+/// Says whether one wave finds the tiles for all others, see GemmTensorLayout::posts_tiles.
+constexpr bool gemm_posts_tiles(const GemmSpec& s, const GemmPolicy& p) {
+  const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
+  return (s.scale == Scaling::per_block || promoted) && !p.swapped && s.groups != GemmGroups::one;
+}
+
 /// Returns the bytes of shared memory that GemmTensorLayout takes. A test compares it with those of all entries.
 constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
-  const bool int4 = s.four_bit(), block = s.scale == Scaling::per_block;
+  const bool int4 = s.four_bit();
   const int tall = p.swapped ? p.columns : p.rows, wide = p.swapped ? p.rows : p.columns;
   const int group_wide = wide / p.waves_columns, wave_groups = p.wave_groups(), halves = s.gated ? 2 : 1;
   const bool row_scales = s.scale == Scaling::per_row || (int4 && is_fp8(s.a)),
@@ -78,12 +88,10 @@ constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   small = align_up(small, 16) + 4 * (shared_scales && !in_exponents ? p.stages * b_scales : 1);
   small = align_up(small, 16) + 4 * (s.zero_points || in_exponents ? p.stages * (b_scales + (fragments ? 4 : 0)) : 1);
   const int tall_bytes = tall * (int4 ? depth_k / 2 : p.depth_bytes);
-  const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
-  const bool saves_tile = (block || promoted) && !p.swapped && s.groups != GemmGroups::one;
   small += p.pingpong ? align_up(small, 8) - small + 2 * 8 : 0;                              // GemmTensorKernel::Turns
   if (s.out_scale == Scaling::per_group && !p.swapped && group_wide / halves < scale_group)  // L::OutGroups
     small = align_up(small, 8) + 8 + 2 * wave_groups * 64 * 4;
-  small += saves_tile ? 4 * wave_groups * 44 : 0;  // GemmTileQueue::Saved of each wave
+  if (gemm_posts_tiles(s, p)) small = align_up(small, 8) + 2 * 2 * 8 + 2 * 20;  // GemmTileBoard
   return aligned(aligned(p.stages * tall_bytes) + aligned(p.stages * wide * p.depth_bytes) + out + small);
 }
 
@@ -128,8 +136,8 @@ constexpr Status gemm_tensor_product(const GemmSpec& s, const GemmPolicy& p) {
   const int group_wide = (p.swapped ? p.rows : p.columns) / p.waves_columns;
   const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
   const bool sums_by_stage = s.scale == Scaling::per_block || promoted;  // are scaled or promoted after each stage
-  const int n = sums_by_stage && group_wide > 128 ? group_wide / 2 : group_wide;
-  const bool narrow = n == 8 || n == 16 || n == 32 || n == 64 || n == 128;
+  const int n = sums_by_stage ? gemm_part_wide(group_wide) : group_wide;
+  const bool narrow = n == 8 || n == 16 || n == 32 || n == 64 || n == 128 || (sums_by_stage && n == 192);
   const bool in_unit = s.mxfp4() && s.a == DType::bf16;  // sums stay in the matrix unit
   if (s.four_bit() && !narrow && !(in_unit && (n == 160 || n == 256)))
     return illegal_policy("products of int4 weights have 8, 16, 32, 64 or 128 rows of A for a wave group");
@@ -137,7 +145,7 @@ constexpr Status gemm_tensor_product(const GemmSpec& s, const GemmPolicy& p) {
     return illegal_policy("products of i8 are 16, 64, 128 or 256 wide for a wave group");
   if (!narrow && n != 256 && (sums_by_stage || n % 16 != 0))
     return illegal_policy(
-        sums_by_stage ? "sums that are scaled or promoted by stages are 8, 16, 32, 64, 128 or 256 wide for a wave group"
+        sums_by_stage ? "sums that are scaled or promoted by stages are 8, 16, 32, 64, 128, 192 or 256 wide for a group"
                       : "products are 8 or a multiple of 16 wide for a wave group");
   return {};
 }

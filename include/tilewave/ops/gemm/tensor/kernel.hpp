@@ -26,10 +26,11 @@ struct GemmTensorKernel {
   using Ring = typename L::Ring;
   using Sums = typename L::Sums;
   using TileQueue = GemmTileQueue<L, S, P>;
-  struct SavedTiles {
-    typename TileQueue::Saved saved[L::wave_groups * L::wave_group_waves];
+  using PostedTiles = GemmPostedTiles<L>;
+  struct Board {
+    GemmTileBoard<B> board;
   };
-  struct NoSavedTiles {};
+  struct NoBoard {};
   /// Pingpong: a wave group may begin its tile once the other has begun all products of the tile before. Then the full
   /// barriers of the ring are in the phase before the one that it waits for: it does not follow them in between.
   struct Turns {
@@ -42,7 +43,7 @@ struct GemmTensorKernel {
   struct NoOutGroups {};
   struct Shared : L::Shared,
                   std::conditional_t<L::shares_out_groups, WithOutGroups, NoOutGroups>,
-                  std::conditional_t<L::saves_tile, SavedTiles, NoSavedTiles>,
+                  std::conditional_t<L::posts_tiles, Board, NoBoard>,
                   std::conditional_t<P.pingpong, Turns, NoTurns> {};
   static constexpr bool waits_itself = true;
   static constexpr int block_threads = (L::wave_groups + 1) * L::wave_group_lanes;
@@ -78,6 +79,7 @@ struct GemmTensorKernel {
         if (B::lane_id() == 0) B::mbarrier_init(&shared.out_groups.published, L::wave_groups * L::wave_group_waves);
       }
       shared.ring.begin();
+      if constexpr (L::posts_tiles) shared.board.barriers.begin(1, L::readers_of_tiles);
     }
     if (B::wave_id() == L::wave_groups * L::wave_group_waves && B::elected()) {
       if (!L::gathered) B::prefetch_map(maps.a);
@@ -96,26 +98,34 @@ struct GemmTensorKernel {
     }
     if (early && B::wave_id() != L::wave_groups * L::wave_group_waves) B::wait_for_previous();
     const int rank = a.clustered() ? B::cluster_rank() : 0;
-    TileQueue queue(a, rank);
     if (wave_group == L::wave_groups) {
       if constexpr (shift_registers) B::template give_registers<fetching_registers>();
       const int wave = B::wave_id() - L::wave_groups * L::wave_group_waves;
       if (wave == 0) {
-        if (L::plain && a.gemm.k == 0) {
+        TileQueue queue(a, rank);
+        if constexpr (L::posts_tiles) {
+          GemmPostingQueue<L, TileQueue> posting(queue, shared.board);
+          fetch(a, maps, posting, rank, shared, early);
+        } else if (L::plain && a.gemm.k == 0) {
           clear_stages(queue, shared);
         } else {
           fetch(a, maps, queue, rank, shared, early);
         }
         B::launch_next();  // all that this block reads of A and B is on its way
-      } else if constexpr (L::gathered) {
-        fetch_rows(a, queue, wave - 1, shared);
-      } else if constexpr (L::shared_scales) {
-        fetch_scales(a, queue, wave - 1, shared);
+      } else if constexpr (L::gathered || L::shared_scales) {
+        with_tiles(a, rank, shared, [&](auto&& tiles) TILEWAVE_INLINE_LAMBDA {
+          if constexpr (L::gathered) {
+            fetch_rows(a, tiles, wave - 1, shared);
+          } else {
+            fetch_scales(a, tiles, wave - 1, shared);
+          }
+        });
       }
       if (P.splits > 1 && a.gemm.splits > 1) L::Output::join_merge();
     } else {
       if constexpr (shift_registers) B::template take_registers<multiplying_registers>();
-      multiply(a, maps, queue, rank, wave_group, shared);
+      with_tiles(a, rank, shared,
+                 [&](auto&& tiles) TILEWAVE_INLINE_LAMBDA { multiply(a, maps, tiles, rank, wave_group, shared); });
     }
     if (P.splits > 1 && a.gemm.splits > 1) {
       // No block leaves while others may still read its shared memory. What was read of it was used by then, so there
@@ -146,15 +156,22 @@ struct GemmTensorKernel {
   }
 
  private:
-  TILEWAVE_DEVICE static int wave_of(int wave_group) {
-    return wave_group * L::wave_group_waves + L::wave_in_wave_group();
+  /// Calls `work` with the tiles of a wave that does not copy boxes.
+  template <class Work>
+  TILEWAVE_DEVICE static void with_tiles(const Args& a, int rank, Shared& shared, Work&& work) {
+    if constexpr (L::posts_tiles) {
+      work(PostedTiles(a, shared.board));
+    } else {
+      work(TileQueue(a, rank));
+    }
   }
 
-  TILEWAVE_DEVICE static void fetch(const Args& a, const Maps& maps, TileQueue& queue, int rank, Shared& shared,
+  template <class Queue>
+  TILEWAVE_DEVICE static void fetch(const Args& a, const Maps& maps, Queue& queue, int rank, Shared& shared,
                                     bool early) {
     Ring ring;
     GemmTile tile;
-    typename Args::Steps steps;
+    typename Args::Steps steps{};
     while (queue.next(tile, steps)) {
       std::int32_t step = steps.first;
       if (L::copies_b_early && early) {
@@ -205,7 +222,8 @@ struct GemmTensorKernel {
 
   /// Fetches the scales of stages through registers, whatever their strides are. Each of the three waves takes every
   /// third stage, and loads its next stage before it stores the current one.
-  TILEWAVE_DEVICE static void fetch_scales(const Args& a, TileQueue& queue, int wave, Shared& shared) {
+  template <class Queue>
+  TILEWAVE_DEVICE static void fetch_scales(const Args& a, Queue& queue, int wave, Shared& shared) {
     Ring ring;
     GemmTile tile;
     typename Args::Steps steps;
@@ -231,7 +249,8 @@ struct GemmTensorKernel {
   /// Copies gathered rows of A, and the scales of stages whose scales come through shared memory. Each of the three
   /// waves takes every third stage as soon as its slot is free, and waits for no copy: those who multiply see what
   /// landed, by their own fence (L::wait_full).
-  TILEWAVE_DEVICE static void fetch_rows(const Args& a, TileQueue& queue, int wave, Shared& shared) {
+  template <class Queue>
+  TILEWAVE_DEVICE static void fetch_rows(const Args& a, Queue& queue, int wave, Shared& shared) {
     Ring ring;
     GemmTile tile;
     typename Args::Steps steps;
@@ -272,7 +291,8 @@ struct GemmTensorKernel {
     B::template lane_copies_wait<0>();
   }
 
-  TILEWAVE_DEVICE static void multiply(const Args& a, const Maps& maps, TileQueue& queue, int rank, int wave_group,
+  template <class Queue>
+  TILEWAVE_DEVICE static void multiply(const Args& a, const Maps& maps, Queue& queue, int rank, int wave_group,
                                        Shared& shared) {
     using Scaled = GemmScaledLoops<B, S, P, Epilogue>;
     using Int4 = GemmInt4Loop<B, S, P, Epilogue>;
@@ -288,14 +308,14 @@ struct GemmTensorKernel {
           continue;
         }
       }
-      if (L::may_be_idle && tile.first_row + L::tall_row(wave_group) >= tile.row_end) {
-        pass_stages(steps, shared, ring);
-        continue;
+      if constexpr (L::leaves_rows_out) {
+        if (tile.first_row + L::tall_row(wave_group) >= tile.row_end) {
+          pass_stages(steps, shared, ring);
+          continue;
+        }
       }
       output.begin(a, tile, wave_group);
-      if constexpr (L::saves_tile) queue.save(shared.saved[wave_of(wave_group)], tile);
       const auto end_tile = [&](Sums(&sums)[L::tiles]) TILEWAVE_INLINE_LAMBDA {
-        if constexpr (L::saves_tile) queue.restore(shared.saved[wave_of(wave_group)], tile);
         if (P.stream && steps.partial >= 0) {
           output.store_partial(a, steps.partial, wave_group, sums);
         } else if (P.splits > 1 && a.gemm.splits > 1) {
@@ -334,7 +354,7 @@ struct GemmTensorKernel {
     output.finish();
   }
 
-  /// A wave group whose part of a tile has no rows leaves the matrix unit to the others.
+  /// Passes the stages of a tile of which the wave group has no row that counts.
   TILEWAVE_DEVICE static void pass_stages(typename Args::Steps steps, Shared& shared, Ring& ring) {
     for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
       B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);

@@ -58,15 +58,13 @@ struct GemmTensorLayout {
   static constexpr bool shared_scales = detail::gemm_shares_block_scales(S, P) || packed;
   static constexpr int scale_waves = 3;  // waves of the fetching wave group that fetch scales; the fourth copies boxes
   /// Rows of the wide side whose sums of one stage fit the registers beside the sums of all stages.
-  static constexpr int part_wide = wave_group_wide > 128 ? wave_group_wide / 2 : wave_group_wide;
+  static constexpr int part_wide = detail::gemm_part_wide(wave_group_wide);
   /// True if registers hold the sums of all stages and those of two single stages.
   static constexpr bool scaled_ahead =
-      wave_groups <= 2 && part_wide == wave_group_wide && (promoted ? tiles * wave_group_wide <= 128 : tiles == 1);
+      wave_groups <= 2 && wave_group_wide <= 128 && (promoted ? tiles * wave_group_wide <= 128 : tiles == 1);
 
   /// Tiles of groups are as high as the rows that they have ask for.
   static constexpr detail::GemmHeights heights = detail::gemm_heights(S, P);
-  /// True if wave groups have rows of A of their own, which a tile at the end of a group may not have.
-  static constexpr bool may_be_idle = S.groups != GemmGroups::one && !P.swapped && P.waves_rows > 1;
 
   /// A wave group's sums of one 64-row tile. Element 4 j + 2 h + e of lane l of wave w is tall row 16 w + l / 4 + 8 h,
   /// wide row 8 j + 2 (l % 4) + e.
@@ -74,30 +72,18 @@ struct GemmTensorLayout {
   using Sums = Vec<Sum, wave_group_wide / 2>;
 
   /// A box of output is 128 bytes of a row of C by 64 rows (swapped: by all rows of the wave group). A wave group fills
-  /// it together. In grouped GEMM, whose groups end anywhere, a wave fills a box of 16 rows alone. Swapped tiles write
-  /// f32 without boxes.
+  /// it together. Where a group ends within it, lanes write its rows, not the copy engine. Swapped tiles write f32
+  /// without boxes.
   static constexpr bool out_in_boxes = S.out != DType::f32 || !P.swapped;
-  static constexpr bool shared_boxes = P.swapped || S.groups == GemmGroups::one;
   static constexpr int out_size = min_of(size_of(S.out), 2);
   static constexpr int box_columns = 128 / (P.swapped ? out_size : size_of(S.out));
-  static constexpr int out_rows = P.swapped ? wave_group_wide : shared_boxes ? 64 : 16;
+  static constexpr int out_rows = P.swapped ? wave_group_wide : 64;
   /// There are boxes for a whole tile (f32: for half of it), so the copy engine writes them during the next tile. Under
   /// pingpong fewer are enough, because the other wave group multiplies meanwhile.
   static constexpr int tile_boxes = tiles * ceil_div(wave_group_wide / halves, 128 / out_size);
   static constexpr int out_boxes = P.swapped ? 1 : P.pingpong ? detail::gemm_pingpong_boxes(S, P) : tile_boxes;
-  /// The lanes that fill a box together: those of a wave group, or of one wave.
-  static constexpr int box_lanes = shared_boxes ? wave_group_lanes : B::facts.wave_lanes;
-  TILEWAVE_DEVICE static int lane_of_box() { return B::block_lane_id() % box_lanes; }
-  TILEWAVE_DEVICE static void box_barrier() {
-    if constexpr (shared_boxes) {
-      B::group_barrier();
-    } else {
-      B::wave_barrier();
-    }
-  }
-  /// The lanes that send boxes: the first of a wave group with one box, else the first of each wave. Waves that share
-  /// boxes take turns.
-  static constexpr int senders = shared_boxes && !P.swapped ? wave_group_waves : 1;
+  /// The lanes that send boxes: the first of a wave group with one box, else the first of each wave. Waves take turns.
+  static constexpr int senders = P.swapped ? 1 : wave_group_waves;
   TILEWAVE_DEVICE static bool may_send() {
     return B::block_lane_id() % (P.swapped ? wave_group_lanes : B::facts.wave_lanes) == 0;
   }
@@ -166,9 +152,15 @@ struct GemmTensorLayout {
         row_pairs[has_row_pairs ? P.stages : 1][has_row_pairs ? shared_b_scales + (fragments ? 4 : 0) : 1];
   };
 
-  /// During the products of grouped GEMM a wave keeps its tile and the state of its queue in shared memory: registers
-  /// are full of sums and scales.
-  static constexpr bool saves_tile = (block_scales || promoted) && !P.swapped && S.groups != GemmGroups::one;
+  /// In grouped GEMM with scaled or promoted sums one wave finds the tiles: registers of the others are full.
+  static constexpr bool posts_tiles = detail::gemm_posts_tiles(S, P);
+  static constexpr int readers_of_tiles =
+      wave_groups * wave_group_waves + (gathered || shared_scales ? scale_waves : 0);
+
+  /// Groups end anywhere, so wave groups below each other may have no row of the last tile. One that multiplies alone
+  /// takes longer where it reads scales between its products (docs/notebook/2026-11-28-groups.md).
+  static constexpr bool leaves_rows_out =
+      S.groups != GemmGroups::one && !P.swapped && P.waves_rows > 1 && !(block_scales && shared_scales);
 
   using Ring = RingSlot<P.stages>;
 

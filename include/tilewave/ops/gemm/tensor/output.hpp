@@ -108,7 +108,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
     return min_of(box * box_wide, max_of(wide_c - box_wide, 0));
   }
   /// The barriers around the filling of boxes also order the scales in shared memory.
-  static constexpr bool barriers_of_boxes = boxes && !P.swapped && L::shared_boxes;
+  static constexpr bool barriers_of_boxes = boxes && !P.swapped;
 
   /// `extras`: with bias or residual.
   template <bool extras>
@@ -134,7 +134,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   TILEWAVE_DEVICE void write_boxes(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
                                    const Sums (&sums)[L::tiles], int first) {
     if (L::may_send()) B::template stores_read<0>();
-    L::box_barrier();
+    B::group_barrier();
     TILEWAVE_UNROLL
     for (int i = 0; i < min_of(L::out_boxes, all_boxes - first); ++i) {
       const int t = (first + i) / boxes_per_tile, from = box_from((first + i) % boxes_per_tile);
@@ -146,7 +146,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
       }
     }
     B::shared_written();
-    L::box_barrier();
+    B::group_barrier();
     send_boxes(a, tile, wave_group, shared, first);
   }
 
@@ -166,9 +166,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   /// Sends the boxes that were filled: by the copy engine where it can write them, else by the lanes that filled them.
   TILEWAVE_DEVICE void send_boxes(const Args& a, const GemmTile& tile, int wave_group, Shared& shared, int first) {
     constexpr int wide_here = P.swapped ? 64 : min_of(box_wide, wide_c);  // columns of a box that are filled
-    const int own_row = L::shared_boxes ? 0 : 16 * L::wave_in_wave_group();
-    const std::int32_t first_row =
-        tile.first_row + (P.swapped ? L::wide_row(wave_group) : L::tall_row(wave_group) + own_row);
+    const std::int32_t first_row = tile.first_row + (P.swapped ? L::wide_row(wave_group) : L::tall_row(wave_group));
     const std::int32_t first_column = tile.first_column + (P.swapped ? first_tall(wave_group) : first_wide(wave_group));
     // The rows of a group of grouped GEMM end where the next group's begin. The engine writes whole boxes and units.
     const bool whole_rows =
@@ -179,7 +177,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
       const int t = (first + i) / boxes_per_tile, from = box_from((first + i) % boxes_per_tile);
       const std::int32_t row = first_row + (P.swapped ? 0 : 64 * t),
                          column = first_column + (P.swapped ? 64 * t : from);
-      Chunk* const box = shared.out[wave_group][i] + (P.swapped ? 0 : own_row * 8);
+      Chunk* const box = shared.out[wave_group][i];
       if (!by_engine) {
         copy_out(a, tile, row, column, wide_here / unit, box);
       } else if (column < a.gemm.n && row < tile.row_end) {
@@ -190,9 +188,13 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
     if (!by_engine) {
       TILEWAVE_ROLL
       for (int i = 0; i < count; ++i) send(i);
-    } else if (L::may_send()) {
-      TILEWAVE_ROLL
-      for (int i = L::first_sent(); i < count; i += L::senders) send(i);
+    } else {
+      if (L::may_send()) {
+        TILEWAVE_ROLL
+        for (int i = L::first_sent(); i < count; i += L::senders) send(i);
+      }
+      // All lanes end their stores, though one has any: behind a lane's own end the compiler takes the lanes of a wave
+      // for apart, and keeps slots of the ring in registers of lanes (docs/notebook/2026-11-28-groups.md).
       B::stores_end();
     }
   }
@@ -344,7 +346,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   /// Stores the rows of a box that the engine cannot write, 16 bytes a lane. Rows beyond the tile are left out.
   TILEWAVE_DEVICE static void copy_out(const Args& a, const GemmTile& tile, std::int32_t first_row,
                                        std::int32_t first_column, int units, const Chunk* box) {
-    for (int i = L::lane_of_box(); i < L::out_rows * units; i += L::box_lanes) {
+    for (int i = L::lane_in_wave_group(); i < L::out_rows * units; i += L::wave_group_lanes) {
       const std::int32_t in_box = i / units, of_row = i % units;
       const std::int32_t row = first_row + in_box, column = first_column + unit * of_row;
       if (row >= tile.row_end || column >= a.gemm.n) continue;

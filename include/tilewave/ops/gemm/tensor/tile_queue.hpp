@@ -32,21 +32,6 @@ class GemmTileQueue {
     return true;
   }
 
-  /// What a wave keeps in shared memory while it multiplies (see L::saves_tile).
-  struct Saved {
-    GemmTile tile;
-    typename GemmTiles<B, S, P>::State tiles;
-  };
-  TILEWAVE_DEVICE void save(Saved& saved, const GemmTile& tile) const {
-    B::wave_barrier();  // all lanes have restored the tile before
-    if (B::lane_id() == 0) saved = {tile, tiles_.state()};
-    B::wave_barrier();
-  }
-  TILEWAVE_DEVICE void restore(const Saved& saved, GemmTile& tile) {
-    tile = saved.tile;
-    tiles_.resume(saved.tiles);
-  }
-
  private:
   TILEWAVE_DEVICE bool next_of_tail(GemmTile& tile, Steps& steps) {
     if (!tail_.next()) return false;
@@ -61,6 +46,65 @@ class GemmTileQueue {
   // Only P.stream uses these.
   std::int32_t rounds_ = 0;  // whole rounds that are done
   GemmStream::TailWork tail_;
+};
+
+/// The tiles of a block where one wave finds them and all others read them (L::posts_tiles).
+template <class B>
+struct GemmTileBoard {
+  static constexpr int places = 2;
+  RingBarriers<B, places> barriers;
+  GemmTile tile[places];
+};
+
+/// The wave that finds the tiles. It posts each for the others as soon as there is a free place.
+template <class L, class Queue>
+class GemmPostingQueue {
+ public:
+  using B = typename L::Backend;
+  using Board = GemmTileBoard<B>;
+
+  TILEWAVE_DEVICE GemmPostingQueue(Queue& queue, Board& board) : queue_(queue), board_(board) {}
+  TILEWAVE_DEVICE bool next(GemmTile& tile, typename L::Args::Steps& steps) {
+    const bool found = queue_.next(tile, steps);
+    board_.barriers.wait_free(place_);
+    if (B::lane_id() == 0) board_.tile[place_.slot] = found ? tile : GemmTile{-1, 0, 0, 0, 0};
+    B::mbarrier_arrive(&board_.barriers.full[place_.slot]);
+    place_.advance();
+    return found;
+  }
+
+ private:
+  Queue& queue_;
+  Board& board_;
+  RingSlot<Board::places> place_;
+};
+
+/// The tiles as another wave reads them. All lanes get them from one, so that the compiler knows them to be a wave's:
+/// else it keeps slots of the ring and operands of products in registers of lanes, and moves them to those of the wave
+/// in front of each product.
+template <class L>
+class GemmPostedTiles {
+ public:
+  using B = typename L::Backend;
+  using Board = GemmTileBoard<B>;
+
+  TILEWAVE_DEVICE GemmPostedTiles(const typename L::Args& a, Board& board) : a_(a), board_(board) {}
+  TILEWAVE_DEVICE bool next(GemmTile& tile, typename L::Args::Steps& steps) {
+    board_.barriers.wait_full(place_);
+    const GemmTile& posted = board_.tile[place_.slot];
+    const auto of_wave = [](std::int32_t value) TILEWAVE_INLINE_LAMBDA { return std::int32_t{B::uniform(value)}; };
+    tile = {of_wave(posted.layer), of_wave(posted.a_layer), of_wave(posted.first_row), of_wave(posted.row_end),
+            of_wave(posted.first_column)};
+    board_.barriers.release(place_.slot);
+    place_.advance();
+    steps = a_.steps(0);
+    return tile.layer >= 0;
+  }
+
+ private:
+  const typename L::Args& a_;
+  Board& board_;
+  RingSlot<Board::places> place_;
 };
 
 /// Adds the partials of stream-K in the order of K, runs the epilogue and stores. It is launched behind
