@@ -36,7 +36,7 @@ struct MoeTimedProblem : MoeProblem {
 inline MoeParts moe_bench_parts() {
   static const std::vector<const GemmEntry*> products = [] {
     std::vector<const GemmEntry*> all;
-    for (const auto list : {all_gemm_moe_entries(), all_gemm_grouped_entries()})
+    for (const auto list : {all_gemm_moe_entries(), all_gemm_grouped_entries(), all_gemm_gated_entries()})
       all.insert(all.end(), list.begin(), list.end());
     return all;
   }();

@@ -14,8 +14,9 @@ void each_entry(const F& f, bool whole = false) {
   static int turn = 0;
   int number = ++turn;
   for (const MoeEntry* const entry : all_moe_entries()) {
-    const bool slots = entry->policy.results == MoeResults::slots;
-    if (!all_entries() && (slots ? !whole || entry->arch != ArchId::gfx950 : !whole && ++number % 3 != 0)) continue;
+    const bool slots = entry->policy.results == MoeResults::slots, copied = entry->policy.tokens == MoeTokens::copied;
+    const bool elsewhere = slots && entry->arch != ArchId::gfx950;
+    if (!all_entries() && (slots || copied ? !whole || elsewhere : !whole && ++number % 3 != 0)) continue;
     INFO(name_of(entry->arch) << " " << name_of(entry->spec) << " " << name_of(entry->policy));
     f(*entry);
   }

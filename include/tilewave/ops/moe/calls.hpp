@@ -24,6 +24,7 @@ struct MoeCalls {
   MoeRouteArgs route{};
   MoeSortProblem sort{};
   QuantProblem quant_x{}, quant_h{};
+  MoeCopyArgs copy{};
   GemmProblem first{}, second{};
   MoeReduceProblem sum{};
   std::size_t workspace_bytes = 0;
@@ -152,10 +153,27 @@ struct MoeCalls {
     g.batch_invariant = p.batch_invariant;
   }
 
+  /// Makes the first product's operand, and its scales, those that are copied.
+  void copy_tokens(const MoeProblem& p) {
+    const std::int64_t rows = p.rows(), unit = elements_of_unit(first.spec.a);
+    copy.ids = sort.sorted_ids, copy.rows = p.rows(), copy.tokens = p.tokens;
+    copy.chunks = static_cast<std::int32_t>(ceil_div<std::int64_t>(p.hidden, unit));
+    copy.x = first.a, copy.x_stride = first.a_stride / unit;
+    first.a = copy.out = take<Chunk>(rows * copy.chunks), first.a_stride = copy.chunks * unit;
+    if (p.spec.scale != Scaling::per_block && p.spec.scale != Scaling::per_row) return;
+    if (!is_fp8(first.spec.a)) return;
+    const bool rows_alone = p.spec.scale == Scaling::per_row;
+    copy.scales = rows_alone ? 1 : ceil_div(p.hidden, gemm_scale_block);
+    copy.scale = first.a_scale, copy.scale_stride = rows_alone ? 1 : first.a_scale_stride;
+    copy.scale_k_stride = first.a_scale_k_stride;
+    first.a_scale = copy.out_scale = take<float>(rows * copy.scales);
+    if (!rows_alone) first.a_scale_stride = copy.scales, first.a_scale_k_stride = 1;
+  }
+
   void multiply(const MoeProblem& p, const MoePolicy& policy, const MoeEntryBytes& bytes) {
     const MoeSpec& s = p.spec;
     const std::int64_t layers = s.masked() ? p.resident() : 1, rows = p.rows() * layers;
-    first.spec = moe_first_spec(s), second.spec = moe_second_spec(s, policy);
+    first.spec = moe_first_spec(s, policy), second.spec = moe_second_spec(s, policy);
     set_weights(p, p.w1, first);
     set_weights(p, p.w2, second);
     first.n = 2 * p.intermediate, first.k = p.hidden;
@@ -171,6 +189,7 @@ struct MoeCalls {
       first.a_scale = p.x_scale, first.a_scale_stride = p.x_scale_stride, first.a_scale_k_stride = p.x_scale_k_stride;
       first.a_scale_batch_stride = p.x_scale_expert_stride;
     }
+    if (policy.tokens == MoeTokens::copied) copy_tokens(p);
     // h: of the second operand's type, or in 16 bits.
     const DType h = first.spec.out;
     const std::int64_t h_stride = align_up<std::int64_t>(p.intermediate, 16), groups = ceil_div(p.intermediate, 128);
@@ -193,7 +212,8 @@ struct MoeCalls {
       second.out = p.out, second.out_stride = p.out_stride, second.out_batch_stride = p.out_expert_stride;
     } else {
       first.group_offsets = second.group_offsets = sort.group_offsets;
-      first.row_ids = sort.sorted_ids, first.row_weights = sort.sorted_weights, first.tokens = p.tokens;
+      if (first.spec.gathered)
+        first.row_ids = sort.sorted_ids, first.row_weights = sort.sorted_weights, first.tokens = p.tokens;
       sum.x = take<char>(rows * p.hidden, size_of(s.out));
       second.out = const_cast<void*>(sum.x), second.out_stride = p.hidden;
       if (second.spec.scattered) second.row_ids = sort.sorted_ids, second.tokens = p.tokens, second.topk = p.slots();

@@ -7,17 +7,17 @@
 namespace tilewave {
 
 /// Which of a layer's launches to run.
-enum class MoeLaunch : int { gating, route, sort, quant_x, first, quant_h, second, sum };
-inline constexpr int moe_launches = 8;
+enum class MoeLaunch : int { gating, route, sort, quant_x, copy, first, quant_h, second, sum };
+inline constexpr int moe_launches = 9;
 
 constexpr const char* name_of(MoeLaunch l) {
-  constexpr const char* names[] = {"gating", "route", "sort", "quant_x", "first", "quant_h", "second", "sum"};
+  constexpr const char* names[] = {"gating", "route", "sort", "quant_x", "copy", "first", "quant_h", "second", "sum"};
   return names[static_cast<int>(l)];
 }
 
-/// Says whether a layer has a launch. What it has depends on the spec, and of the problem on the experts that are
-/// local.
-constexpr bool moe_has(const MoeProblem& p, MoeLaunch l) {
+/// Says whether a layer has a launch. What it has depends on the spec, of the problem on the experts that are local,
+/// and of the policy on how tokens get to the first product.
+constexpr bool moe_has(const MoeProblem& p, MoeLaunch l, const MoePolicy& policy = {}) {
   const MoeSpec& s = p.spec;
   switch (l) {
     case MoeLaunch::gating: return s.routing == MoeRouting::logits;
@@ -25,6 +25,7 @@ constexpr bool moe_has(const MoeProblem& p, MoeLaunch l) {
     case MoeLaunch::sort:
     case MoeLaunch::sum: return !s.masked();
     case MoeLaunch::quant_x: return s.quantises_x();
+    case MoeLaunch::copy: return policy.tokens == MoeTokens::copied;
     case MoeLaunch::quant_h: return s.quantises_h();
     case MoeLaunch::first:
     case MoeLaunch::second: return true;

@@ -19,6 +19,7 @@ struct MoeEntry {
   MoeSpec spec;
   MoePolicy policy;
   Status (*route)(const MoeRouteArgs&, hipStream_t);
+  Status (*copy)(const MoeCopyArgs&, hipStream_t);
 };
 
 /// The entries among which a plan chooses. Their owner keeps them.
@@ -76,10 +77,11 @@ struct MoePlan {
     std::vector<Launch> all;
     if (entry == nullptr || !detail::check_moe_extents(p).ok() || moe_is_empty(p)) return all;
     const auto policy = [](const auto* e) { return e == nullptr ? std::string("none") : name_of(e->policy); };
-    const std::array<std::string, moe_launches> names{policy(gating), "lanes",         policy(sort),  policy(quant_x),
-                                                      first.name(),   policy(quant_h), second.name(), policy(sum)};
+    const std::array<std::string, moe_launches> names{policy(gating),  "lanes",       policy(sort),
+                                                      policy(quant_x), "waves",       first.name(),
+                                                      policy(quant_h), second.name(), policy(sum)};
     for (int l = 0; l < moe_launches; ++l)
-      if (moe_has(p, static_cast<MoeLaunch>(l))) all.push_back({static_cast<MoeLaunch>(l), names[l]});
+      if (moe_has(p, static_cast<MoeLaunch>(l), entry->policy)) all.push_back({static_cast<MoeLaunch>(l), names[l]});
     return all;
   }
   /// Returns the policy, and the entries of both products: they tell plans of a spec apart.
@@ -113,12 +115,13 @@ struct MoePlan {
     return queue(calls);
   }
   Status run(const MoeProblem& p, const MoeCalls& calls, MoeLaunch one, hipStream_t stream) const {
-    if (!moe_has(p, one)) return {};
+    if (!moe_has(p, one, entry->policy)) return {};
     switch (one) {
       case MoeLaunch::gating: return gating->launch(calls.gating, stream);
       case MoeLaunch::route: return entry->route(calls.route, stream);
       case MoeLaunch::sort: return sort->launch(calls.sort, stream);
       case MoeLaunch::quant_x: return quant_x->launch(calls.quant_x, stream);
+      case MoeLaunch::copy: return entry->copy(calls.copy, stream);
       case MoeLaunch::first: return first.launch(calls.first, stream);
       case MoeLaunch::quant_h: return quant_h->launch(calls.quant_h, stream);
       case MoeLaunch::second: return second.launch(calls.second, stream);
@@ -149,6 +152,15 @@ inline Status choose_moe_parts(const MoeProblem& p, const MoePolicy& policy, con
   return {};
 }
 
+/// Returns the microseconds by which policies of a layer differ: of the first product, and of copying its rows.
+inline double moe_policy_us(const MoeProblem& p, const MoePlan& plan) {
+  if (moe_is_empty(p)) return 0;
+  const MoeCalls calls(p, plan.entry->policy, moe_no_workspace(), {});
+  const double product = GemmRegistry::cost_us(calls.first, *plan.first.entry, plan.first.splits);
+  if (plan.entry->policy.tokens == MoeTokens::gathered) return product;
+  return product + 3.5 + 16.0 * calls.copy.chunks * (calls.copy.rows * 1.3) / 3.5e6;
+}
+
 }  // namespace detail
 
 /// Sets the plan to the entries that are expected to be fastest, by extents alone. Pointers of the problem count as
@@ -158,6 +170,7 @@ inline Status moe_select(const MoeProblem& p, const MoeParts& parts, const ArchF
   plan = {};
   if (Status s = moe_check(p, facts); !s.ok()) return s;
   Status none{StatusCode::no_matching_entry, "no entry was built for this spec"};
+  double best = 0;
   for (const MoeEntry* e : parts.layers) {
     if (e->arch != facts.id || !(e->spec == p.spec)) continue;
     MoePlan made;
@@ -166,11 +179,14 @@ inline Status moe_select(const MoeProblem& p, const MoeParts& parts, const ArchF
       none = status;
       continue;
     }
+    made.entry = e;
+    // With batch_invariant the choice may not depend on the tokens beside a row.
+    const double us = p.batch_invariant ? 0 : detail::moe_policy_us(p, made);
+    if (plan.entry != nullptr && us >= best) continue;
     plan = made;
-    plan.entry = e;
-    return {};
+    best = us;
   }
-  return none;
+  return plan.entry != nullptr ? Status{} : none;
 }
 
 }  // namespace tilewave

@@ -43,13 +43,23 @@ inline constexpr auto moe_entries = [] {
   constexpr auto policies = moe_policies(B::facts.id, S);
   std::array<MoeEntry, policies.size()> entries{};
   for (std::size_t i = 0; i < policies.size(); ++i)
-    entries[i] = {B::facts.id, B::emulated, S, policies[i], &moe_route_launch<B>};
+    entries[i] = {B::facts.id, B::emulated, S, policies[i], &moe_route_launch<B>, &moe_copy_launch<B>};
   return entries;
 }();
 
 namespace detail {
 
-/// The entries of the parts of a layer, of which a spec leaves out some. Products are those of the usual policy: others
+template <std::size_t... counts>
+constexpr auto joined_entries(const std::array<const GemmEntry*, counts>&... lists) {
+  std::array<const GemmEntry*, (counts + ...)> all{};
+  std::size_t next = 0;
+  const auto add = [&](const auto& list) {
+    for (const GemmEntry* e : list) all[next++] = e;
+  };
+  (add(lists), ...);
+  return all;
+}
+/// The entries of the parts of a layer, of which a spec leaves out some. Products do not scatter results: those that do
 /// are chosen among lists that a program has.
 template <class B, MoeSpec S>
 struct MoePartsOf {
@@ -58,10 +68,12 @@ struct MoePartsOf {
   static constexpr auto products = [] {
     constexpr auto& first = gemm_candidates<B, moe_first_spec(S)>;
     constexpr auto& second = gemm_candidates<B, moe_second_spec(S)>;
-    std::array<const GemmEntry*, first.size() + second.size()> all{};
-    for (std::size_t i = 0; i < first.size(); ++i) all[i] = first[i];
-    for (std::size_t i = 0; i < second.size(); ++i) all[first.size() + i] = second[i];
-    return all;
+    constexpr MoePolicy last = moe_policies(B::facts.id, S).back();
+    if constexpr (last.tokens == MoeTokens::copied) {
+      return joined_entries(first, second, gemm_candidates<B, moe_first_spec(S, last)>);
+    } else {
+      return joined_entries(first, second, std::array<const GemmEntry*, 0>{});
+    }
   }();
   static MoeParts parts() {
     MoeParts all;

@@ -36,6 +36,7 @@ constexpr ValueList<GemmSpec> gemm_moe_specs(ArchId arch) {
                             .out_scale = Scaling::per_group}})
     specs.add(s);
   if (facts_of(arch).matrix != Matrix::mma) return specs;
+  specs.add({.groups = contiguous, .activation = silu, .gated = true});  // of rows that were copied before
   GemmSpec second{.b = DType::fp4_e2m1,
                   .scale = Scaling::per_group,
                   .weights = GemmWeights::fragments,
