@@ -65,6 +65,14 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
     count.tiles = groups * cost.tiles * ceil_div(problem.n, p.columns);
     fragment_cycles = cost.of_tiles / cost.tiles;
   }
+  // Block scales: rows of a group, and its tiles.
+  const bool group_scales = spec.scale == Scaling::per_block && !p.swapped && spec.groups != GemmGroups::one;
+  double group_rows_scaled = 0.0;
+  if (group_scales) {
+    group_rows_scaled = count.rows / (contiguous ? gemm_groups_hit(problem, m) : max_of(1, problem.groups));
+    const double tiles = gemm_tiles_of_group(group_rows_scaled, p.rows * p.cluster);
+    count.tiles = tiles * ceil_div(problem.n, p.columns) * count.rows / group_rows_scaled;
+  }
   if (p.path == GemmPath::weights_in_registers) return gemm_cost_few_rows(problem, m, p);
   const double slots = double(clusters_at_a_time(p.sharers() * splits) * p.waves_per_simd);
   const double steps = double(ceil_div(ceil_div(problem.k * element, p.depth_bytes), splits));
@@ -79,6 +87,8 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   if (scaled_large) {
     const bool large = p.waves() > 1 && p.waves() != 3 && (tall >= 256 || wide >= 256);
     cycles *= p.waves() == 1 ? 2.0 : p.waves() == 3 ? 1.52 : p.waves_columns == 2 ? 1.6 : large ? 1.36 : 1.53;
+    // Groups of few tiles have their weights from memory (docs/notebook/2026-11-28-groups.md).
+    if (group_scales && p.waves() != 3) cycles *= 1 + 0.25 * min_of(1.0, 128 / max_of(1.0, group_rows_scaled));
   } else {
     cycles *= (p.pingpong ? 1.0 : wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? 1.03 : 1.08);
     // With block scales, a stage of few rows is a chain: products, their sums' scales, additions.
@@ -137,7 +147,8 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   // In contiguous groups with few rows, tiles that are high for their width bring rows that do not count in place of
   // weights. Gathered rows are those that count, and weights stream as fast as there is room for them in the ring
   // (docs/notebook/2026-11-27-moe-layer.md).
-  const double high_ratio = std::pow(double(p.rows) / p.columns, 1.3), room = p.stages * p.columns * p.depth_bytes;
+  const double high_ratio = min_of(1.0, std::pow(double(p.rows) / p.columns, 1.3)),
+               room = p.stages * p.columns * p.depth_bytes;
   const double group_rows = contiguous ? m / gemm_groups_hit(problem, m) : 0.0;
   // Large tiles of few gathered rows stream weights more slowly (docs/notebook/2026-11-28-moe-heights.md).
   const double of_large = block ? 1.0 : 1 + 0.06 * min_of(1.0, max_of(0.0, 2 - group_rows / 32));

@@ -169,6 +169,7 @@ constexpr GemmPolicies gemm_sm90_grouped(const GemmSpec& s) {
   list.add({.rows = 128, .columns = 256});
   if (s.scale == Scaling::per_block) {  // each wave group multiplies while it adds (docs/notebook/2026-11-28-moe.md)
     list.add({.rows = 64, .columns = 256, .waves_rows = 1, .waves_columns = 2});
+    list.add({.rows = 192, .columns = 128, .waves_rows = 3});  // all rows of a group of some 128
   } else {
     list.add({.rows = 128, .columns = 128});
   }

@@ -16,6 +16,17 @@ inline double gemm_groups_hit(const GemmProblem& problem, std::int32_t m) {
   return max_of(1.0, groups * (1 - std::exp(-m / groups)));
 }
 
+/// Returns the tiles of `tile_rows` that a group has on average, where groups have `rows` on average and differ by a
+/// sixth of that, or as much as rows do that fall into any group.
+inline double gemm_tiles_of_group(double rows, double tile_rows) {
+  if (rows > 8 * tile_rows) return rows / tile_rows + 0.5;
+  const double deviation = max_of(std::sqrt(rows), rows / 6);
+  double tiles = 1;
+  for (double end = tile_rows; end < rows + 4 * deviation; end += tile_rows)
+    tiles += 0.5 * std::erfc((end - rows) / (deviation * std::sqrt(2.0)));
+  return tiles;
+}
+
 /// The tiles of a policy that a problem has, and the rows of A that it multiplies, over all batches and groups. Groups
 /// count as equally full.
 struct GemmTileCount {
