@@ -35,6 +35,9 @@ constexpr bool moe_has(const MoeProblem& p, MoeLaunch l, const MoePolicy& policy
 /// Says whether a call has anything to do.
 constexpr bool moe_is_empty(const MoeProblem& p) { return p.hidden == 0 || p.rows() == 0 || p.resident() == 0; }
 
+/// Stands for a workspace where none is there yet: no tensor lies there.
+inline void* moe_no_workspace() { return reinterpret_cast<void*>(std::uintptr_t{1} << 62); }
+
 namespace detail {
 
 inline Status check_moe_extents(const MoeProblem& p) {
@@ -132,7 +135,9 @@ inline Status check_moe_strides(const MoeProblem& p) {
 inline Status check_moe_overlap(const MoeProblem& p, const MoeCalls& calls, const Region& workspace) {
   const bool masked = p.spec.masked();
   const std::int32_t rows = masked ? p.capacity : p.tokens, layers = masked ? p.resident() : 1;
-  const GemmRegions first(calls.first), second(calls.second);
+  // Of x and its scales, not of their copies.
+  const GemmRegions first(calls.copy.rows > 0 ? MoeCalls(p, {}, moe_no_workspace(), {}).first : calls.first);
+  const GemmRegions second(calls.second);
   const Region x(p.x, size_of(p.spec.x), p.hidden,
                  {{rows, p.x_stride, "x_stride is 0"}, {layers, p.x_expert_stride, "x_expert_stride is 0"}});
   const Region out(p.out, size_of(p.spec.out), p.hidden,
@@ -175,8 +180,6 @@ inline Status moe_check_calls(const MoeProblem& p, const MoeCalls& calls, const 
   }
   return {};
 }
-/// Stands for a workspace where none is there yet: no tensor lies there.
-inline void* moe_no_workspace() { return reinterpret_cast<void*>(std::uintptr_t{1} << 62); }
 inline Status moe_check(const MoeProblem& p, const MoePolicy& policy, const ArchFacts& facts, void* base,
                         const MoeEntryBytes& bytes) {
   if (Status s = moe_check_spec(p.spec, facts); !s.ok()) return s;
