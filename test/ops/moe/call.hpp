@@ -41,7 +41,7 @@ struct MoeShape {
 inline MoeParts all_moe_parts() {
   static const std::vector<const GemmEntry*> products = [] {
     std::vector<const GemmEntry*> all;
-    for (const auto list : {all_gemm_moe_entries(), all_gemm_grouped_entries()})
+    for (const auto list : {all_gemm_moe_entries(), all_gemm_grouped_entries(), all_gemm_gated_entries()})
       all.insert(all.end(), list.begin(), list.end());
     return all;
   }();
