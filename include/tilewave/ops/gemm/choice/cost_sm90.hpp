@@ -63,7 +63,9 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
     const double groups = gemm_groups_hit(problem, m);
     const GemmHeightCost cost = gemm_height_cost(m / groups, heights, of_fragments);
     count.tiles = groups * cost.tiles * ceil_div(problem.n, p.columns);
-    fragment_cycles = cost.of_tiles / cost.tiles;
+    // Against the widths that it has to choose among, a loop takes a little longer; gathers fill three stages too slowly.
+    fragment_cycles = cost.of_tiles / cost.tiles * (p.rows == 64 ? 1.18 : 1.05);
+    if (spec.gathered && p.rows > 64) fragment_cycles *= 1 + 0.5 * min_of(1.0, m / groups / 128);
   }
   // Block scales: rows of a group, and its tiles.
   const bool group_scales = spec.scale == Scaling::per_block && !p.swapped && spec.groups != GemmGroups::one;
@@ -95,7 +97,9 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
     if (block) cycles = max_of(1.4 * cycles, (270 + 2.8 * wide) * (p.waves_rows > 1 ? 1.5 : 1.0));
     // Rows that count have scales that lie apart, and gathered ones come by lanes.
     if (block && contiguous) cycles *= 1 + min_of(1.0, m / gemm_groups_hit(problem, m) / 32);
-    if (spec.gathered && !block && p.rows >= 64) cycles *= 2.0;
+    // Lanes that gather many rows take longer than the products (docs/notebook/2026-11-28-moe-heights.md).
+    if (spec.gathered && p.swapped && p.rows >= 64) cycles *= 2.0;
+    if (spec.gathered && !p.swapped && !block) cycles *= 1 + 0.4 * min_of(1.0, m / gemm_groups_hit(problem, m) / 256);
     if (spec.has_sums_to_choose() && spec.sums == GemmSums::promoted) cycles *= 1.035;
   }
   const bool fragments = spec.weights == GemmWeights::fragments;
@@ -150,12 +154,10 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double high_ratio = min_of(1.0, std::pow(double(p.rows) / p.columns, 1.3)),
                room = p.stages * p.columns * p.depth_bytes;
   const double group_rows = contiguous ? m / gemm_groups_hit(problem, m) : 0.0;
-  // Large tiles of few gathered rows stream weights more slowly (docs/notebook/2026-11-28-moe-heights.md).
-  const double of_large = block ? 1.0 : 1 + 0.06 * min_of(1.0, max_of(0.0, 2 - group_rows / 32));
-  const double idle_rows = !contiguous      ? 1.0
-                           : !spec.gathered ? 1 + 0.6 * high_ratio * (1 - count.rows / rows_read)
-                                            : (p.swapped ? 1 + 0.05 * min_of(1.0, group_rows / 64) : of_large) /
-                                                  min_of(1.0, 0.55 + room / 290e3);
+  const double idle_rows =
+      !contiguous      ? 1.0
+      : !spec.gathered ? 1 + 0.6 * high_ratio * (1 - count.rows / rows_read)
+                       : (p.swapped ? 1 + 0.05 * min_of(1.0, group_rows / 64) : 1.0) / min_of(1.0, 0.55 + room / 290e3);
   const double bytes = ((rows_read * element + layers * problem.n * b_bytes) * problem.k +
                         count.rows * problem.n * size_of(problem.spec.out)) *
                        (grouped && (p.rows < 64 || rows_read > 3 * count.rows) ? 1.05 : 1.0) * idle_rows;
