@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import common
 
-KEY = re.compile(r"moe/(?P<x>bf16)/(?P<weights>bf16|fp8|fp4)(?:\.(?P<scale>block|group))?/c(?P<columns>\d+)/r(?P<rows>\d+)"
+KEY = re.compile(r"moe/(?P<x>bf16)/(?P<weights>bf16|fp8|fp4_e2m1)(?:\.(?P<scale>block|group))?/c(?P<columns>\d+)/r(?P<rows>\d+)"
                  r"/i(?P<intermediate>\d+)/e(?P<experts>\d+)/k(?P<topk>\d+)/(?P<load>balanced|random|zipf|one)/(?P<stage>\w+)")
 
 

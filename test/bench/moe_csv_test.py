@@ -15,7 +15,7 @@ import moe_configs  # noqa: E402
 
 IDENTITY = ("kind arch x_dtype weight_dtype scale intermediate experts topk load stage columns rows config_rows experts_hit seed "
             "results").split()
-NAME = re.compile(r"(?P<kind>moe)/(?P<arch>gfx942|gfx950|sm90)/(?P<x>bf16)/(?P<w>bf16|fp8|fp4)(\.(?P<scale>block|group))?/c(?P<columns>\d+)"
+NAME = re.compile(r"(?P<kind>moe)/(?P<arch>gfx942|gfx950|sm90)/(?P<x>bf16)/(?P<w>bf16|fp8|fp4_e2m1)(\.(?P<scale>block|group))?/c(?P<columns>\d+)"
                   r"/r(?P<rows>\d+)(of(?P<config_rows>\d+))?/i(?P<intermediate>\d+)/e(?P<experts>\d+)/k(?P<topk>\d+)"
                   r"/(?P<load>balanced|random|zipf|one)/(?P<stage>layer|gating|sort|quant_x|first|second|sum)"
                   r"/(?P<results>rows|slots)")
@@ -69,7 +69,7 @@ class Csv(op_contract.OpContract):
 
     def test_mxfp4_on_sm90(self):
         rows = self.good_rows("--arch=sm90", "--benchmark_filter=/fp4")
-        self.assertEqual([(row["weight_dtype"], row["scale"]) for row in rows], [("fp4_e2m1", "per_group")])
+        self.assertEqual([(row["weight_dtype"], row["scale"]) for row in rows], [("fp4_e2m1", "per_group")] * 4)
 
     def test_both_policies(self):
         names = run("--benchmark_list_tests", "--policies=all", *self.few).stdout.splitlines()
