@@ -25,9 +25,20 @@ if(TILEWAVE_SANITIZE)
   target_link_options(tilewave_flags INTERFACE -fsanitize=${TILEWAVE_SANITIZE})
 endif()
 
+# The emulated matrix units and the references have vectors of 32 bytes where the CPU has: what is built here runs here. Without FMA, so
+# no product is contracted.
+set(tilewave_vectors)
+if(TILEWAVE_ROOM STREQUAL "host" AND EXISTS /proc/cpuinfo)
+  file(STRINGS /proc/cpuinfo has_avx2 REGEX "^flags.* avx2( |$)" LIMIT_COUNT 1)
+  if(has_avx2)
+    set(tilewave_vectors -mavx2)
+  endif()
+endif()
+
 function(tilewave_use_room target)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
   target_link_libraries(${target} PRIVATE tilewave::${TILEWAVE_ROOM} tilewave_flags)
+  target_compile_options(${target} PRIVATE ${tilewave_vectors})
   if(TILEWAVE_ROOM STREQUAL "sm90")
     get_target_property(sources ${target} SOURCES)
     set_source_files_properties(${sources} PROPERTIES LANGUAGE CUDA)

@@ -5,6 +5,7 @@
 #include "bench/ops/paged_attention/kv_pool.hpp"
 #include "test/core/fp8_table.hpp"
 #include "test/ops/rows.hpp"
+#include "test/ops/values.hpp"
 #include "tilewave/reference/activation.hpp"
 #include "tilewave/reference/attention_combine.hpp"
 #include "tilewave/reference/embedding.hpp"

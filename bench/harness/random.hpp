@@ -29,6 +29,18 @@ constexpr float random_uniform(std::uint64_t key, std::uint64_t i) {
   return static_cast<float>(static_cast<std::int32_t>(bits >> 9 & 0x7fffffu) * 2 - 0x7fffff) * 0x1p-23f;
 }
 
+/// Writes the first `count` numbers of the stream `key`.
+inline void random_uniforms(std::uint64_t key, int count, float* values) {
+  const auto number = [](std::uint64_t bits) {
+    return static_cast<float>(static_cast<std::int32_t>(bits >> 9 & 0x7fffffu) * 2 - 0x7fffff) * 0x1p-23f;
+  };
+  for (int i = 0; i < count; i += 2) {
+    const std::uint64_t bits = mix64(key + (static_cast<std::uint64_t>(i) / 2 + 1) * 0x9e3779b97f4a7c15ull);
+    values[i] = number(bits);
+    if (i + 1 < count) values[i + 1] = number(bits >> 32);
+  }
+}
+
 /// Returns number `column` of the stream that seed, name and row make. Tensors are filled row by row, so the last row's
 /// stream is kept: making it takes three times as long as a number.
 inline float random_of_row(std::uint64_t seed, char name, std::int64_t row, std::int64_t column) {
@@ -44,6 +56,12 @@ inline float random_of_row(std::uint64_t seed, char name, std::int64_t row, std:
     last = {seed, row, name, random_bits({seed, letter, static_cast<std::uint64_t>(row)})};
   }
   return random_uniform(last.key, static_cast<std::uint64_t>(column));
+}
+
+/// Writes the first `count` numbers of that stream.
+inline void random_uniforms_of_row(std::uint64_t seed, char name, std::int64_t row, int count, float* values) {
+  random_uniforms(random_bits({seed, static_cast<std::uint64_t>(name), static_cast<std::uint64_t>(row)}), count,
+                  values);
 }
 
 /// Returns a uniform integer in [0, n), n < 2^32: the top bits of a product, biased by less than n / 2^32.

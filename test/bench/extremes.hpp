@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -58,7 +59,7 @@ inline std::string config_of(const Columns& columns) {
   return config;
 }
 
-/// Each number of a config in turn, and pairs of neighbours, take each extreme. Returns how many configs were planned.
+/// Each number of a config in turn, and each pair of them, take each extreme. Returns how many configs were planned.
 template <class Case, class ModelCases, class Plan>
 int check_extremes(const Case& seed, const ModelCases& model_cases, const Plan& plan) {
   Declared declared;
@@ -69,18 +70,21 @@ int check_extremes(const Case& seed, const ModelCases& model_cases, const Plan& 
   const auto check = [&](const Columns& columns) {
     ShapeOptions options;
     options.config = config_of(columns);
-    CAPTURE(options.config);
     std::vector<Case> cases;
     try {
       cases = cases_of(options, start, {}, model_cases);
     } catch (const std::invalid_argument& refusal) {
-      const std::string line = refusal.what();
-      CHECK(line.starts_with("--config="));
-      CHECK(line.find('\n') == line.npos);
-      CHECK(line.size() > options.config.size() + 20);  // says more than where
+      const std::string_view line = refusal.what();
+      const bool says_more_than_where = line.size() > options.config.size() + 20;
+      if (line.starts_with("--config=") && line.find('\n') == line.npos && says_more_than_where) return;
+      FAIL_CHECK(options.config << " is refused with: " << line);
       return;
     }
-    for (const Case& c : cases) plan(c), ++planned;
+    try {
+      for (const Case& c : cases) plan(c), ++planned;
+    } catch (const std::exception& error) {
+      FAIL_CHECK(options.config << " ends with: " << error.what());
+    }
   };
   check(declared.columns);
   REQUIRE(planned == 1);
@@ -93,8 +97,8 @@ int check_extremes(const Case& seed, const ModelCases& model_cases, const Plan& 
       Columns columns = declared.columns;
       columns[i].value = word;
       check(columns);
-      for (std::size_t j = 0; j < columns.size(); ++j) {
-        if (j == i || !number(j)) continue;
+      for (std::size_t j = i + 1; j < columns.size(); ++j) {
+        if (!number(j)) continue;
         Columns both = columns;
         both[j].value = word;
         check(both);

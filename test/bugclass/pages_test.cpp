@@ -6,9 +6,7 @@
 namespace tilewave::test {
 namespace {
 
-float drawn(std::uint64_t tensor, int a, int b, int c, int d) {
-  return bench::random_uniform(bench::random_bits({tensor, std::uint64_t(a), std::uint64_t(b), std::uint64_t(c)}), d);
-}
+float drawn(std::uint64_t tensor, int a, int b, int c, int d) { return drawn_of_row(tensor, a, b, c, d); }
 
 /// Values that belong to the logical token, whatever page holds it; `period` repeats them along the sequence.
 void fill_by_token(Call& call, int period = std::numeric_limits<std::int32_t>::max()) {

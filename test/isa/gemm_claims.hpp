@@ -2,6 +2,7 @@
 // Claims that compiled GEMM kernels of AMD must meet.
 #pragma once
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -40,7 +41,13 @@ constexpr double gemm_valu() {
     constexpr int places = a * Kernel::RowsA::copies + b * Kernel::RowsB::copies;
     return 2.0 * places / (turns * Kernel::k_slices * W::tiles_m * W::tiles_n);
   }
-  if constexpr (spec.four_bit()) {
+  if constexpr (spec.four_bit() && policy.path == GemmPath::staged) {
+    // A step widens words of codes and takes zero points from them. For each group of steps, scales become f32 and
+    // multiply sums in pairs; ten more are addresses.
+    constexpr int words = 2 * Kernel::RowsB::copies * (15 + 8 * spec.zero_points);
+    constexpr int scales = W::tiles_n * W::Map::sums + W::tiles_m * W::tiles_n * W::Map::sums / 2;
+    return (words + double{scales} / Kernel::Scales::period + 10) / (W::tiles_m * W::tiles_n * Kernel::k_slices);
+  } else if constexpr (spec.four_bit()) {
     // Each step widens words of codes (and fp8 rows), takes zero points from them, converts scales to f32 and multiplies
     // sums in pairs; a few more are left. Where conversions of fp4 scale, the loop also has the way of scales that
     // bf16 does not hold.
@@ -88,21 +95,22 @@ void add_gemm(ordered_json& file, const std::string& list, int index, std::size_
   static_for<policies.count>([&](auto i) {
     static constexpr GemmPolicy policy = policies[i];
     using Kernel = GemmKernel<host::Backend<arch>, spec, policy, GemmIdentity>;
-    file["entries"].push_back({{"code_object", list + "_" + name + "_" + std::to_string(index) + ".co"},
-                               {"full", !has_turn(arch, place)},
-                               {"symbol", "GemmEntryKernelILi" + std::to_string(int{i}) + "EE"},
-                               {"arch", name},
-                               {"kernel", "gemm"},
-                               {"spec", name_of(spec)},
-                               {"policy", name_of(policy)},
-                               {"waves_per_simd", Kernel::waves_per_simd},
-                               {"waves_per_block", Kernel::block_threads / facts_of(arch).wave_lanes},
-                               {"lds_bytes", sizeof(typename Kernel::Shared)},
-                               {"mfma", nullptr},
-                               {"gemm",
-                                {{"mfma", gemm_mfma<arch>(spec, spec.four_bit() ? 16 : Kernel::W::side)},
-                                 {"writes_lds", policy.path == GemmPath::staged},
-                                 {"valu_of_products", gemm_valu<Kernel, spec>()}}}});
+    file["entries"].push_back(
+        {{"code_object", list + "_" + name + "_" + std::to_string(index) + ".co"},
+         {"full", !has_turn(arch, place)},
+         {"symbol", "GemmEntryKernelILi" + std::to_string(int{i}) + "EE"},
+         {"arch", name},
+         {"kernel", "gemm"},
+         {"spec", name_of(spec)},
+         {"policy", name_of(policy)},
+         {"waves_per_simd", Kernel::waves_per_simd},
+         {"waves_per_block", Kernel::block_threads / facts_of(arch).wave_lanes},
+         {"lds_bytes", sizeof(typename Kernel::Shared)},
+         {"mfma", nullptr},
+         {"gemm",
+          {{"mfma", gemm_mfma<arch>(spec, std::min(int{Kernel::W::Map::columns}, int{Kernel::W::side}))},
+           {"writes_lds", policy.path == GemmPath::staged},
+           {"valu_of_products", gemm_valu<Kernel, spec>()}}}});
   });
 }
 template <ArchId arch, auto specs, auto policies_of, auto objects>

@@ -25,6 +25,7 @@ struct Options {
   std::string code_objects, scratch, arch, filter;
   bool full = false, stop = false;
   tilewave::sim::BundleOptions simulator;
+  tilewave::sim::LoadedObjects loaded;
 };
 
 struct Shape {
@@ -181,5 +182,6 @@ int main(int argc, char** argv) {
   app.add_flag("--stop", options.stop, "stop at the first wrong run and leave its bundle in the scratch directory");
   CLI11_PARSE(app, argc, argv);
   std::filesystem::create_directories(options.scratch);
+  options.simulator.loaded = &options.loaded;
   return run(options);
 }

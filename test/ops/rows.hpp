@@ -15,6 +15,7 @@
 #include "bench/harness/random.hpp"
 #include "test/catch_compat.hpp"
 #include "test/device_memory.hpp"
+#include "test/ops/values.hpp"
 #include "test/poison.hpp"
 #if !TILEWAVE_ON_GPU_COMPILER
 #include "test/arch/host/host_room.hpp"
@@ -25,15 +26,7 @@
 
 namespace tilewave::test {
 
-inline std::uint32_t encode(DType type, float value) {
-  switch (type) {
-    case DType::f32: return __builtin_bit_cast(std::uint32_t, value);
-    case DType::f16: return f32_to_f16(value);
-    case DType::bf16: return f32_to_bf16(value);
-    case DType::i8: return static_cast<std::uint8_t>(static_cast<std::int8_t>(value));
-    default: return f32_to_fp8(type, value);
-  }
-}
+inline std::uint32_t encode(DType type, float value) { return bits_of_value(type, value); }
 
 /// Rows of elements with the same bytes on host and device; it ends exactly where its last element does. A tensor that
 /// is never set is one that a kernel writes, and all of it holds unwritten_byte; of one that is set, what is not holds
@@ -65,12 +58,23 @@ class Tensor {
   /// It is not for values that share an element.
   template <class F>
   void set(std::int32_t rows, std::int32_t columns, const F& f) {
-    if (poison_ == unwritten_byte) std::fill(bytes_.begin(), bytes_.end(), poison_ = unread_byte);
-    for (std::int32_t r = 0; r < rows; ++r)
-      for (std::int32_t c = 0; c < columns; ++c) {
-        const std::uint32_t bits = encode(type_, f(r, c));
-        std::memcpy(&bytes_[index(r, c) * size_of(type_)], &bits, size_of(type_));
-      }
+    std::vector<float> values(columns);
+    begin_setting();
+    for (std::int32_t r = 0; r < rows; ++r) {
+      for (std::int32_t c = 0; c < columns; ++c) values.data()[c] = f(r, c);
+      set_row(r, values);
+    }
+    upload();
+  }
+  /// Sets elements to first + factor * drawn(name, row + first_row, column).
+  void draw(std::int32_t rows, std::int32_t columns, char name, std::int64_t first_row, float factor, float first) {
+    std::vector<float> values(columns);
+    begin_setting();
+    for (std::int32_t r = 0; r < rows; ++r) {
+      bench::random_uniforms_of_row(7, name, r + first_row, columns, values.data());
+      for (float& value : values) value = first + factor * (2.0f * value);
+      set_row(r, values);
+    }
     upload();
   }
   void download() { download(*this); }
@@ -104,6 +108,13 @@ class Tensor {
   const RowStrides& host_strides() const { return strides_; }
 
  private:
+  void begin_setting() {
+    if (poison_ == unwritten_byte) std::fill(bytes_.begin(), bytes_.end(), poison_ = unread_byte);
+  }
+  void set_row(std::int32_t row, const std::vector<float>& values) {
+    if (!values.empty())
+      put_values(type_, &bytes_[index(row, 0) * size_of(type_)], values.data(), static_cast<int>(values.size()));
+  }
   std::byte* far(std::int64_t byte) const { return static_cast<std::byte*>(device_.data()) + byte; }
   /// Calls f(byte on the host, byte on the device, bytes) for the whole tensor, or for every row.
   template <class F>

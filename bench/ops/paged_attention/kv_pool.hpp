@@ -161,8 +161,9 @@ class KvPool {
                                ? 1.0f
                                : std::exp2(static_cast<float>(random_below(token, 17) - 8) / 4.0f - which);
       float amax = 0;
+      random_uniforms(token, key_.head_size, values.data());
       for (int d = 0; d < key_.head_size; ++d) {
-        values[d] = factor * random_uniform(token, d);
+        values[d] *= factor;
         if (key_.kv != DType::f16) values[d] = bf16_to_f32(f32_to_bf16(values[d]));
         amax = std::max(amax, std::abs(values[d]));
       }

@@ -136,8 +136,10 @@ inline FlashAttentionRow flash_attention_row(const FlashAttentionProblem& p, std
   for (std::int64_t t = 0; t < read.tokens.kv_count; ++t) {
     if (!read.sees(i, t)) continue;
     read.key(t, decoded.data());
-    FourSums products;
-    for_four(head_size, [&](int lane, int d) { products.add(lane, q[d] * decoded[d]); });
+    FourDoubles products;
+    for_four(
+        head_size, [&](int d) { products += FourDoubles::at(&q[d]) * FourDoubles::at(&decoded[d]); },
+        [&](int d) { products.low[0] += q[d] * decoded[d]; });
     double score = products.sum() * (read.scale(p.k_scale, t) * p.softmax_scale);
     if (p.spec.soft_cap) score = p.soft_cap * std::tanh(score / p.soft_cap);
     if (p.spec.alibi) score -= p.alibi_slopes[q_head] * std::abs(static_cast<double>(t) - position);
@@ -153,11 +155,18 @@ inline FlashAttentionRow flash_attention_row(const FlashAttentionProblem& p, std
     if (scores[t] == -infinity) continue;
     const double weight = std::exp(scores[t] - row.lse) * read.scale(p.v_scale, t) * out_scale;
     read.value(t, decoded.data());
-    for (int d = 0; d < value_size; ++d) {
-      const double part = weight * decoded[d];
-      row.out[d] += part;
-      row.magnitudes[d] += std::abs(part);
-    }
+    const auto add = [](double* to, const FourDoubles& more) { (FourDoubles::at(to) + more).to(to); };
+    for_four(
+        value_size,
+        [&](int d) {
+          const FourDoubles part = FourDoubles::all(weight) * FourDoubles::at(&decoded[d]);
+          add(&row.out[d], part), add(&row.magnitudes[d], magnitude(part));
+        },
+        [&](int d) {
+          const double part = weight * decoded[d];
+          row.out[d] += part;
+          row.magnitudes[d] += std::abs(part);
+        });
   }
   return row;
 }

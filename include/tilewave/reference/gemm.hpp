@@ -56,27 +56,47 @@ class GemmLoss {
   }
   /// Adds the products of one step, each multiplied by `factor`.
   void add(const double* products, std::int32_t count, double factor) {
-    FourSums next;
-    double largest[4] = {};
-    for_four(count, [&](int lane, std::int32_t k) {
-      const double product = products[k] * factor;
-      largest[lane] = std::max(largest[lane], std::abs(product));
-      next.add(lane, product);
-    });
-    const double most = std::max({std::abs(sum_), largest[0], largest[1], largest[2], largest[3]});
+    const FourDoubles factors = FourDoubles::all(factor);
+    FourDoubles next, largest;
+    for_four(
+        count,
+        [&](std::int32_t k) {
+          const FourDoubles product = FourDoubles::at(products + k) * factors;
+          raise_to_magnitude(largest.low, product.low), raise_to_magnitude(largest.high, product.high);
+          next += product;
+        },
+        [&](std::int32_t k) {
+          const double product = products[k] * factor;
+          largest.low[0] = std::max(largest.low[0], std::abs(product));
+          next.low[0] += product;
+        });
+    const double most = std::max({std::abs(sum_), largest.low[0], largest.low[1], largest.high[0], largest.high[1]});
     if (most == 0) return;
     const double sum = sum_ + next.sum();
     const double unit = unit_at(most, unit_.bits);
     const double next_unit = sum == 0 ? unit : std::max(unit, unit_at(std::abs(sum), unit_.sum_bits));
-    FourSums whole, kept, signs;  // A value below a unit is lost as a whole. The branch is not one that a CPU foresees.
-    for_four(count, [&](int lane, std::int32_t k) {
-      const double product = products[k] * factor;
-      const bool keeps_bits = std::abs(product) >= unit;
-      const double losses[] = {product, 0};
-      whole.add(lane, losses[keeps_bits]);
-      kept.add(lane, keeps_bits);
-      signs.add(lane, std::copysign(keeps_bits ? 1.0 : 0.0, product));
-    });
+    FourDoubles whole, kept, signs;  // A value below a unit is lost as a whole. A CPU does not foresee which are.
+    const auto judge = [unit](const TwoDoubles& product, TwoDoubles& wholes, TwoDoubles& counts, TwoDoubles& ones) {
+      const TwoWords bits = reinterpret_cast<TwoWords>(product), keeps = magnitude(product) >= TwoDoubles{unit, unit};
+      const TwoWords one = reinterpret_cast<TwoWords>(TwoDoubles{1, 1}) & keeps, sign{INT64_MIN, INT64_MIN};
+      wholes += reinterpret_cast<TwoDoubles>(bits & ~keeps);
+      counts += reinterpret_cast<TwoDoubles>(one);
+      ones += reinterpret_cast<TwoDoubles>(one | (bits & sign));
+    };
+    for_four(
+        count,
+        [&](std::int32_t k) {
+          const FourDoubles product = FourDoubles::at(products + k) * factors;
+          judge(product.low, whole.low, kept.low, signs.low);
+          judge(product.high, whole.high, kept.high, signs.high);
+        },
+        [&](std::int32_t k) {
+          const double product = products[k] * factor;
+          const bool keeps_bits = std::abs(product) >= unit;
+          whole.low[0] += keeps_bits ? 0 : product;
+          kept.low[0] += keeps_bits;
+          signs.low[0] += std::copysign(keeps_bits ? 1.0 : 0.0, product);
+        });
     products_ += (whole.sum() + signs.sum() * unit / 2) * scale_;
     sums_ += (unit + next_unit) / 2 * std::abs(scale_);
     spread_ += ((kept.sum() + 1) * unit * unit + next_unit * next_unit) * (scale_ * scale_ / 12);
@@ -259,13 +279,21 @@ class Gemm {
         scale = element(s.group_scale(), p_.b_group_scale,
                         layer * p_.b_scale_batch_stride + block * p_.b_scale_k_stride + column);
       }
-      FourSums block_sum, magnitude;
-      for_four(end - from, [&](int lane, std::int32_t k) {
-        const double product = a[from + k] * b[from + k];
-        if (unit_.step > 0) products[k] = product;
-        block_sum.add(lane, product);
-        magnitude.add(lane, std::abs(product));
-      });
+      FourDoubles block_sum, magnitudes;
+      for_four(
+          end - from,
+          [&](std::int32_t k) {
+            const FourDoubles product = FourDoubles::at(a + from + k) * FourDoubles::at(b + from + k);
+            if (unit_.step > 0) product.to(products.data() + k);
+            block_sum += product;
+            magnitudes += magnitude(product);
+          },
+          [&](std::int32_t k) {
+            const double product = a[from + k] * b[from + k];
+            if (unit_.step > 0) products[k] = product;
+            block_sum.low[0] += product;
+            magnitudes.low[0] += std::abs(product);
+          });
       if (unit_.step > 0) {
         const bool scaled_weights = s.mxfp4() && unit_.chain == 0;
         if (unit_.chain > 0 || from == 0) loss.begin(scaled_weights ? 1 : scale);
@@ -273,7 +301,7 @@ class Gemm {
           loss.add(products.data() + k, std::min(unit_.step, end - from - k), scaled_weights ? scale : 1);
       }
       sum.value += block_sum.sum() * scale;
-      sum.magnitude += magnitude.sum() * std::abs(scale);
+      sum.magnitude += magnitudes.sum() * std::abs(scale);
     }
     double factor = p_.alpha;
     if (s.scale == Scaling::per_tensor) factor *= double{*p_.a_scale} * *p_.b_scale;

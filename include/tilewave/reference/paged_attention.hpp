@@ -17,6 +17,7 @@
 #include "tilewave/core/dtype.hpp"
 #include "tilewave/ops/paged_attention/problem.hpp"
 #include "tilewave/reference/parallel.hpp"
+#include "tilewave/reference/sums.hpp"
 
 namespace tilewave::reference {
 
@@ -63,7 +64,12 @@ inline constexpr int rows_per_task = 32;
 inline void accumulate(double* __restrict y, const double* a, const double* __restrict x, std::int64_t stride) {
   const double a0 = a[0], a1 = a[1], a2 = a[2], a3 = a[3];
   const double *x0 = x, *x1 = x + stride, *x2 = x + 2 * stride, *x3 = x + 3 * stride;
-  for (int j = 0; j < lane_width; ++j) y[j] += (a0 * x0[j] + a1 * x1[j]) + (a2 * x2[j] + a3 * x3[j]);
+  const auto times = [](double a, const double* x) { return FourDoubles::all(a) * FourDoubles::at(x); };
+  for (int j = 0; j < lane_width; j += 4) {
+    FourDoubles sum = FourDoubles::at(y + j);
+    sum += (times(a0, x0 + j) + times(a1, x1 + j)) + (times(a2, x2 + j) + times(a3, x3 + j));
+    sum.to(y + j);
+  }
 }
 
 /// Gives the value of a stored element. Values of fp8 codes are looked up.

@@ -309,20 +309,22 @@ class GemmCall {
         std::vector<reference::GemmValue> values;
         for (std::int32_t column = 0; column < columns_; ++column) values.push_back(wanted.at(layer, row, column));
         for (std::int32_t column = 0; column < columns_; ++column) {
-          const std::string where = "layer " + std::to_string(layer) + " row " + std::to_string(row) + " column " +
-                                    std::to_string(column) + ": ";
+          const auto where = [&] {
+            return "layer " + std::to_string(layer) + " row " + std::to_string(row) + " column " +
+                   std::to_string(column) + ": ";
+          };
           const double unit = unit_of(out_row, column);
           if (per_group() && column % scale_group == 0) {
             const auto [right, slack] = right_scale(values, column, sums);
             if (!(std::abs(unit - right) <= slack))
-              return where + "scale " + std::to_string(unit) + ", not " + std::to_string(right);
+              return where() + "scale " + std::to_string(unit) + ", not " + std::to_string(right);
           }
           const double code = std::clamp(values[column].value / unit, -largest(), largest());
           const double got = out_.at(out_row, column),
                        slack = (1.2 * sums * values[column].magnitude + values[column].lost) / unit;
           const double step = spec_.out == DType::i8 ? 1.0 : half_step(spec_.out, code);
           if (!(std::abs(got - code) <= slack + 1.01 * step))
-            return where + std::to_string(got) + ", not " + std::to_string(code);
+            return where() + std::to_string(got) + ", not " + std::to_string(code);
         }
       }
     }

@@ -48,21 +48,17 @@ struct Heads {
     if (const Status s = plan.launch(p, {}); !s.ok()) return s.reason;
     bench::check_hip(hipDeviceSynchronize(), "running a product");
     bench::check_hip(hipMemcpy(out.data(), p.out, 2 * out.size(), hipMemcpyDeviceToHost), "copying back");
-    const auto number = [](std::uint16_t bits) { return double{bf16_to_f32(bits)}; };
     std::vector<bool> written(out.size());
     for (std::int32_t h = 0; h < heads; ++h) {
       for (std::int32_t m = 0; m < (rows.empty() ? p.m : std::min(rows[0], p.m)); ++m) {
         for (std::int32_t n = 0; n < p.n; ++n) {
-          double want = 0, magnitude = 0;
-          for (std::int32_t k = 0; k < p.k; ++k) {
-            const std::int64_t at = p.spec.layout == GemmLayout::nn ? k * p.b_stride + n : n * p.b_stride + k;
-            const double term =
-                number(a[h * p.a_batch_stride + m * p.a_stride + k]) * number(b[b_first + h * p.b_batch_stride + at]);
-            want += term, magnitude += std::abs(term);
-          }
+          const bool nn = p.spec.layout == GemmLayout::nn;
+          const auto [want, magnitude] =
+              dot_of_bf16(&a[h * p.a_batch_stride + m * p.a_stride], 1,
+                          &b[b_first + h * p.b_batch_stride + (nn ? n : n * p.b_stride)], nn ? p.b_stride : 1, p.k);
           const std::int64_t at = h * p.out_batch_stride + m * p.out_stride + n;
           written[at] = true;
-          const double got = number(out[at]);
+          const double got = bf16_to_f32(out[at]);
           if (!(std::abs(got - want) <= 0x1p-8 * std::abs(want) + 0x1p-20 * magnitude))
             return "head " + std::to_string(h) + ", row " + std::to_string(m) + ", column " + std::to_string(n) + ": " +
                    std::to_string(got) + ", not " + std::to_string(want);

@@ -131,7 +131,7 @@ TEST_CASE("a refused policy of CDNA says which law it breaks") {
   CHECK(with([](GemmPolicy& p) { p.rows = 250; }) ==
         "each wave has a multiple of 16 rows and of 16 columns of the tile");
   CHECK(with([](GemmPolicy& p) { p.depth_bytes = 64; }) ==
-        "a step is 128 bytes of A's k; with mx scales or int4 weights it is 128 values of k");
+        "a step is 128 bytes of A's k; with mx scales, or int4 weights in registers, it is 128 values of k");
   CHECK(with([](GemmPolicy& p) { p.cluster = 2; }) ==
         "this architecture has no clusters, no swapped products and no stream-K");
   CHECK(with([](GemmPolicy& p) { p.path = GemmPath::tensor; }) ==

@@ -177,24 +177,35 @@ class MoeCall {
   }
 
  private:
-  float value(char name, std::int32_t r, std::int32_t c) const {
-    const float v = drawn(name, r + 1000 * s_.seed, c);
+  /// Values are first + factor * drawn(name, row, column), but scales of x and of h are given.
+  struct Affine {
+    float factor, first;
+  };
+  Affine affine(char name) const {
     switch (name) {
       case 's':
       case 't':
-      case 'z': return 0.5f + 0.125f * v;
+      case 'z': return {0.125f, 0.5f};
       case 'u':
-      case 'd': return spec_.scale == Scaling::none ? v / 8 : v;
-      case 'q': return c == 0 ? 0x1p-7f : 4.0f;  // of x and of h
-      case 'l': return 2 * v;
-      case 'w': return 0.5f + 0.25f * v;
-      default: return v;
+      case 'd': return {spec_.scale == Scaling::none ? 0.125f : 1.0f, 0};
+      case 'l': return {2, 0};
+      case 'w': return {0.25f, 0.5f};
+      default: return {1, 0};
     }
+  }
+  float value(char name, std::int32_t r, std::int32_t c) const {
+    if (name == 'q') return c == 0 ? 0x1p-7f : 4.0f;  // of x and of h
+    const Affine of = affine(name);
+    return of.first + of.factor * drawn(name, r + 1000 * s_.seed, c);
+  }
+  void set(Tensor& t, std::int32_t rows, std::int32_t columns, char values) {
+    if (values == 'q') return t.set(rows, columns, [&](int r, int c) { return value(values, r, c); });
+    const Affine of = affine(values);
+    t.draw(rows, columns, values, 1000 * s_.seed, of.factor, of.first);
   }
   void make(const std::string& name, DType type, std::int32_t rows, std::int32_t columns, std::int64_t stride,
             char values) {
-    Tensor& t = tensors_.emplace(name, Tensor(type, rows, columns, 1, {stride, 0})).first->second;
-    t.set(rows, columns, [&](int r, int c) { return value(values, r, c); });
+    set(tensors_.emplace(name, Tensor(type, rows, columns, 1, {stride, 0})).first->second, rows, columns, values);
   }
   /// Scales of groups: values, or the codes of powers of two.
   void make_scales(const std::string& name, DType type, std::int32_t rows, std::int32_t columns, char values) {
@@ -226,7 +237,7 @@ class MoeCall {
       const RowStrides strides = s_.far ? RowStrides{far_elements, columns} : RowStrides{columns, 0};
       Tensor& t = tensors_.emplace(name, Tensor(spec_.weights, experts * rows, columns, s_.far ? rows : 1, strides))
                       .first->second;
-      t.set(experts * rows, columns, [&](int r, int c) { return value(values, r, c); });
+      set(t, experts * rows, columns, values);
       return;
     }
     const std::int32_t bytes = rows * columns / 2;

@@ -15,6 +15,7 @@
 #include "bench/ops/paged_attention/kv_pool.hpp"
 #include "bench/ops/paged_attention/verify.hpp"
 #include "test/ops/paged_attention/each_entry.hpp"
+#include "test/ops/values.hpp"
 #include "test/poison.hpp"
 
 namespace tilewave::test {
@@ -22,17 +23,13 @@ namespace tilewave::test {
 using bench::DeviceBuffer;
 
 /// The bits of a value in an element type of Q, K and V, and back for those of 16 bits.
-inline std::uint16_t encode(DType type, float value) {
-  return is_fp8(type) ? f32_to_fp8(type, value) : type == DType::f16 ? f32_to_f16(value) : f32_to_bf16(value);
-}
+inline std::uint16_t encode(DType type, float value) { return static_cast<std::uint16_t>(bits_of_value(type, value)); }
 inline float decode(DType type, std::uint16_t bits) {
   return type == DType::f16 ? f16_to_f32(bits) : bf16_to_f32(bits);
 }
 
 /// A value in (-1, 1), drawn from the name of a tensor and a position in it.
-inline float drawn(std::uint64_t tensor, int a, int b, int c, int d) {
-  return bench::random_uniform(bench::random_bits({tensor, std::uint64_t(a), std::uint64_t(b), std::uint64_t(c)}), d);
-}
+inline float drawn(std::uint64_t tensor, int a, int b, int c, int d) { return drawn_of_row(tensor, a, b, c, d); }
 
 /// What a call has written.
 struct Answer {
@@ -133,7 +130,7 @@ class Call {
   void fill() {
     pool_.use(bench::used_slots(case_, lengths, packed_table()));
     set_q([&](int row, int head, int d) {
-      return bench::random_uniform(bench::random_bits({case_.seed, 'q', std::uint64_t(row), std::uint64_t(head)}), d);
+      return drawn_of_row(case_.seed, 'q', std::uint64_t(row), std::uint64_t(head), d);
     });
   }
   /// Sets K and V to f(b, kv_head, t, d) for every token of every sequence. Scales that are not set are 1.
@@ -157,11 +154,14 @@ class Call {
   /// Sets Q: f(row, head, d).
   template <class F>
   void set_q(F f) {
+    const int size = p.spec.head_size;
+    std::vector<float> values(size);
     for (std::int64_t row = 0; row < rows(); ++row)
-      for (int head = 0; head < p.num_q_heads; ++head)
-        for (int d = 0; d < p.spec.head_size; ++d) {
-          q[row * p.q_row_stride + head * p.q_head_stride + d] = encode(p.spec.q, f(static_cast<int>(row), head, d));
-        }
+      for (int head = 0; head < p.num_q_heads; ++head) {
+        for (int d = 0; d < size; ++d) values.data()[d] = f(static_cast<int>(row), head, d);
+        std::uint16_t* const to = q.data() + row * p.q_row_stride + head * p.q_head_stride;
+        put_values(p.spec.q, to, values.data(), size);
+      }
   }
   /// Random values in Q, K and V of every token, wherever the problem's strides place them.
   void draw() {
@@ -322,6 +322,17 @@ class Call {
     if (p.spec.values == ValueLayout::token_major) return base + slot * s.token + d;
     return base + slot / x * s.unit + d * s.dim + slot % x;
   }
+  void put_token(const bench::TwinBuffer& cache, const PagedKeyStrides& s, std::int64_t page, int h, int slot,
+                 const float* values) const {
+    std::byte* const to = cache.host() + element(s, page, h, slot, 0) * size_of(p.spec.kv);
+    put_values(p.spec.kv, to, values, p.spec.head_size, p.spec.unit(), s.unit);
+  }
+  void put_token(const bench::TwinBuffer& cache, const PagedValueStrides& s, std::int64_t page, int h, int slot,
+                 const float* values) const {
+    std::byte* const to = cache.host() + element(s, page, h, slot, 0) * size_of(p.spec.kv);
+    const std::int64_t step = p.spec.values == ValueLayout::token_major ? 1 : s.dim;
+    put_values(p.spec.kv, to, values, p.spec.head_size, p.spec.head_size, 0, step);
+  }
   std::int64_t scale_element(std::int64_t page, int h, int slot) const {
     return page * p.scale_page_stride + h * p.scale_head_stride + slot;
   }
@@ -338,10 +349,11 @@ class Call {
   }
   template <class Strides, class F>
   void set_values(const bench::TwinBuffer& cache, const bench::TwinBuffer& scale, const Strides& strides, F f) {
+    const int size = p.spec.head_size;
+    std::vector<float> values(size);
     each_token([&](int b, int h, int t) {
-      for (int d = 0; d < p.spec.head_size; ++d) {
-        put(cache, element(strides, page(b, t), h, t % p.block_size, d), encode(p.spec.kv, f(b, h, t, d)));
-      }
+      for (int d = 0; d < size; ++d) values.data()[d] = f(b, h, t, d);
+      put_token(cache, strides, page(b, t), h, t % p.block_size, values.data());
     });
     set_scales(scale, [](int, int, int) { return 1.0f; });
   }

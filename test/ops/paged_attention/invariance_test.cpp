@@ -7,9 +7,7 @@
 namespace tilewave::test {
 namespace {
 
-float drawn(std::uint64_t tensor, int a, int b, int c, int d) {
-  return bench::random_uniform(bench::random_bits({tensor, std::uint64_t(a), std::uint64_t(b), std::uint64_t(c)}), d);
-}
+float drawn(std::uint64_t tensor, int a, int b, int c, int d) { return drawn_of_row(tensor, a, b, c, d); }
 
 /// Random K and V that follow from the logical token, not from the page that holds it. If `distinct` is below the
 /// number of KV heads, neighbouring heads hold the same.

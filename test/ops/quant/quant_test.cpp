@@ -136,39 +136,40 @@ class Call {
     if (p.smooth != nullptr) p.smooth = smooth_.host();
     p.scale = static_cast<float*>(const_cast<void*>(scale_.host()));
     std::vector<std::vector<double>> rows(s_.rows);
+    std::vector<double> of_row(s_.rows);
     double tensor = 0;
     for (int r = 0; r < s_.rows; ++r) {
       rows[r] = reference::quant_row(p, r);
-      tensor = std::fmax(tensor, reference::amax(rows[r], 0, s_.columns));
+      of_row[r] = reference::amax(rows[r], 0, s_.columns);
+      tensor = std::fmax(tensor, of_row[r]);
     }
     for (int r = 0; r < s_.rows; ++r)
       for (int c = 0; c < s_.columns; ++c) {
         if (quantises_ && c % scale_group == 0) {
           const double amax = spec_.scale == Scaling::per_tensor  ? tensor
-                              : spec_.scale == Scaling::per_token ? reference::amax(rows[r], 0, s_.columns)
+                              : spec_.scale == Scaling::per_token ? of_row[r]
                                                                   : reference::amax(rows[r], c, group_end(c));
           const double wanted = given() ? s_.given : reference::scale_of(amax, spec_.out), got = scale(r, c);
           if (!same(got, wanted) && !(std::abs(got - wanted) <= 2e-7 * wanted))
             return wrong("scale", r, c, got, wanted);
         }
-        const std::string error = quantises_ ? code_error(r, c, rows[r][c]) : value_error(r, c, rows[r][c]);
-        if (error != "") return error;
+        const double value = rows[r][c], got = out_.at(r, c);
+        if (quantises_ ? code_right(got, value / scale(r, c)) : value_right(got, value)) continue;
+        return quantises_ ? wrong("code", r, c, got, code_value(spec_.out, value / scale(r, c)))
+                          : wrong("value", r, c, got, value);
       }
     return "";
   }
   int group_end(int column) const { return std::min(column + scale_group, s_.columns); }
-  std::string code_error(int r, int c, double value) const {
-    const double quotient = value / scale(r, c), got = out_.at(r, c);
+  bool code_right(double got, double quotient) const {
     for (const double factor : {1 - s_.slack, 1 + s_.slack}) {
-      if (same(got, code_value(spec_.out, quotient * factor))) return "";
+      if (same(got, code_value(spec_.out, quotient * factor))) return true;
     }
-    return wrong("code", r, c, got, code_value(spec_.out, quotient));
+    return false;
   }
-  std::string value_error(int r, int c, double value) const {
-    const double got = out_.at(r, c);
-    if (std::isnan(value)) return std::isnan(got) ? "" : wrong("value", r, c, got, value);
-    const bool near = std::abs(got - value) <= half_step(spec_.out, value) * 1.001 + 1e-7 * std::abs(value);
-    return near ? "" : wrong("value", r, c, got, value);
+  bool value_right(double got, double value) const {
+    if (std::isnan(value)) return std::isnan(got);
+    return std::abs(got - value) <= half_step(spec_.out, value) * 1.001 + 1e-7 * std::abs(value);
   }
   static std::string wrong(const char* what, int row, int column, double got, double wanted) {
     return std::string(what) + " row " + std::to_string(row) + " column " + std::to_string(column) + ": " +

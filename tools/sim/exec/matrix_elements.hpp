@@ -40,11 +40,9 @@ template <bool bf8, bool ocp>
 struct F8 {
   using Sum = float;
   static constexpr int bits = 8;
-  static float value(u64 x) {
-    constexpr Arch arch = ocp ? Arch::gfx950 : Arch::gfx942;
-    static const auto& values = micro_values(bf8 ? bf8_format(arch) : fp8_format(arch));
-    return values[x];
-  }
+  static constexpr Arch arch = ocp ? Arch::gfx950 : Arch::gfx942;
+  static inline const std::array<float, 256>& values = micro_values(bf8 ? bf8_format(arch) : fp8_format(arch));
+  static float value(u64 x) { return values[x]; }
 };
 
 template <class Element>

@@ -2,6 +2,7 @@
 #include "sim/numbers/microfloat.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace tilewave::sim {
@@ -46,25 +47,28 @@ const std::array<float, 256>& micro_values(MicroFormat format) {
 }
 
 std::uint8_t micro_encode(MicroFormat format, double value, const Rounding& rounding) {
-  const auto& values = micro_values(format);
-  const int largest = format.largest();
+  const int largest = format.largest(), m = format.mantissa_bits, bias = format.bias();
   const auto sign = static_cast<int>(std::signbit(value) ? format.sign() : 0u);
   const auto signed_code = [&](int code) { return static_cast<std::uint8_t>(format.fnuz && !code ? 0 : sign | code); };
   if (std::isnan(value))  // the MX types have none; the largest stands for it
     return format.fnuz ? std::uint8_t{0x80} : signed_code(format.bits() == 8 ? 0x7f : largest);
   const double x = std::fabs(value);
+  const auto power = [](int exponent) {
+    return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
+  };
   // The first number above the largest, were there one: what rounds to it overflows.
-  const double ulp = static_cast<double>(values[largest]) - values[largest - 1];
-  const double over = (x - values[largest]) / ulp;
+  const int top = largest >> m, top_mantissa = (1 << m) + (largest & ((1 << m) - 1));
+  const double over = x * power(bias + m - top) - top_mantissa;  // in steps of the largest
   if (over >= (rounding.seed ? 1 : 0.5)) {
     if (rounding.saturate || format.bits() < 8) return signed_code(largest);
     return format.fnuz ? std::uint8_t{0x80} : signed_code(format.mantissa_bits == 2 ? 0x7c : 0x7f);
   }
-  const auto above = std::upper_bound(values.begin(), values.begin() + largest + 1, x,
-                                      [](double a, float b) { return a < static_cast<double>(b); });
-  int code = static_cast<int>(above - values.begin()) - 1;
-  if (code < largest && rounds_up((x - values[code]) / (double{values[code + 1]} - values[code]), code, rounding))
-    ++code;
+  // In steps of the numbers around x, which below the smallest normal number are those of that: all exact.
+  const int exponent = std::max(static_cast<int>(std::bit_cast<std::uint64_t>(x) >> 52) - 1023, 1 - bias);
+  const double steps = x * power(m - exponent);
+  const int whole = static_cast<int>(steps);
+  int code = ((exponent + bias - 1) << m) + whole;
+  if (code < largest && rounds_up(steps - whole, code, rounding)) ++code;
   return signed_code(code);
 }
 

@@ -23,7 +23,10 @@ using Bytes = std::vector<std::uint8_t>;
 Bytes read_file(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in || !fs::is_regular_file(path)) throw Error("cannot read " + path.string());
-  return {std::istreambuf_iterator<char>(in), {}};
+  Bytes bytes(fs::file_size(path));
+  in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  bytes.resize(static_cast<std::size_t>(in.gcount()));
+  return bytes;
 }
 
 std::array<std::uint32_t, 3> three(const json& values, const std::string& what) {
@@ -235,7 +238,17 @@ BundleReport run(const fs::path& directory, const json& bundle, const BundleOpti
   Memory memory;
   const Buffers buffers(directory, list_of(bundle, "buffers", what), memory);
   const json& outputs = list_of(bundle, "outputs", what);
-  std::map<std::string, CodeObject> objects;
+  std::map<std::string, const CodeObject*> objects;
+  LoadedObjects own;
+  LoadedObjects& loaded = options.loaded != nullptr ? *options.loaded : own;
+  constexpr std::size_t most_kept = 8;
+  if (loaded.size() > most_kept) loaded.clear();
+  const auto object_of = [&](const std::string& path) -> const CodeObject& {
+    Bytes bytes = read_file(path);
+    auto found = loaded.find(bytes);
+    if (found == loaded.end()) found = loaded.emplace(std::move(bytes), load_code_object(path, options.objdump)).first;
+    return found->second;
+  };
   for (const json& entry : list_of(bundle, "launches", what)) {
     const auto text = [&](const char* key) { return text_of(member(entry, key, "a launch"), key); };
     const auto count = [&](const char* key) { return integer_of<std::uint32_t>(member(entry, key, "a launch"), key); };
@@ -248,8 +261,8 @@ BundleReport run(const fs::path& directory, const json& bundle, const BundleOpti
     if (launch.kernarg.size() != count("kernarg_bytes")) throw Error("kernarg_hex is not kernarg_bytes long");
     buffers.patch(list_of(entry, "pointers", "a launch"), launch.kernarg, "the kernel arguments");
     const std::string file = file_of(entry, "code_object", "a launch");
-    if (!objects.contains(file)) objects[file] = load_code_object((directory / file).string(), options.objdump);
-    const CodeObject& object = objects.at(file);
+    if (!objects.contains(file)) objects[file] = &object_of((directory / file).string());
+    const CodeObject& object = *objects.at(file);
     if (report.arch != (object.arch == Arch::gfx942 ? "gfx942" : "gfx950"))
       throw Error(file + " was compiled for another chip than " + report.arch);
     const auto start = std::chrono::steady_clock::now();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -40,10 +41,14 @@ struct BundleReport {
   nlohmann::ordered_json to_json() const;
 };
 
+/// Code objects that were disassembled, by their bytes: for who runs many bundles of the same kernels.
+using LoadedObjects = std::map<std::vector<std::uint8_t>, CodeObject>;
+
 struct BundleOptions {
   std::string objdump;
-  std::string write_outputs;  // directory for what the kernels wrote, empty for nowhere
+  std::string write_outputs;        // directory for what the kernels wrote, empty for nowhere
   MachineOptions machine;
+  LoadedObjects* loaded = nullptr;  // to be kept from bundle to bundle; a few are
 };
 
 /// Throws Error with one line: a bad bundle, or the instruction that went wrong and why.

@@ -40,7 +40,10 @@ struct Elf {
 std::vector<std::uint8_t> read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in || !std::filesystem::is_regular_file(path)) throw Error("cannot read " + path);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::vector<std::uint8_t> bytes(std::filesystem::file_size(path));
+  in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  bytes.resize(static_cast<std::size_t>(in.gcount()));
+  return bytes;
 }
 
 KernelDescriptor read_descriptor(const std::uint8_t* kd, std::uint64_t address, const std::string& name) {

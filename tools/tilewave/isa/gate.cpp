@@ -182,23 +182,28 @@ class Rules {
   std::vector<Violation> found_;
 };
 
-/// Judges all kernels of one file, `first` to the end of `to`.
-void judge_file(const std::string& path, const std::vector<Claims>& claims, std::vector<Judged>& to) {
-  const std::string file = std::filesystem::path(path).filename().string();
-  for (const DeviceCode& code : parse_binary(read_file(path), path)) {
+/// The code in one file.
+std::vector<DeviceCode> code_of(const std::string& path) {
+  std::vector<DeviceCode> codes = parse_binary(read_file(path), path);
+  for (const DeviceCode& code : codes)
     if (code.arch == "sm90") refuse(path + ": sm90: the gate is of gfx942 and gfx950; isa show reads it");
-    const auto listings = listings_of(code);
-    for (const KernelNeeds& needs : code.kernels) {
-      const auto found = listings.find(needs.symbol);
-      if (found == listings.end()) refuse(path + ": no listing of " + needs.symbol);
-      std::optional<Claims> own;
-      for (const Claims& c : claims)
-        if (c.file == file && needs.symbol.find(c.symbol) != needs.symbol.npos) {
-          own = c;
-          break;
-        }
-      to.push_back(judged(code, needs, found->second, std::move(own)));
-    }
+  return codes;
+}
+
+/// Judges the kernels of a file's code, `first` to the end of `to`.
+void judge_code(const DeviceCode& code, const std::map<std::string, Listing>& listings,
+                const std::vector<Claims>& claims, std::vector<Judged>& to) {
+  const std::string file = std::filesystem::path(code.file).filename().string();
+  for (const KernelNeeds& needs : code.kernels) {
+    const auto found = listings.find(needs.symbol);
+    if (found == listings.end()) refuse(code.file + ": no listing of " + needs.symbol);
+    std::optional<Claims> own;
+    for (const Claims& c : claims)
+      if (c.file == file && needs.symbol.find(c.symbol) != needs.symbol.npos) {
+        own = c;
+        break;
+      }
+    to.push_back(judged(code, needs, found->second, std::move(own)));
   }
 }
 
@@ -270,20 +275,35 @@ std::vector<Judged> judge(const std::vector<Claims>& claims, const std::string& 
   }
   std::vector<Judged> all;
   bench::Progress progress(files.size());
-  for (const std::string& file : files) {
-    const std::vector<Claims>& expected = by_file.at(file);
-    const std::size_t before = all.size();
-    progress.begin(file);
-    judge_file((std::filesystem::path(folder) / file).string(), expected, all);
-    progress.end();
-    std::vector<std::string> there, named;
-    for (std::size_t i = before; i < all.size(); ++i)
-      if (all[i].claims) there.push_back(all[i].claims->symbol);
-    for (const Claims& c : expected) named.push_back(c.symbol);
-    std::sort(there.begin(), there.end()), std::sort(named.begin(), named.end());
-    if (there != named || all.size() - before != expected.size())
-      refuse(fmt::format("{}: {} kernels, {} of them are those of its {} entries", file, all.size() - before,
-                         there.size(), expected.size()));
+  constexpr std::size_t at_once = 16;
+  for (std::size_t first = 0; first < files.size(); first += at_once) {
+    const std::size_t end = std::min(first + at_once, files.size());
+    std::vector<DeviceCode> codes;
+    std::vector<std::size_t> ends;  // of each file's codes
+    progress.begin(files[first]);
+    for (std::size_t f = first; f < end; ++f) {
+      for (DeviceCode& code : code_of((std::filesystem::path(folder) / files[f]).string()))
+        codes.push_back(std::move(code));
+      ends.push_back(codes.size());
+    }
+    const std::vector<std::map<std::string, Listing>> listings = listings_of(codes);
+    for (std::size_t f = first; f < end; ++f) {
+      const std::string& file = files[f];
+      const std::vector<Claims>& expected = by_file.at(file);
+      const std::size_t before = all.size();
+      if (f > first) progress.begin(file);
+      for (std::size_t c = f == first ? 0 : ends[f - first - 1]; c < ends[f - first]; ++c)
+        judge_code(codes[c], listings[c], expected, all);
+      progress.end();
+      std::vector<std::string> there, named;
+      for (std::size_t i = before; i < all.size(); ++i)
+        if (all[i].claims) there.push_back(all[i].claims->symbol);
+      for (const Claims& c : expected) named.push_back(c.symbol);
+      std::sort(there.begin(), there.end()), std::sort(named.begin(), named.end());
+      if (there != named || all.size() - before != expected.size())
+        refuse(fmt::format("{}: {} kernels, {} of them are those of its {} entries", file, all.size() - before,
+                           there.size(), expected.size()));
+    }
   }
   if (all.empty()) refuse("no entry is looked at without --full");
   return all;
@@ -291,7 +311,8 @@ std::vector<Judged> judge(const std::vector<Claims>& claims, const std::string& 
 
 std::vector<Judged> judge_files(const std::vector<std::string>& paths, const std::vector<Claims>& claims) {
   std::vector<Judged> all;
-  for (const std::string& file : code_files(paths)) judge_file(file, claims, all);
+  for (const std::string& file : code_files(paths))
+    for (const DeviceCode& code : code_of(file)) judge_code(code, listings_of(code), claims, all);
   return all;
 }
 

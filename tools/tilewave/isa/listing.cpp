@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
+#include <list>
 
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/process.hpp"
@@ -82,6 +83,23 @@ std::string objdump() {
   throw Error(Exit::failed, "no llvm-objdump from 20 on (package llvm-22, or ROCm): --resources does without");
 }
 
+/// Divides the lines of a code object, which are in the order of their addresses, among its kernels.
+std::map<std::string, Listing> by_kernel(const DeviceCode& code, const Listing& all) {
+  std::map<std::string, Listing> kernels;
+  const auto from = [&](std::uint64_t address) {
+    return std::lower_bound(all.begin(), all.end(), address,
+                            [](const AsmLine& line, std::uint64_t at) { return line.address < at; });
+  };
+  for (const KernelNeeds& k : code.kernels) {
+    std::uint64_t covered = 0;
+    Listing& lines = kernels[k.symbol];
+    lines.assign(from(k.address), from(k.address + k.code_bytes));
+    for (const AsmLine& line : lines) covered += static_cast<std::uint64_t>(line.bytes);
+    if (covered != k.code_bytes) refuse(code.file + ": the listing does not cover the code of " + k.symbol);
+  }
+  return kernels;
+}
+
 template <class T>
 bool hex(std::string_view word, T& value) {
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value, 16);
@@ -92,21 +110,28 @@ bool hex(std::string_view word, T& value) {
 
 const char* kind_of(std::string_view m) {
   if (is_cuda(m)) return cuda_kind(m);
-  if (any_prefix(m, {"v_mfma_", "v_smfmac_"})) return "matrix";
+  // Most instructions are told by their first letters, so few words are compared.
+  if (m.starts_with("v_")) {
+    if (m.size() < 3) return "vector";
+    if (m[2] == 'm' || m[2] == 's') return any_prefix(m, {"v_mfma_", "v_smfmac_"}) ? "matrix" : "vector";
+    if (m[2] == 'a') return m.starts_with("v_accvgpr_") ? "acc_move" : "vector";
+    if (m[2] == 'r' || m[2] == 'w')
+      return any_prefix(m, {"v_readlane_b32", "v_writelane_b32"}) ? "lane_move" : "vector";
+    return "vector";
+  }
+  if (m.starts_with("s_")) {
+    if (m.starts_with("s_waitcnt")) return "wait";
+    if (m == "s_barrier") return "barrier";
+    if (m == "s_swappc_b64" || m == "s_call_b64") return "call";
+    return m == "s_nop" ? "nop" : "scalar";
+  }
+  if (m.starts_with("ds_")) return any_prefix(m, {"ds_bpermute", "ds_permute", "ds_swizzle"}) ? "exchange" : "lds";
   if (m.starts_with("scratch_")) return "scratch";
   if (any_prefix(m, {"global_", "buffer_", "flat_", "tbuffer_"})) {
     if (m.find("_load_") != m.npos) return "load";
     return m.find("_store") != m.npos || m.find("_atomic") != m.npos ? "store" : "scalar";
   }
-  if (any_prefix(m, {"ds_bpermute", "ds_permute", "ds_swizzle"})) return "exchange";
-  if (m.starts_with("ds_")) return "lds";
-  if (m.starts_with("s_waitcnt")) return "wait";
-  if (m == "s_barrier") return "barrier";
-  if (m.starts_with("v_accvgpr_")) return "acc_move";
-  if (m == "s_swappc_b64" || m == "s_call_b64") return "call";
-  if (m == "s_nop") return "nop";
-  if (m.starts_with("v_readlane_b32") || m.starts_with("v_writelane_b32")) return "lane_move";
-  return m.starts_with("v_") ? "vector" : "scalar";
+  return "scalar";
 }
 
 int load_bytes(std::string_view m) {
@@ -272,19 +297,43 @@ std::map<std::string, Listing> listings_of(const DeviceCode& code) {
            : std::vector<std::string>{objdump(), "-d", "--mcpu=" + code.arch, file.path};
   const ProcessResult done = run_process(command, {.timeout_s = 600});
   if (done.status != 0) throw Error(Exit::failed, code.file + ": " + command[0] + " cannot read it");
-  if (cuda) return parse_cuda_listing(done.out);
-  std::map<std::string, Listing> kernels;
-  const Listing all = parse_amd_listing(done.out);
-  for (const KernelNeeds& k : code.kernels) {
-    std::uint64_t covered = 0;
-    for (const AsmLine& line : all) {
-      if (line.address < k.address || line.address - k.address >= k.code_bytes) continue;
-      kernels[k.symbol].push_back(line);
-      covered += static_cast<std::uint64_t>(line.bytes);
+  return cuda ? parse_cuda_listing(done.out) : by_kernel(code, parse_amd_listing(done.out));
+}
+
+std::vector<std::map<std::string, Listing>> listings_of(const std::vector<DeviceCode>& codes) {
+  std::vector<std::map<std::string, Listing>> all(codes.size());
+  std::vector<bool> listed(codes.size());
+  for (const char* const arch : {"gfx942", "gfx950"}) {
+    std::list<Scratch> files;
+    std::vector<std::size_t> of_file;
+    std::vector<std::string> command{objdump(), "-d", std::string("--mcpu=") + arch};
+    for (std::size_t i = 0; i < codes.size(); ++i) {
+      if (codes[i].arch != arch) continue;
+      command.push_back(files.emplace_back().path);
+      write_atomically(files.back().path, codes[i].image);
+      of_file.push_back(i);
     }
-    if (covered != k.code_bytes) refuse(code.file + ": the listing does not cover the code of " + k.symbol);
+    if (of_file.size() < 2) continue;
+    const ProcessResult done = run_process(command, {.timeout_s = 600, .quiet = true});
+    if (done.status != 0) continue;
+    // Each file's listing follows a line `path:<tab>file format ...`.
+    std::vector<std::size_t> begins;
+    for (const Scratch& file : files) {
+      const std::size_t from = begins.empty() ? 0 : begins.back();
+      begins.push_back(done.out.find("\n" + file.path + ":\tfile format ", from));
+      if (begins.back() == done.out.npos) break;
+    }
+    if (begins.back() == done.out.npos) continue;
+    begins.push_back(done.out.size());
+    for (std::size_t n = 0; n < of_file.size(); ++n) {
+      const std::string_view text = std::string_view(done.out).substr(begins[n], begins[n + 1] - begins[n]);
+      all[of_file[n]] = by_kernel(codes[of_file[n]], parse_amd_listing(text));
+      listed[of_file[n]] = true;
+    }
   }
-  return kernels;
+  for (std::size_t i = 0; i < codes.size(); ++i)
+    if (!listed[i]) all[i] = listings_of(codes[i]);
+  return all;
 }
 
 }  // namespace tilewave::tool

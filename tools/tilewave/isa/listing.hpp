@@ -23,6 +23,9 @@ using Listing = std::vector<AsmLine>;
 
 /// Returns listings by symbol. It runs llvm-objdump (20 or later) or nvdisasm, and reports which is missing.
 std::map<std::string, Listing> listings_of(const DeviceCode& code);
+/// Returns the same of several: llvm-objdump takes longer to start than to read a code object, so it runs once for each
+/// chip.
+std::vector<std::map<std::string, Listing>> listings_of(const std::vector<DeviceCode>& codes);
 
 /// Parses the output of llvm-objdump -d: all lines of all kernels. The other parses that of nvdisasm -c, by symbol.
 Listing parse_amd_listing(std::string_view text);

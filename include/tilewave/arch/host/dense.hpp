@@ -17,6 +17,13 @@
 
 namespace tilewave::host::detail {
 
+// Elements of a vector: 32 bytes where the compiler may use such registers.
+#if defined(__AVX2__)
+inline constexpr int vector_width = 8;
+#else
+inline constexpr int vector_width = 4;
+#endif
+
 /// Computes acc[r][c] += sum over i of left[r][i] * right[i][c] with ascending i, or without the old acc if `fresh`.
 /// right and acc are aligned to 16 bytes, and acc's rows lie `pitch` apart. Some rows are done at a time: their
 /// accumulators stay in registers, vectorised along c. g++ ignores TILEWAVE_UNROLL, so the unrolling is explicit:
@@ -24,10 +31,10 @@ namespace tilewave::host::detail {
 template <int rows, int columns, int k, class T>
 TILEWAVE_HOST_UNTRACKED inline void multiply_dense(const T* left, const T* right, T* acc, int pitch = columns,
                                                    bool fresh = false) {
-  constexpr int width = 4, vectors = columns / width, step = vectors < 8 ? 8 / vectors : 1;
-  typedef T Lanes __attribute__((vector_size(width * sizeof(T))));
+  constexpr int width = vector_width, vectors = columns / width, step = vectors < 8 ? 8 / vectors : 1;
+  typedef T Lanes __attribute__((vector_size(width * sizeof(T)), aligned(16)));
   static_assert(columns % width == 0 && rows % step == 0,
-                "a dense product is a whole number of vectors of four, and of the rows taken at a time");
+                "a dense product is a whole number of vectors, and of the rows taken at a time");
   const Lanes* const right_lanes = reinterpret_cast<const Lanes*>(right);
   for (int r = 0; r < rows; r += step, acc += step * pitch) {
     Lanes sum[step * vectors];
@@ -54,9 +61,9 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_dense(const T* left, const T* right
 template <int rows, int columns>
 TILEWAVE_HOST_UNTRACKED inline void multiply_truncated(const float* left, const float* right, float* acc,
                                                        int pitch = columns, bool fresh = false) {
-  constexpr int k = 32, width = 4, vectors = columns / width, kept = 13, nothing = -100, least = -6;
-  typedef float Lanes __attribute__((vector_size(width * sizeof(float))));
-  typedef std::int32_t Ints __attribute__((vector_size(width * sizeof(float))));
+  constexpr int k = 32, width = vector_width, vectors = columns / width, kept = 13, nothing = -100, least = -6;
+  typedef float Lanes __attribute__((vector_size(width * sizeof(float)), aligned(16)));
+  typedef std::int32_t Ints __attribute__((vector_size(width * sizeof(float)), aligned(16)));
   const auto larger = [](Ints a, Ints b) { return a > b ? a : b; };
   const auto exponent_of = [&](Lanes v, int floor) {
     const Ints bits = reinterpret_cast<Ints>(v) & 0x7fffffff, exponent = (bits >> 23) - 127;

@@ -43,11 +43,8 @@
 #include <sanitizer/tsan_interface.h>
 // It is not inlined: inlined into a kernel, the body would be instrumented with it.
 #define TILEWAVE_HOST_UNTRACKED __attribute__((no_sanitize("thread"), noinline))
-#define TILEWAVE_HOST_STEP TILEWAVE_HOST_UNTRACKED inline
 #else
 #define TILEWAVE_HOST_UNTRACKED
-// A step between lanes: every frame less that a waiting lane leaves on its stack is memory less to bring back.
-#define TILEWAVE_HOST_STEP __attribute__((always_inline)) inline
 #endif
 #if defined(TILEWAVE_HOST_ASAN)
 #include <sanitizer/asan_interface.h>
@@ -194,7 +191,11 @@ inline void arrived([[maybe_unused]] void* fake_stack) {
 }  // namespace detail
 
 /// Runs `to`. It returns when something switches back to `from`, the fiber that is running now.
-TILEWAVE_HOST_STEP void switch_fiber(Fiber& from, Fiber& to) {
+#if !defined(TILEWAVE_HOST_TSAN)
+__attribute__((always_inline))
+#endif
+TILEWAVE_HOST_UNTRACKED inline void
+switch_fiber(Fiber& from, Fiber& to) {
 #if defined(TILEWAVE_HOST_ASAN)
   detail::switched_from = &from;
   __sanitizer_start_switch_fiber(&from.asan_fake_stack, to.stack_begin, to.stack_bytes);

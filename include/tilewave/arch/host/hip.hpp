@@ -141,6 +141,12 @@ inline hipError_t hipMalloc(void** pointer, std::size_t bytes) {
   if (bytes > std::numeric_limits<std::size_t>::max() / 2 || !pages.map(bytes)) {
     return host::detail::answer(hipErrorOutOfMemory);
   }
+#if defined(MADV_HUGEPAGE)
+  // Tensors of some megabytes are filled; a page of 4 KiB at a time that takes longer than filling them. Of larger ones
+  // often only a few rows are touched.
+  constexpr std::size_t mebibyte = std::size_t{1} << 20;
+  if (bytes >= 4 * mebibyte && bytes <= 512 * mebibyte) madvise(pages.begin, pages.bytes, MADV_HUGEPAGE);
+#endif
   *pointer = pages.end() - (bytes + 15) / 16 * 16;
   host::detail::Allocations& all = host::detail::allocations();
   const std::lock_guard lock(all.mutex);

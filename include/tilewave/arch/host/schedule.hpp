@@ -10,6 +10,13 @@
 
 #include <bit>
 
+// A step between lanes: every frame less that a waiting lane leaves on its stack is memory less to bring back.
+#if defined(TILEWAVE_HOST_TSAN)
+#define TILEWAVE_HOST_STEP TILEWAVE_HOST_UNTRACKED inline
+#else
+#define TILEWAVE_HOST_STEP __attribute__((always_inline)) inline
+#endif
+
 namespace tilewave::host {
 
 namespace detail {
@@ -91,9 +98,9 @@ TILEWAVE_HOST_UNTRACKED inline void yield(Lane& self) {
   go(self, first_lane(cluster, self.wave->slot));
 }
 
-/// `self` cannot run for now, and the next lane of its wave is not simply the one that follows. When nobody can run, bulk
-/// copies land. When that helps nobody, the cluster is stuck: only lanes at a barrier that others never reached are
-/// left, since collectives fail where they diverge.
+/// `self` cannot run for now, and the next lane of its wave is not simply the one that follows. When nobody can run,
+/// bulk copies land. When that helps nobody, the cluster is stuck: only lanes at a barrier that others never reached
+/// are left, since collectives fail where they diverge.
 TILEWAVE_HOST_UNTRACKED inline void stop_wave(Lane& self) {
   Cluster& cluster = *self.cluster;
   Wave& wave = *self.wave;
@@ -307,5 +314,7 @@ TILEWAVE_HOST_UNTRACKED inline void lane_returned(Lane& self) {
 }
 
 }  // namespace tilewave::host
+
+#undef TILEWAVE_HOST_STEP
 
 #endif  // !TILEWAVE_ON_GPU_COMPILER

@@ -271,7 +271,8 @@ constexpr Status gemm_wave_tile_policy(const ArchFacts& facts, const GemmSpec& s
   if (p.rows % (16 * p.waves_rows) != 0 || p.columns % (16 * p.waves_columns) != 0)
     return illegal_policy("each wave has a multiple of 16 rows and of 16 columns of the tile");
   const int wave_rows = p.rows / p.waves_rows, wave_columns = p.columns / p.waves_columns;
-  const int side = !s.four_bit() && wave_rows % 32 == 0 && wave_columns % 32 == 0 ? 32 : 16, halves = s.gated ? 2 : 1;
+  const bool atoms = s.four_bit() && p.path == GemmPath::weights_in_registers;
+  const int side = !atoms && wave_rows % 32 == 0 && wave_columns % 32 == 0 ? 32 : 16, halves = s.gated ? 2 : 1;
   if (wave_columns / side % halves != 0)
     return illegal_policy(
         "gated: a wave has as many products of gates as of ups: its columns are an even number of them");
@@ -280,9 +281,10 @@ constexpr Status gemm_wave_tile_policy(const ArchFacts& facts, const GemmSpec& s
   if (p.waves_per_simd * ceil_div(p.waves() * p.waves_k, facts.simds_per_cu) > facts.max_waves_per_simd)
     return illegal_policy("a SIMD holds at most 8 waves, of waves_per_simd blocks together");
   if (p.stages > 8) return illegal_policy("the main loop is unrolled over stages, of which there are at most 8");
-  const int depth = s.four_bit() ? 128 * size_of(s.a) : s.mx() ? bytes_of(s.a, 128) : 128;
+  const int depth = atoms ? 128 * size_of(s.a) : s.mx() ? bytes_of(s.a, 128) : 128;
   if (p.depth_bytes != depth)
-    return illegal_policy("a step is 128 bytes of A's k; with mx scales or int4 weights it is 128 values of k");
+    return illegal_policy(
+        "a step is 128 bytes of A's k; with mx scales, or int4 weights in registers, it is 128 values of k");
   if (s.scale == Scaling::per_block && (gemm_scale_block % wave_columns != 0 || p.columns % gemm_scale_block != 0))
     return illegal_policy("block scales: a wave's columns lie in one block of 128, and a tile has whole blocks");
   const bool per_group = s.out_scale == Scaling::per_group;
@@ -318,7 +320,9 @@ constexpr Status gemm_transposed_policy(const GemmPolicy& p, int rows, int side)
 /// The laws of GemmLdsKernel: operands through LDS on CDNA.
 constexpr Status gemm_lds_policy(const ArchFacts& facts, const GemmSpec& s, const GemmPolicy& p) {
   const bool direct = p.path == GemmPath::direct;
-  if (s.four_bit()) return illegal_policy("int4 weights come straight to registers");
+  if (s.four_bit() && (direct || s.mxfp4() || is_fp8(s.a) || s.scale_k < 64 || p.waves_k > 1))
+    return illegal_policy(
+        "weights of four bits through LDS: path staged, int4 under bf16 or f16, scale_k 64 or 128, one of waves_k");
   if (direct && !facts.direct_copies)
     return illegal_policy("path direct needs copies of 16 bytes a lane into LDS, which gfx950 has");
   if (direct ? p.stages < 2 : p.stages > 2)
@@ -329,14 +333,16 @@ constexpr Status gemm_lds_policy(const ArchFacts& facts, const GemmSpec& s, cons
   const int side = wave_rows % 32 == 0 && wave_columns % 32 == 0 ? 32 : 16;
   const int step_k = p.depth_bytes * packing_of(s.a) / size_of(s.a);
   const int k_slices = gemm_lds_k_slices(facts.id, s.a, step_k, side);
-  if (k_slices == 0 || k_slices % 2 != 0 || k_slices != gemm_lds_k_slices(facts.id, s.b, step_k, side))
+  if (k_slices == 0 || k_slices % 2 != 0 || k_slices != gemm_lds_k_slices(facts.id, s.product_b(), step_k, side))
     return illegal_policy(
         "a step is an even number of products, alike of A and B: parts of waves are multiples of 32 x 32 here");
-  const int a_row = bytes_of(s.a, step_k), b_row = bytes_of(s.b, step_k), lanes = waves * facts.wave_lanes;
+  const int a_row = bytes_of(s.a, step_k), b_row = bytes_of(s.product_b(), step_k), lanes = waves * facts.wave_lanes;
   if (p.rows * a_row / 16 % lanes != 0) return illegal_policy("all lanes copy equally many 16 bytes of A's rows");
   if (p.columns * b_row / 16 % lanes != 0) return illegal_policy("all lanes copy equally many 16 bytes of B's rows");
   const int b_copies = p.columns * b_row / 16 / lanes;
-  if (s.weights == GemmWeights::preshuffled && !s.gated && b_copies != 1 &&
+  if (s.four_bit() && p.columns * step_k / 16 % lanes != 0)
+    return illegal_policy("int4 weights through LDS: all lanes widen equally many 16 values");
+  if (s.weights == GemmWeights::preshuffled && !s.four_bit() && !s.gated && b_copies != 1 &&
       b_copies * facts.wave_lanes % b_row != 0)  // A strip of sixteen rows has b_row units.
     return illegal_policy("preshuffled: a wave copies whole strips of 16 rows, or once only");
   if (transposed_a(s.layout)) {

@@ -43,7 +43,7 @@ constexpr std::array<GemmSpec, 6> gemm_specs(ArchId arch) {
 constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   const ArchFacts& facts = facts_of(arch);
   if (facts.matrix != Matrix::mfma) return s.mx() ? GemmPolicies{} : gemm_sm90_policies(s);
-  if (s.four_bit()) return gemm_int4_cdna_policies(s);
+  if (s.four_bit()) return gemm_int4_cdna_policies(facts, s);
   if (s.mx()) return facts.mx ? gemm_scaled_policies(facts, s) : GemmPolicies{};
   return gemm_cdna_policies(arch, s);
 }

@@ -114,6 +114,8 @@ struct GemmSpec {
   TILEWAVE_HOST_DEVICE constexpr DType group_scale() const {
     return mxfp4() ? DType::e8m0 : a == DType::f16 ? DType::f16 : DType::bf16;
   }
+  /// Returns the type of B's operand of products: weights of four bits are widened.
+  TILEWAVE_HOST_DEVICE constexpr DType product_b() const { return four_bit() ? a : b; }
   /// Says whether `sums` may be chosen: for fp8 sums that are scaled only as a whole.
   TILEWAVE_HOST_DEVICE constexpr bool has_sums_to_choose() const {
     return is_fp8(a) && (scale == Scaling::none || scale == Scaling::per_tensor || scale == Scaling::per_row);

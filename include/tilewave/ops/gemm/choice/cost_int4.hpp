@@ -8,8 +8,8 @@
 
 namespace tilewave {
 
-/// Returns microseconds for m rows in each layer. It is the longest of four times: of memory, of L2, of the products
-/// with the widening beside them, and of a wave's own steps.
+/// Returns microseconds for m rows in each layer. It is the longest of five times: of memory, of L2, of L1, of the
+/// products with the widening beside them, and of a wave's own steps.
 inline double gemm_cost_int4(const GemmProblem& p, std::int32_t m, const GemmPolicy& policy, int splits,
                              const ArchFacts& facts) {
   const GemmTileCount count = gemm_tile_count(p, m, policy);
@@ -24,14 +24,25 @@ inline double gemm_cost_int4(const GemmProblem& p, std::int32_t m, const GemmPol
   const int waves = policy.waves() * policy.waves_k;
   const auto rounds = [&](double at_a_time) { return double(std::int64_t((blocks + at_a_time - 1) / at_a_time)); };
   const double products = 2.0 * policy.rows * policy.columns * block_k / (0.6 * facts.bf16_flops / units / 1e6);
-  // Each wave that multiplies a code widens it by two operations.
-  const double widening = 2.1 * policy.columns * policy.waves_rows * block_k / (64 * 2000.0);
-  // In each step of 128 k, a wave waits for what it loaded `stages` steps before.
-  const double waiting = 0.9 * block_k / 128 / (policy.waves_k * policy.stages);
+  // Each wave that multiplies a code widens it by two operations. On the way into LDS it is widened once, but sums are
+  // scaled after each step.
+  const bool in_lds = policy.path == GemmPath::staged;
+  const double scaling = in_lds ? 0.5 * policy.rows * policy.columns / 64.0 : 0.0;
+  const double widening = (2.1 * policy.columns * (in_lds ? 1 : policy.waves_rows) + scaling) * block_k / (64 * 2000.0);
+  // In each step of 128 k, a wave waits for what it loaded `stages` steps before. In LDS a step is 64 k, and what is
+  // loaded in one is stored in the next.
+  const double waiting = in_lds ? 0.8 * block_k / 64 : 0.9 * block_k / 128 / (policy.waves_k * policy.stages);
   const double resident_blocks = units * max_of(1, policy.waves_per_simd * facts.simds_per_cu / waves);
+  // In registers each wave reads its rows and codes through L1, of which it uses parts of lines: bytes in a microsecond
+  // of a compute unit, fitted to modelled times.
+  const double l1_bytes =
+      min_of(policy.rows, m) * row_bytes * policy.waves_columns + policy.columns * code_bytes * policy.waves_rows;
+  const double l1 = in_lds ? 0.0 : rounds(units) * l1_bytes / splits / per_arch(facts.id, 25e3, 34e3, 34e3);
   const double computing = max_of(rounds(units) * (products + widening), rounds(resident_blocks) * waiting);
-  const double combine = splits > 1 ? 3.0 + 0.3 * splits : 0.0;
-  return 3.5 + max_of(max_of(memory, l2), computing) + 0.15 * policy.waves_k + combine;
+  // Sums are written and read in f32.
+  const double partials = 8.0 * splits * count.rows * p.n / (0.85 * facts.hbm_bytes_per_second / 1e6);
+  const double combine = splits > 1 ? 3.0 + 0.3 * splits + partials : 0.0;
+  return 3.5 + max_of(max_of(memory, l2), max_of(l1, computing)) + 0.15 * policy.waves_k + combine;
 }
 
 }  // namespace tilewave

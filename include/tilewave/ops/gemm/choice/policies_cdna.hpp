@@ -9,7 +9,7 @@ namespace tilewave {
 
 /// Returns the policies for int4 weights. They are for few rows, for some rows, and for many, with tiles as large as
 /// registers allow. For few rows there are many waves on few columns, or many columns, which read A less often from L2.
-constexpr GemmPolicies gemm_int4_cdna_policies(const GemmSpec& s) {
+constexpr GemmPolicies gemm_int4_cdna_policies(const ArchFacts& facts, const GemmSpec& s) {
   GemmPolicies all;
   const auto add = [&](int rows, int columns, int waves_rows, int waves_columns, int waves_k, int splits) {
     GemmPolicy p{.rows = rows, .columns = columns, .depth_bytes = 128 * size_of(s.a), .stages = 2};
@@ -24,7 +24,15 @@ constexpr GemmPolicies gemm_int4_cdna_policies(const GemmSpec& s) {
   } else {
     add(16, 128, 1, 4, 1, 8);
     add(32, 128, 1, 4, 2, 8);
-    add(64, 128, 2, 4, 1, 1);
+    if (is_fp8(s.a)) {
+      add(64, 128, 2, 4, 1, 1);
+    } else {  // Codes are widened once for all rows, on their way into LDS.
+      GemmPolicy p{.rows = 128, .columns = 128, .depth_bytes = 128, .stages = 2};
+      p.waves_rows = 2, p.waves_columns = 2;
+      p.path = GemmPath::staged;
+      p.splits = 8, p.waves_per_simd = facts.lds_bytes / (p.stages * (p.rows + p.columns) * p.depth_bytes);
+      all.add(p);
+    }
   }
   return all;
 }

@@ -48,9 +48,9 @@
 // + 2 are spread over all of step s, as copies are.
 #pragma once
 
-#include "tilewave/ops/gemm/lds/strips.hpp"
+#include "tilewave/ops/gemm/lds/codes.hpp"
 #include "tilewave/ops/gemm/lds/transposed.hpp"
-#include "tilewave/ops/gemm/wave_tile/block_scales.hpp"
+#include "tilewave/ops/gemm/wave_tile/group_scales.hpp"
 #include "tilewave/ops/gemm/wave_tile/mx_scales.hpp"
 #include "tilewave/ops/gemm/wave_tile/wave_tile.hpp"
 
@@ -71,8 +71,11 @@ struct GemmLdsKernel {
   template <DType type, int rows, int tiles, bool transposed>
   using Rows = std::conditional_t<transposed, Transposed<rows, tiles>, GemmLdsRows<W, type, rows>>;
   using RowsA = Rows<S.a, P.rows, W::tiles_m, transposed_a(S.layout)>;
-  using RowsB = std::conditional_t<S.weights == GemmWeights::preshuffled, GemmLdsStrips<W, S.b, P.columns>,
-                                   Rows<S.b, P.columns, W::tiles_n, transposed_b(S.layout)>>;
+  template <bool strips>
+  using WideRowsB = std::conditional_t<strips, GemmLdsStrips<W, S.b, P.columns>,
+                                       Rows<S.b, P.columns, W::tiles_n, transposed_b(S.layout)>>;
+  using RowsB =
+      std::conditional_t<S.four_bit(), GemmLdsCodes<W, P.columns>, WideRowsB<S.weights == GemmWeights::preshuffled>>;
   using Scales = GemmStepScales<W, direct>;
 
   static constexpr int a_slots = P.stages;
@@ -126,8 +129,7 @@ struct GemmLdsKernel {
         : shared(in),
           rows_a(a.gemm.a, tile.a_layer * a.gemm.a_layer_stride, a.gemm.a_stride, typename W::TileRowsA(a.gemm, tile),
                  a.gemm.k, W::first_row()),
-          rows_b(a.gemm.b, tile.layer * a.gemm.b_layer_stride, a.gemm.b_stride, typename W::TileRowsB(a.gemm, tile),
-                 a.gemm.k, W::first_column()),
+          rows_b(make_rows_b(a.gemm, tile)),
           scales(a, tile, in) {}
 
     /// Adds the products of steps [first, end) to the sums.
@@ -139,10 +141,10 @@ struct GemmLdsKernel {
       std::int32_t step = first;
       for (; step + slot_period <= whole; step += slot_period) {
         static_for<slot_period>(
-            [&](auto i) TILEWAVE_INLINE_LAMBDA { run_step<true>(step + i, i % a_slots, i % b_slots, sums); });
+            [&](auto i) TILEWAVE_INLINE_LAMBDA { run_step<true, i>(step + i, i % a_slots, i % b_slots, sums); });
       }
       for (int a_slot = 0, b_slot = 0; step < end; ++step) {
-        run_step<false>(step, a_slot, b_slot, sums);
+        run_step<false, unknown>(step, a_slot, b_slot, sums);
         a_slot = a_slot + 1 == a_slots ? 0 : a_slot + 1;
         b_slot = b_slot + 1 == b_slots ? 0 : b_slot + 1;
       }
@@ -152,7 +154,17 @@ struct GemmLdsKernel {
     }
 
    private:
+    TILEWAVE_DEVICE static RowsB make_rows_b(const GemmArgs& g, const GemmTile& tile) {
+      if constexpr (S.four_bit()) {
+        return RowsB(g, tile, W::first_column());
+      } else {
+        return RowsB(g.b, tile.layer * g.b_layer_stride, g.b_stride, typename W::TileRowsB(g, tile), g.k,
+                     W::first_column());
+      }
+    }
     static constexpr int slot_period = a_slots == b_slots ? a_slots : a_slots * b_slots;  // in steps
+    static_assert(slot_period % Scales::period == 0, "a round of slots is whole groups of steps that share scales");
+    static constexpr int unknown = -1;
     static constexpr int steps_ahead = direct ? b_slots - 1 : a_slots;  // that a step's copies are at most
     /// So many copies may be under way when a step begins: those issued behind the copies of its rows of A. Step s
     /// issues the copies of A of step s - 1 + a_slots, then those of B of step s - 1 + b_slots.
@@ -178,8 +190,9 @@ struct GemmLdsKernel {
     }
 
     /// One step of the drawing: the products of the last slice of the step before, then those of all but the last slice
-    /// of this step. `whole`: this step and those that it copies lie within K.
-    template <bool whole>
+    /// of this step. `whole`: this step and those that it copies lie within K. `number` is the step's in a round of
+    /// slots, or unknown. Steps begin with one whose sums are scaled anew.
+    template <bool whole, int number>
     TILEWAVE_DEVICE void run_step(std::int32_t step, int a_slot, int b_slot, typename W::WaveSums& sums) {
       constexpr bool one_slot = !direct && a_slots == 1;
       constexpr int storing = one_slot ? max_of(products / 2, 1) : 0;  // The first products stand beside stores.
@@ -199,9 +212,10 @@ struct GemmLdsKernel {
             [&](auto i) TILEWAVE_INLINE_LAMBDA { read<i>(fragments[0], step, a_slot, b_slot, 0); });
         issue_copies<whole, product, left, 0>(step, a_slot, b_slot);
       });
-      scales.accumulate(step_scales, sums);
+      const bool scaled_anew = number != unknown ? number % Scales::period == 0 : step % Scales::period == 0;
+      if (scaled_anew) scales.accumulate(step_scales, sums);
       B::sched_fence();
-      step_scales = scales.load(step, a_slot);
+      if (scaled_anew) step_scales = scales.load(step, a_slot);
       static_for<k_slices - 1>([&](auto slice) TILEWAVE_INLINE_LAMBDA {
         multiply_slice<slice % 2, 0, products>(sums, [&](auto product) TILEWAVE_INLINE_LAMBDA {
           interleave<reads, products, product>([&](auto i) TILEWAVE_INLINE_LAMBDA {

@@ -8,9 +8,9 @@
 
 namespace tilewave {
 
-/// A slot of `rows` rows of an operand, those of a tile that W::TileRowsB names.
+/// How strips of `rows` rows of type T lie in a slot, and how lanes read them.
 template <class W, DType T, int rows>
-struct GemmLdsStrips {
+struct GemmStripsSlot {
   using B = typename W::Backend;
   using Map = typename W::Map;
   static constexpr DType type = T;
@@ -19,9 +19,7 @@ struct GemmLdsStrips {
   static constexpr int lane_units = row_units / Map::units, k_slices = lane_units / chunks;
   static_assert(lane_units == k_slices * chunks && row_units % Map::units == 0 && !is_fp6(type),
                 "a row of a step is a whole number of products, and preshuffled fp6 there is none");
-  static constexpr int copies = rows * row_units / W::block_threads;  // of a wave for a slot
-  static_assert(rows * row_units % W::block_threads == 0 && W::wave_columns % W::side == 0 && W::side % strip == 0,
-                "lanes copy equally much, and products begin with a strip");
+  static_assert(W::wave_columns % W::side == 0 && W::side % strip == 0, "products begin with a strip");
 
   /// The unit of the slot where unit c of a row lies.
   TILEWAVE_HOST_DEVICE static constexpr int slot_unit(int row, int c) {
@@ -35,6 +33,29 @@ struct GemmLdsStrips {
   static_assert(lds_conflicts(B::facts.id, [](int lane) { return slot_unit(Map::row(lane), first_unit(lane)); }) == 0,
                 "lanes that are served together meet no bank twice");
 
+  int read_offset;  // of this lane's first unit for the wave's first product, in bytes from the slot's start
+
+  TILEWAVE_DEVICE explicit GemmStripsSlot(int wave_row)
+      : read_offset(B::opaque(slot_unit(wave_row + Map::row(B::lane_id()), first_unit(B::lane_id())) * 16)) {}
+
+  /// Returns unit c of a lane's operand of the wave's product `tile` in k slice `slice`.
+  TILEWAVE_DEVICE Chunk read(const Chunk* slot, int tile, int slice, int c) const {
+    const char* const from = reinterpret_cast<const char*>(slot) + read_offset;
+    return reinterpret_cast<const Chunk*>(from)[(slice * chunks + c) * next_unit + tile * W::side * row_units];
+  }
+  /// There is nothing to clear: K of preshuffled weights is whole units.
+  TILEWAVE_DEVICE void clean(Chunk*) const {}
+};
+
+/// A slot of `rows` rows of an operand, those of a tile that W::TileRowsB names.
+template <class W, DType T, int rows>
+struct GemmLdsStrips : GemmStripsSlot<W, T, rows> {
+  using Slot = GemmStripsSlot<W, T, rows>;
+  using B = typename W::Backend;
+  using Slot::type, Slot::strip, Slot::row_bytes, Slot::row_units;
+  static constexpr int copies = rows * row_units / W::block_threads;  // of a wave for a slot
+  static_assert(rows * row_units % W::block_threads == 0, "lanes copy equally much");
+
   /// Neighbouring strips lie one after the other in memory, and so do a wave's copies. Gates and ups lie apart.
   static constexpr bool in_order = !W::spec.gated;
   static constexpr int lanes = B::facts.wave_lanes, strip_units = strip * row_units;
@@ -42,8 +63,7 @@ struct GemmLdsStrips {
                 "a wave's copies are whole strips, which lie one after the other");
   typename B::Source source;
   std::int32_t k_bytes;
-  int first;        // unit of the slot with which this wave's first copy begins
-  int read_offset;  // of this lane's first unit for the wave's first product, in bytes from the slot's start
+  int first;  // unit of the slot with which this wave's first copy begins
   // The offset in the source of this lane's unit of each copy; in order, of the first copy alone suffices. Strips that
   // are not there lie beyond the source's end.
   std::uint32_t offset[in_order ? 1 : copies];
@@ -52,10 +72,10 @@ struct GemmLdsStrips {
   template <class TileRows>
   TILEWAVE_DEVICE GemmLdsStrips(const void* base, std::int64_t layer_offset, std::int64_t, const TileRows& tile_rows,
                                 std::int32_t k, int wave_row)
-      : source(W::template strips<T>(base, layer_offset, tile_rows, k)),
+      : Slot(wave_row),
+        source(W::template strips<T>(base, layer_offset, tile_rows, k)),
         k_bytes(bytes_of(type, k)),
-        first(B::wave_id() * copies * lanes),
-        read_offset(B::opaque(slot_unit(wave_row + Map::row(B::lane_id()), first_unit(B::lane_id())) * 16)) {
+        first(B::wave_id() * copies * lanes) {
     if constexpr (in_order) {
       offset[0] = first / strip_units * (k_bytes * strip) + (first % strip_units + B::lane_id()) * 16;
       return;
@@ -84,13 +104,6 @@ struct GemmLdsStrips {
   TILEWAVE_DEVICE void store(Chunk* slot) const {
     slot[first + i * lanes + B::lane_id()] = loaded[i];
   }
-  /// Returns unit c of a lane's operand of the wave's product `tile` in k slice `slice`.
-  TILEWAVE_DEVICE Chunk read(const Chunk* slot, int tile, int slice, int c) const {
-    const char* const from = reinterpret_cast<const char*>(slot) + read_offset;
-    return reinterpret_cast<const Chunk*>(from)[(slice * chunks + c) * next_unit + tile * W::side * row_units];
-  }
-  /// There is nothing to clear: K of preshuffled weights is whole units.
-  TILEWAVE_DEVICE void clean(Chunk*) const {}
 
  private:
   /// Units beyond K are nowhere, so that a lane copies zeros. A step that is not whole may have some.

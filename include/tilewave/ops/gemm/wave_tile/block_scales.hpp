@@ -11,8 +11,9 @@ namespace tilewave {
 /// Products whose instruction takes no scales.
 template <class W>
 struct GemmPlainProducts {
-  struct SliceScales {};           // scales of the products of a k slice
-  static constexpr int reads = 0;  // from LDS, of a wave for a k slice
+  struct SliceScales {};            // scales of the products of a k slice
+  static constexpr int reads = 0;   // from LDS, of a wave for a k slice
+  static constexpr int period = 1;  // steps whose sums are scaled together
 
   template <int i>
   TILEWAVE_DEVICE void read(SliceScales&, std::int32_t, int, int) const {}

@@ -14,6 +14,7 @@ struct GemmMxProducts {
   using B = typename W::Backend;
   using Map = typename W::Map;
   struct StepScales {};
+  static constexpr int period = 1;
   struct SliceScales {
     std::uint32_t a[W::tiles_m], b[W::tiles_n];  // e8m0 codes in the low bytes
   };

@@ -18,7 +18,8 @@ struct GemmSquareMap : ProductMap<side> {
   /// With fp6, the k of a lane in a step lie side by side in LDS, since two products take three units. Otherwise the k
   /// of all lanes for one product do.
   static constexpr bool by_lane = is_fp6(S.a) || is_fp6(S.b);
-  static constexpr int chunks_a = B::template product_chunks<S.a>, chunks_b = B::template product_chunks<S.b>;
+  static constexpr int chunks_a = B::template product_chunks<S.a>;
+  static constexpr int chunks_b = B::template product_chunks<S.product_b()>;
 };
 /// The lane map of a product by the room's atom, of which as many stand side by side as make 16 columns.
 template <class B>
@@ -45,7 +46,8 @@ struct GemmWaveTile {
   static constexpr int block_threads = waves * B::facts.wave_lanes;  // of these waves
   static constexpr int wave_rows = P.rows / P.waves_rows, wave_columns = P.columns / P.waves_columns;
   static constexpr int side = wave_rows % 32 == 0 && wave_columns % 32 == 0 ? 32 : 16;
-  using Map = std::conditional_t<S.four_bit(), GemmAtomMap<B>, GemmSquareMap<B, S, side>>;
+  using Map = std::conditional_t<S.four_bit() && P.path == GemmPath::weights_in_registers, GemmAtomMap<B>,
+                                 GemmSquareMap<B, S, side>>;
   static constexpr int tiles_m = wave_rows / Map::rows, tiles_n = wave_columns / Map::columns;
   using Sum = ProductSum<S.a>;
   using Sums = Vec<Sum, Map::sums>;         // a lane's sums of one product
@@ -68,7 +70,11 @@ struct GemmWaveTile {
       std::int32_t first, end;
     };
     TILEWAVE_DEVICE Steps steps(std::int32_t split) const {
-      const auto from = [&](std::int32_t s) { return std::int32_t(std::int64_t{k_steps} * s / gemm.splits); };
+      // Steps that share scales stay together.
+      constexpr int period = S.four_bit() ? max_of(1, S.scale_k / step_k) : 1;
+      const auto from = [&](std::int32_t s) {
+        return std::int32_t(std::int64_t{k_steps} / period * s / gemm.splits) * period;
+      };
       return {from(split), from(split + 1)};
     }
   };
