@@ -135,7 +135,7 @@ inline Status check_moe_strides(const MoeProblem& p) {
 inline Status check_moe_overlap(const MoeProblem& p, const MoeCalls& calls, const Region& workspace) {
   const bool masked = p.spec.masked();
   const std::int32_t rows = masked ? p.capacity : p.tokens, layers = masked ? p.resident() : 1;
-  // Of x and its scales, not of their copies.
+  // The first product has x and its scales here, not their copies.
   const GemmRegions first(calls.copy.rows > 0 ? MoeCalls(p, {}, moe_no_workspace(), {}).first : calls.first);
   const GemmRegions second(calls.second);
   const Region x(p.x, size_of(p.spec.x), p.hidden,

@@ -238,8 +238,8 @@ struct GemmFewRowsKernel {
   }
 
   /// Adds the products of `count` strips of C of a stage: `all`, unless that is 0. Then there are no branches between
-  /// them, and ptxas mixes them: a strip by itself is a chain of eight products. Under sixteen rows of A the products of
-  /// two strips alternate, which is one to three percent faster at 60 MB. `read_unit`: the unit of a strip that has this
+  /// them, and ptxas mixes them: a strip by itself is a chain of eight products. Under sixteen rows of A those of two
+  /// strips alternate, which is one to three percent faster at 60 MB. `read_unit`: the unit of a strip that has this
   /// lane's codes.
   template <int all>
   TILEWAVE_DEVICE static void multiply(const Operands& operands, const Stage& stage, int read_unit, int count,
