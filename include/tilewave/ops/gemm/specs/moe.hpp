@@ -46,6 +46,8 @@ constexpr ValueList<GemmSpec> gemm_moe_specs(ArchId arch) {
   first.activation = ActivationKind::swigluoai, first.gated = first.gathered = true;
   specs.add(first);
   specs.add(second);
+  first.gathered = false;
+  specs.add(first);
   return specs;
 }
 
