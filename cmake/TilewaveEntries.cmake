@@ -44,15 +44,16 @@ if(TILEWAVE_ROOM STREQUAL "host")
   endforeach()
 endif()
 
-# tilewave_entries(LIST [HEADER file] [SOURCES count] [POLICY_SOURCES count] [HOST_SOURCES count] [ROWS] [TESTS])
+# tilewave_entries(LIST [HEADER file] [SOURCES count] [POLICY_SOURCES count] [HOST_SOURCES count | TOGETHER] [ROWS] [TESTS])
 # HEADER: by default registry.hpp. SOURCES: among how many files an architecture's specs are divided, that they compile in
 # parallel: one takes the least time in all. POLICY_SOURCES: among how many files the policies of one spec are divided, where
 # there is a file for each spec and L_entries takes one more argument, an EntryPart (GPU rooms alone, whose
 # kernels take seconds each). HOST_SOURCES: the same as SOURCES in the host room, whose kernels take less, and whose
-# headers more; without it all chips' entries are compiled together there. ROWS: kernels of rows, whose lanes mostly wait for each other: -Og compiles them for the host room in a quarter
+# headers more; without it files are compiled in threes there. TOGETHER: in the host room all chips' entries are one file: each file more
+# takes a second for the emulated device, which it compiles anew. ROWS: kernels of rows, whose lanes mostly wait for each other: -Og compiles them for the host room in a quarter
 # less time, and they run as fast (GEMM takes twice the time, decode a third more). TESTS: only tests run these entries, the op's benchmark does not.
 macro(tilewave_entries list)
-  cmake_parse_arguments(arg "ROWS;TESTS" "HEADER;SOURCES;POLICY_SOURCES;HOST_SOURCES" "" ${ARGN})
+  cmake_parse_arguments(arg "ROWS;TESTS;TOGETHER" "HEADER;SOURCES;POLICY_SOURCES;HOST_SOURCES" "" ${ARGN})
   tilewave_entry_list(${list})
 endmacro()
 
@@ -73,6 +74,8 @@ function(tilewave_entry_list list)  # of the op of tilewave_op_entries, by the a
     set(archs ${tilewave_chip_rooms})
     if(arg_HOST_SOURCES)
       set(parts ${arg_HOST_SOURCES})
+    elseif(arg_TOGETHER)
+      set(parts 1)
     endif()
   endif()
   if(focus_list AND NOT focus_list STREQUAL "all" AND NOT focus_list STREQUAL list AND NOT list STREQUAL "traffic")

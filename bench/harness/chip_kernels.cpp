@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "bench/harness/chip_kernels.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +31,22 @@ std::uint64_t hash(std::uint64_t h, const std::string& text) {  // the hash is F
   return h;
 }
 std::string hash_name(const std::string& text) { return tilewave::sim::hex(hash(0xcbf29ce484222325, text)).substr(2); }
+
+/// Other processes that ask for the same file wait while this exists. Where there are no locks, nobody waits.
+class Alone {
+ public:
+  explicit Alone(const fs::path& path) : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    if (file_ >= 0) (void)flock(file_, LOCK_EX);
+  }
+  ~Alone() {
+    if (file_ >= 0) close(file_);
+  }
+  Alone(const Alone&) = delete;
+  Alone& operator=(const Alone&) = delete;
+
+ private:
+  int file_;
+};
 
 /// Returns a kernel's type as the chip's compiler reads it. Class-type template arguments are printed as
 /// `tilewave::Spec{...}` without the trailing members that are zero. C++ would give those their defaults, so whole()
@@ -103,6 +121,8 @@ const tilewave::sim::CodeObject& ChipKernels::object_of(const std::type_info& ty
 
 fs::path ChipKernels::headers() {
   const fs::path file = folder_ / "kernels.pch";
+  if (fs::exists(file)) return file;
+  const Alone alone(folder_ / "kernels.lock");  // it takes seconds, and other benchmarks may want it now
   if (!fs::exists(file)) {
     compile(file,
             "#include <tilewave/arch/" + arch_ + "/backend.hpp>\n#include <tilewave/tilewave.hpp>\n" +

@@ -125,18 +125,19 @@ function(simulated_program name of)
   target_link_libraries(${target} PRIVATE test_main Catch2::Catch2 tilewave_sim_hip)
   add_dependencies(${target} isa_sim_${name}_parts)
 endfunction()
+# The longest come first: the build's last steps are these, and one that ran alone would leave the other cores idle.
+simulate(gemm FULL ops/gemm/gemm_test ops/gemm/gathered_test isa_sim/gemm_entries)
 simulate(rows FULL
          ops/norm/norm_test ops/norm/norm_mx_test ops/quant/quant_test ops/quant/quant_mx_test ops/sampling/sampling_test
          ops/softmax/softmax_test ops/topk_gating/topk_gating_test ops/moe_sort/moe_sort_test isa_sim/row_entries)
-simulate(heads
-         ops/rope/rope_test ops/kv_cache_write/kv_cache_write_test ops/kv_cache_write/latent_test isa_sim/head_entries)
+simulate(mla_decode ops/mla_decode/mla_decode_test ops/latent_cache_write/latent_cache_write_test isa_sim/mla_decode_entries)
+simulate(flash_attention ops/flash_attention/lds_test isa_sim/flash_attention_entries)
 simulate(tiles
          ops/activation/activation_test ops/activation/activation_mx_test ops/embedding/embedding_test
          ops/moe_reduce/moe_reduce_test ops/mqa_logits/mqa_logits_test ops/mqa_logits/mqa_fp4_test isa_sim/tile_entries)
-simulate(flash_attention ops/flash_attention/lds_test isa_sim/flash_attention_entries)
-simulate(mla_decode ops/mla_decode/mla_decode_test ops/latent_cache_write/latent_cache_write_test isa_sim/mla_decode_entries)
+simulate(heads
+         ops/rope/rope_test ops/kv_cache_write/kv_cache_write_test ops/kv_cache_write/latent_test isa_sim/head_entries)
 simulate(mla_prefill ONLY_FULL ops/mla_prefill/mla_prefill_test isa_sim/mla_prefill_entries)
-simulate(gemm FULL ops/gemm/gemm_test ops/gemm/gathered_test isa_sim/gemm_entries)
 
 set(export ${PROJECT_SOURCE_DIR}/bench/harness/bundle.cpp)
 if(TARGET bench_paged_attention)

@@ -164,6 +164,7 @@ concept StagedBackend = Backend<B> &&
   { B::mbarrier_expect(mbarrier, bytes) } -> std::same_as<void>;            // one arrival, and bytes to wait for
   { B::mbarrier_wait(mbarrier, 0) } -> std::same_as<void>;                  // until the phase of this parity has ended
   { B::copy_bulk(shared, global, bytes, mbarrier) } -> std::same_as<void>;  // one lane calls it
+  { B::load_stream_line(row) } -> std::same_as<Chunk>;  // load_stream of a part of a line whose rest is read next
   { B::copy_lane(chunk, row) } -> std::same_as<void>;
   { B::lane_copies_end() } -> std::same_as<void>;
   { B::lane_copies_arrive(mbarrier) } -> std::same_as<void>;  // copies_arrivals arrivals of a wave

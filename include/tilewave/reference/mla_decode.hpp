@@ -67,7 +67,8 @@ inline MlaDecodeRow mla_decode_row(const MlaDecodeProblem& p, std::int32_t seque
   const std::int64_t q_at = (std::int64_t{sequence} * p.query_tokens + i) * p.q_row_stride + head * p.q_head_stride;
   const double q_scale = p.q_scale != nullptr ? *p.q_scale : 1.0, kv_scale = p.kv_scale != nullptr ? *p.kv_scale : 1.0;
   const std::int64_t seen = std::max<std::int64_t>(0, length - p.query_tokens + i + 1);
-  std::vector<double> scores(seen);
+  std::vector<double> scores(seen), q(layout.head_size);
+  for (int d = 0; d < layout.head_size; ++d) q[d] = of_q(p.q, q_at + d) * q_scale * p.softmax_scale;
   std::vector<std::vector<double>> rows(seen);
   double largest = p.sinks != nullptr ? p.sinks[head] : -infinity;
   for (std::int64_t t = 0; t < seen; ++t) {
@@ -77,14 +78,19 @@ inline MlaDecodeRow mla_decode_row(const MlaDecodeProblem& p, std::int32_t seque
     rows[t] = latent_row(layout, page_at + in_page * p.token_stride * size,
                          page_at + std::int64_t{p.block_size} * layout.token_bytes() + in_page * LatentRow::apart_bytes,
                          kv_scale);
-    double score = 0.0, magnitude = 0.0;
-    for (int d = 0; d < layout.head_size; ++d) {
-      const double term = of_q(p.q, q_at + d) * q_scale * rows[t][d] * p.softmax_scale;
-      score += term, magnitude += std::abs(term);
-    }
-    scores[t] = score;
-    row.score_error = std::max(row.score_error, magnitude);
-    largest = std::max(largest, score);
+    FourDoubles terms, sizes;
+    const double* const key = rows[t].data();
+    for_four(
+        layout.head_size,
+        [&](int d) {
+          const FourDoubles term = FourDoubles::at(&q[d]) * FourDoubles::at(key + d);
+          terms += term;
+          sizes += magnitude(term);
+        },
+        [&](int d) { terms.low[0] += q[d] * key[d], sizes.low[0] += std::abs(q[d] * key[d]); });
+    scores[t] = terms.sum();
+    row.score_error = std::max(row.score_error, sizes.sum());
+    largest = std::max(largest, scores[t]);
   }
   if (largest == -infinity) return row;  // neither a token nor a sink
   double sum = p.sinks != nullptr ? std::exp(p.sinks[head] - largest) : 0.0;
@@ -92,10 +98,11 @@ inline MlaDecodeRow mla_decode_row(const MlaDecodeProblem& p, std::int32_t seque
   row.lse = largest + std::log(sum);
   for (std::int64_t t = 0; t < seen; ++t) {
     const double weight = std::exp(scores[t] - row.lse);
-    for (int d = 0; d < latent_value_size; ++d) {
-      row.out[d] += weight * rows[t][d];
-      row.magnitudes[d] += std::abs(weight * rows[t][d]);
-      row.values[d] += std::abs(rows[t][d]);
+    const auto add = [](double* to, const FourDoubles& more) { (FourDoubles::at(to) + more).to(to); };
+    static_assert(latent_value_size % 4 == 0, "values are summed four at a time");
+    for (int d = 0; d < latent_value_size; d += 4) {
+      const FourDoubles value = FourDoubles::at(&rows[t][d]), part = FourDoubles::all(weight) * value;
+      add(&row.out[d], part), add(&row.magnitudes[d], magnitude(part)), add(&row.values[d], magnitude(value));
     }
   }
   return row;

@@ -9,6 +9,7 @@
 
 #include "tilewave/ops/mqa_logits/problem.hpp"
 #include "tilewave/reference/rows.hpp"
+#include "tilewave/reference/sums.hpp"
 
 namespace tilewave::reference {
 
@@ -60,21 +61,27 @@ inline MqaLogitsRow mqa_logits_row(const MqaLogitsProblem& p, std::int64_t query
     const std::int64_t page = paged ? p.block_tables[sequence * p.table_stride + t / p.block_size] : 0;
     const std::int64_t in_page = paged ? t % p.block_size : t;
     for (int d = 0; d < s.head_size; ++d) k[d] = mqa_key(p, page, in_page, d);
-    double logit = 0, magnitude = 0;
+    double logit = 0, largest_sum = 0;
     for (int h = 0; h < s.heads; ++h) {
-      double dot = 0, size = 0;
-      for (int d = 0; d < s.head_size; ++d) {
-        dot += q[h * s.head_size + d] * k[d];
-        size += std::abs(q[h * s.head_size + d] * k[d]);
-      }
+      const double* const of_head = q.data() + h * s.head_size;
+      FourDoubles dots, sizes;
+      for_four(
+          s.head_size,
+          [&](int d) {
+            const FourDoubles product = FourDoubles::at(of_head + d) * FourDoubles::at(&k[d]);
+            dots += product;
+            sizes += magnitude(product);
+          },
+          [&](int d) { dots.low[0] += of_head[d] * k[d], sizes.low[0] += std::abs(of_head[d] * k[d]); });
+      const double dot = dots.sum(), size = sizes.sum();
       const double weight = p.weights[query * p.weights_stride + h];
       logit += weight * std::max(dot, 0.0);
-      magnitude += std::abs(weight) * size;
+      largest_sum += std::abs(weight) * size;
     }
     const bool fp4 = s.type == DType::fp4_e2m1;
     const double scale = fp4 ? 1 : static_cast<const float*>(p.k_scale)[page * p.k_scale_page_stride + in_page];
     row.logits[t] = logit * scale;
-    row.magnitudes[t] = magnitude * std::abs(scale);
+    row.magnitudes[t] = largest_sum * std::abs(scale);
   }
   return row;
 }

@@ -184,11 +184,21 @@ TEST_CASE("all codes of mxfp4 under all scales are exact") {
 
 TEST_CASE("passes of blocks that stay are right where K and strips end in the middle") {
   each_entry([](const GemmEntry& e) {
-    if (e.arch != ArchId::sm90 || e.policy.path != GemmPath::weights_in_registers) return;
+    if (e.arch != ArchId::sm90 || e.policy.path != GemmPath::weights_in_registers || !e.spec.four_bit()) return;
     const std::int32_t step = step_of(e), strips = e.policy.columns / 16;
     check(e, {.m = 3, .n = 16 * 132 * strips + 16, .k = step});         // The last pass is one strip in few blocks.
     check(e, {.m = 2, .n = 16 * (132 * strips + 133), .k = 3 * step});  // There are fewer stages than waves.
     check(e, {.m = e.policy.rows + 2, .n = 48, .k = (2 * e.policy.waves_k + 3) * step, .batch = 2, .bias = true});
+  });
+}
+
+TEST_CASE("few rows are right where a wave has no run of steps, one or several, and a part of one") {
+  each_entry([](const GemmEntry& e) {
+    if (e.arch != ArchId::sm90 || e.policy.path != GemmPath::weights_in_registers || e.spec.four_bit()) return;
+    const std::int32_t run = step_of(e) * e.policy.stages, all = run * e.policy.waves_k;
+    check(e, {.m = 1, .n = 33, .k = run - 1});
+    check(e, {.m = e.policy.rows, .n = e.policy.columns + 2, .k = all + run + 3, .gap = 5, .bias = true});
+    check(e, {.m = e.policy.rows + 3, .n = 31, .k = 2 * all + run / 2, .batch = 2, .gap = 1, .residual = true});
   });
 }
 

@@ -78,7 +78,6 @@ TEST_CASE("a refused policy of sm90 says which law it breaks") {
   CHECK(why_not(sm90, halves, quantised) ==
         "per_group: each wave group has a multiple of 128 columns of C, or in 64 rows each of two half");
   CHECK(why_not(sm90, {.path = direct}) == "this architecture has the paths tensor and weights_in_registers");
-  CHECK(why_not(sm90, {.path = registers}) == "only int4 weights come straight to registers on this architecture");
 }
 
 TEST_CASE("a refused policy of few rows says which law it breaks") {
@@ -111,6 +110,39 @@ TEST_CASE("a refused policy of few rows says which law it breaks") {
         "few rows of int4 weights, gated: columns are a multiple of 32, a strip of gates and its ups");
   codes.zero_points = true;
   CHECK(why_not(ArchId::sm90, few, codes) == "few rows of int4 weights: scale_k is 128, without groups or zero points");
+}
+
+TEST_CASE("a refused policy of few rows under weights of 16 or 8 bits says which law it breaks") {
+  GemmPolicy few{.rows = 8, .columns = 32, .depth_bytes = 64, .stages = 2, .waves_rows = 1, .path = registers};
+  few.waves_k = 8;
+  const auto with = [&](auto change, const GemmSpec& spec = {}) {
+    GemmPolicy p = few;
+    change(p);
+    return why_not(ArchId::sm90, p, spec);
+  };
+  const auto same = [](GemmPolicy&) {};
+  const GemmSpec rows{.a = sm90_facts.fp8, .b = sm90_facts.fp8, .scale = Scaling::per_row};
+  for (const GemmSpec& spec : {GemmSpec{}, rows}) CHECK(with(same, spec) == "");
+  GemmSpec refused = rows;
+  refused.scale = Scaling::per_block;
+  CHECK(with(same, refused) ==
+        "few rows: one product of bf16, f16 or fp8, nt and row-major, without scales of blocks or groups");
+  CHECK(with([](GemmPolicy& p) { p.splits = 2; }) ==
+        "few rows: not swapped, no stream, no pingpong, one of cluster and splits");
+  CHECK(with([](GemmPolicy& p) { p.waves_rows = 2; }) ==
+        "few rows: waves share K, so waves_rows and waves_columns are 1");
+  CHECK(with([](GemmPolicy& p) { p.waves_k = 6; }) == "few rows: waves_k is a multiple of 4, for four SIMDs, up to 32");
+  CHECK(with([](GemmPolicy& p) { p.waves_per_simd = 9; }) ==
+        "an SM holds at most 2048 lanes: fewer waves, or fewer blocks (waves_per_simd)");
+  CHECK(with([](GemmPolicy& p) { p.columns = 24; }) == "few rows: rows are a multiple of 8, columns of a strip, 16");
+  CHECK(with([](GemmPolicy& p) { p.depth_bytes = 128; }) ==
+        "few rows: four lanes have 16 bytes each of a row: depth_bytes is 64");
+  CHECK(with([](GemmPolicy& p) { p.rows = 64, p.columns = 128; }) ==
+        "sums of all waves exceed shared memory, of which waves_per_simd blocks have a part");
+  const GemmSpec gated{.activation = ActivationKind::silu, .gated = true};
+  CHECK(with(same, gated) == "");
+  CHECK(with([](GemmPolicy& p) { p.columns = 48; }, gated) ==
+        "few rows, gated: rows are a multiple of 8, columns of 32, a strip of gates and its ups");
 }
 
 TEST_CASE("a refused policy of CDNA says which law it breaks") {

@@ -23,8 +23,8 @@ GemmProblem problem(std::int32_t m) {
 
 TEST_CASE("a tuned row decides where it serves the problem and its entry is built") {
   const GemmPolicies policies = gemm_policies(ArchId::sm90, {});
-  std::array<GemmEntry, 32> built{};
-  std::array<const GemmEntry*, 32> all{};
+  std::array<GemmEntry, GemmPolicies::capacity> built{};
+  std::array<const GemmEntry*, GemmPolicies::capacity> all{};
   for (int i = 0; i < policies.count; ++i) {
     built[i] = {ArchId::sm90, true, {}, policies[i], nullptr, 0};
     all[i] = &built[i];
@@ -67,8 +67,8 @@ TEST_CASE("the library's own tables decide without being asked for, and their en
     int others = 0;  // rows whose policy is not the cost model's choice
     for (const TunedGemm& row : tuned_gemm(arch)) {
       const GemmPolicies policies = gemm_policies(arch, row.spec);
-      std::array<GemmEntry, 32> built{};
-      std::array<const GemmEntry*, 32> all{};
+      std::array<GemmEntry, GemmPolicies::capacity> built{};
+      std::array<const GemmEntry*, GemmPolicies::capacity> all{};
       for (int i = 0; i < policies.count; ++i) {
         built[i] = {arch, true, row.spec, policies[i], nullptr, 0};
         all[i] = &built[i];

@@ -140,6 +140,7 @@ class MoeCall {
   }
   std::string wrong() {
     const MoeProblem p = on_host();
+    const Tensor& out = at("out");
     const MoeEntry* const entry = plan_.entry;
     const reference::Moe wanted(p, entry == nullptr
                                        ? reference::GemmUnit{}
@@ -152,11 +153,11 @@ class MoeCall {
       const bool written = !spec_.masked() || row % s_.capacity < expert_rows_[row / s_.capacity];
       for (std::int32_t column = 0; column < s_.hidden; ++column) {
         if (!written) {
-          if (!at("out").untouched(row, column)) return "wrote row " + std::to_string(row) + ", which does not count";
+          if (!out.untouched(row, column)) return "wrote row " + std::to_string(row) + ", which does not count";
           continue;
         }
         const reference::MoeValue want = wanted.at(row, column);
-        const double got = at("out").at(row, column);
+        const double got = out.at(row, column);
         if (std::isnan(want.value) && std::isnan(got)) continue;
         if (!(std::abs(got - want.value) <= 0x1p-7 * std::abs(want.value) + slack * want.magnitude + want.unsure))
           return "row " + std::to_string(row) + ", column " + std::to_string(column) + ": " + std::to_string(got) +
@@ -164,7 +165,7 @@ class MoeCall {
                  std::to_string(want.unsure);
       }
     }
-    return at("out").gaps_kept(rows, s_.hidden) ? "" : "wrote between rows of out";
+    return out.gaps_kept(rows, s_.hidden) ? "" : "wrote between rows of out";
   }
 
   Tensor& at(const std::string& name) { return tensors_.at(name); }

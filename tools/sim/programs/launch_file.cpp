@@ -87,7 +87,7 @@ void fill(Pages& pages, const std::string& pattern, const fs::path& directory, u
   }
 }
 
-std::array<std::uint32_t, 3> three(const json& values, const std::string& what) {
+std::array<std::uint32_t, 3> one_to_three(const json& values, const std::string& what) {
   const json list = values.is_array() ? values : json::array({values});
   if (list.empty() || list.size() > 3) throw Error(what + " has one to three numbers");
   std::array<std::uint32_t, 3> out{1, 1, 1};
@@ -326,8 +326,8 @@ FileLaunch read_launch(const json& description, const std::string& directory, co
   if (!out.object.kernels.contains(name))
     throw Error(file.string() + " has no kernel " + name.substr(0, name.size() - 3));
   out.launch.symbol = name;
-  out.launch.grid_blocks = three(member(description, "grid", what), "grid");
-  out.launch.block = three(member(description, "block", what), "block");
+  out.launch.grid_blocks = one_to_three(member(description, "grid", what), "grid");
+  out.launch.block = one_to_three(member(description, "block", what), "block");
   out.launch.dynamic_lds_bytes = integer_of<std::uint32_t>(description.value("dynamic_lds", json(0)), "dynamic_lds");
   out.launch.kernarg = hidden_arguments(out.object, out.launch);
   Values values(out, directory);

@@ -63,6 +63,7 @@ struct Memory {
   static T load_stream(const T* p, Where where = {}) {
     return read<detail::Access::stream>(p, where);
   }
+  static Chunk load_stream_line(const Chunk* p, Where where = {}) { return load_stream(p, where); }
   template <class T>
   static void store(T* p, const std::type_identity_t<T>& value, Where where = {}) {
     check_type<T>();

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-tilewave_entries(attention_combine SOURCES 2 HOST_SOURCES 1)
+tilewave_entries(attention_combine SOURCES 2 TOGETHER ROWS)

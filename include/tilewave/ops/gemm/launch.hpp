@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tilewave/ops/gemm/check.hpp"
+#include "tilewave/ops/gemm/few_rows/strides.hpp"
 #include "tilewave/ops/gemm/kernel.hpp"
 #include "tilewave/ops/gemm/launch_cdna.hpp"
 
@@ -102,35 +103,6 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
   return {};
 }
 
-/// The strides that GemmFewRowsKernel takes, which must fit 32 bits. Where a stride counts only one row or layer, any
-/// value is allowed, and 0 stands here.
-struct GemmFewRowsStrides {
-  // In elements, but a and a_layer in units of 16 bytes, and code_layer in strips.
-  std::int64_t a, scale, out, residual;
-  std::int64_t code_layer, a_layer, scale_layer, out_layer, residual_layer, bias_layer, a_scale_layer;
-
-  explicit GemmFewRowsStrides(const GemmProblem& p) {
-    const auto if_counted = [](std::int64_t count, std::int64_t stride) { return count > 1 ? stride : 0; };
-    const auto row_stride = [&](std::int64_t stride) { return if_counted(p.m, stride); };
-    const auto layer_stride = [&](std::int64_t stride) { return if_counted(p.batch, stride); };
-    const int unit = elements_of_unit(p.spec.a);
-    a = row_stride(p.a_stride) / unit, a_layer = layer_stride(p.a_batch_stride) / unit;
-    scale = if_counted(p.k / p.spec.scale_k, p.b_scale_k_stride), scale_layer = layer_stride(p.b_scale_batch_stride);
-    out = row_stride(p.out_stride), out_layer = layer_stride(p.out_batch_stride);
-    residual = row_stride(p.residual_stride), residual_layer = layer_stride(p.residual_batch_stride);
-    code_layer = p.k > 0 ? layer_stride(p.b_batch_stride) / gemm_strip_elements(p) : 0;
-    bias_layer = layer_stride(p.bias_batch_stride), a_scale_layer = layer_stride(p.a_scale_batch_stride);
-  }
-  Status check() const {
-    for (const std::int64_t stride : {a, scale, out, residual, code_layer, a_layer, scale_layer, out_layer,
-                                      residual_layer, bias_layer, a_scale_layer}) {
-      if (stride != static_cast<std::int32_t>(stride))
-        return {StatusCode::bad_stride, "few rows of i4 weights: a stride of 2^31 elements, strips or 16 bytes of a"};
-    }
-    return {};
-  }
-};
-
 /// Launches GemmFewRowsKernel.
 template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
 Status gemm_launch_few_rows(const Epilogue& epilogue, const GemmProblem& p, hipStream_t stream) {
@@ -178,6 +150,54 @@ Status gemm_launch_few_rows(const Epilogue& epilogue, const GemmProblem& p, hipS
                                    .residual_layer = narrow(strides.residual_layer),
                                    .bias_layer = narrow(strides.bias_layer),
                                    .a_scale_layer = narrow(strides.a_scale_layer),
+                                   .epilogue = epilogue};
+  const std::int64_t blocks = std::int64_t{blocks_of_tile} * row_tiles * gemm_layers(p);
+  if (blocks > 0x7fffffff) return {StatusCode::bad_extent, "more than 2^31 blocks"};
+  return B::template launch<Kernel>({blocks, Kernel::block_threads}, args, stream);
+}
+
+/// Launches GemmDenseFewRowsKernel.
+template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
+Status gemm_launch_dense_few_rows(const Epilogue& epilogue, const GemmProblem& p, hipStream_t stream) {
+  using Kernel = GemmKernel<B, S, P, Epilogue>;
+  const GemmFewRowsStrides strides(p);
+  if (Status s = strides.check(); !s.ok()) return s;
+  const auto narrow = [](std::int64_t stride) { return static_cast<std::int32_t>(stride); };
+  const std::int32_t blocks_of_tile = ceil_div(gemm_out_columns(p), 16 * Kernel::group_strips);
+  const std::int32_t row_tiles = ceil_div(p.m, P.rows);
+  const std::uintptr_t pair = 2 * size_of(S.out);
+  const typename Kernel::Args args{.b = static_cast<const char*>(p.b),
+                                   .a = static_cast<const char*>(p.a),
+                                   .out = p.out,
+                                   .a_scale = p.a_scale,
+                                   .b_scale = p.b_scale,
+                                   .bias = p.bias,
+                                   .residual = p.residual,
+                                   .out_scale = p.out_scale,
+                                   .m = p.m,
+                                   .n = gemm_out_columns(p),
+                                   .k = p.k,
+                                   .blocks = FastDiv::by(blocks_of_tile),
+                                   .row_tiles = FastDiv::by(row_tiles),
+                                   .alpha = p.alpha,
+                                   .swiglu_alpha = p.swiglu_alpha,
+                                   .swiglu_limit = p.swiglu_limit,
+                                   .wide = is_aligned(p.out, pair) && (p.m == 1 || p.out_stride % 2 == 0) &&
+                                           (p.batch == 1 || p.out_batch_stride % 2 == 0),
+                                   .b_ready = p.b_ready,
+                                   .a_stride = narrow(strides.a),
+                                   .b_stride = narrow(strides.b),
+                                   .out_stride = narrow(strides.out),
+                                   .residual_stride = narrow(strides.residual),
+                                   .a_layer = narrow(strides.a_layer),
+                                   .b_layer = narrow(strides.b_layer),
+                                   .out_layer = narrow(strides.out_layer),
+                                   .residual_layer = narrow(strides.residual_layer),
+                                   .bias_layer = narrow(strides.bias_layer),
+                                   .a_scale_layer = narrow(strides.a_scale_layer),
+                                   .b_scale_layer = narrow(strides.scale_layer),
+                                   .gate_stride = p.interleaved ? 2 : 1,
+                                   .up_row = p.interleaved ? 1 : p.n / 2,
                                    .epilogue = epilogue};
   const std::int64_t blocks = std::int64_t{blocks_of_tile} * row_tiles * gemm_layers(p);
   if (blocks > 0x7fffffff) return {StatusCode::bad_extent, "more than 2^31 blocks"};
@@ -234,7 +254,11 @@ Status gemm_launch_with(const Epilogue& epilogue, const GemmProblem& p, int spli
   if (p.m == 0 || p.n == 0 || (S.groups != GemmGroups::one && p.groups == 0)) return {};
   constexpr GemmSpec built = gemm_built_spec(B::facts.id, S);
   if constexpr (B::facts.matrix == Matrix::mma && P.path == GemmPath::weights_in_registers) {
-    return detail::gemm_launch_few_rows<B, built, P, Epilogue>(epilogue, p, stream);
+    if constexpr (S.four_bit()) {
+      return detail::gemm_launch_few_rows<B, built, P, Epilogue>(epilogue, p, stream);
+    } else {
+      return detail::gemm_launch_dense_few_rows<B, built, P, Epilogue>(epilogue, p, stream);
+    }
   } else {
     return detail::gemm_launch_tiles<B, built, P, Epilogue>(epilogue, p, splits, stream);
   }

@@ -13,8 +13,8 @@ namespace tilewave {
 /// - tensor: the tensor copy engine copies them into shared memory (sm90).
 /// - direct: lanes copy them from memory straight into LDS (gfx950).
 /// - staged: lanes load them into registers and store them into LDS (CDNA).
-/// - weights_in_registers: lanes load both operands straight to registers (CDNA). On sm90 these are int4 weights under
-///   few rows: each wave copies its own into shared memory and loads A straight to registers.
+/// - weights_in_registers: lanes load both operands straight to registers (CDNA, and few rows of 16 bits on sm90). Of
+///   int4 weights on sm90 each wave copies its own into shared memory, and loads A straight to registers.
 enum class GemmPath : int { tensor, direct, staged, weights_in_registers };
 
 constexpr const char* name_of(GemmPath p) {

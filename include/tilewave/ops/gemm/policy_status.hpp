@@ -7,13 +7,12 @@
 #include "tilewave/core/status.hpp"
 #include "tilewave/ops/gemm/args.hpp"
 #include "tilewave/ops/gemm/check_spec.hpp"
+#include "tilewave/ops/gemm/few_rows/policy_status.hpp"
 #include "tilewave/tile/element.hpp"
 
 namespace tilewave {
 
 namespace detail {
-
-constexpr Status illegal_policy(const char* reason) { return {StatusCode::bad_value, reason}; }
 
 /// The laws of every policy.
 constexpr Status gemm_policy_numbers(const GemmPolicy& p) {
@@ -228,39 +227,6 @@ constexpr Status gemm_tensor_policy(const GemmSpec& s, const GemmPolicy& p) {
   return {};
 }
 
-/// The laws of GemmFewRowsKernel: few rows of A by int4 weights on sm90.
-constexpr Status gemm_few_rows_policy(const GemmSpec& s, const GemmPolicy& p) {
-  if (!s.four_bit()) return illegal_policy("only int4 weights come straight to registers on this architecture");
-  if (s.scale_k != 128 || s.groups != GemmGroups::one || s.zero_points)
-    return illegal_policy("few rows of int4 weights: scale_k is 128, without groups or zero points");
-  if (p.swapped || p.stream || p.sharers() != 1 || p.splits != 1)
-    return illegal_policy("few rows of int4 weights: not swapped, no stream, one of cluster and splits");
-  const int groups = p.waves_columns, waves = groups * p.waves_k;
-  if (p.waves_rows != 1)
-    return illegal_policy("few rows of int4 weights: waves share K, or take strips side by side: waves_rows is 1");
-  if (p.waves_k % 4 != 0 && p.waves_k % 3 != 0)
-    return illegal_policy(
-        "few rows of int4 weights: sums are added three or four at a time: waves_k is such a multiple");
-  if (waves % 4 != 0 || waves > 32)
-    return illegal_policy("few rows of int4 weights: a block's waves are a multiple of 4, for four SIMDs, up to 32");
-  if (waves * p.waves_per_simd > 64)
-    return illegal_policy("an SM holds at most 2048 lanes: fewer waves, or fewer blocks (waves_per_simd)");
-  if (p.rows % 8 != 0 || p.columns % (16 * groups) != 0)
-    return illegal_policy(
-        "few rows of int4 weights: rows are a multiple of 8, columns of a strip, 16, for each wave beside another");
-  if (s.gated && p.columns % (32 * groups) != 0)
-    return illegal_policy(
-        "few rows of int4 weights, gated: columns are a multiple of 32, a strip of gates and its ups");
-  if (p.depth_bytes != 128 * size_of(s.a))
-    return illegal_policy("a stage of int4 weights is 128 values of k: depth_bytes is 128 times A's element");
-  const int strips = p.columns / 16, sums = p.waves_k * strips * (p.rows / 8) * 32 * 16;
-  if (sums + p.waves_k * p.stages * strips * (128 * 8 + 8 * 4) >
-      (sm90_facts.lds_bytes + 1024) / p.waves_per_simd - 1024)
-    return illegal_policy(
-        "rings and sums of all waves exceed shared memory, of which waves_per_simd blocks have a part");
-  return {};
-}
-
 /// The laws of GemmWaveTile: a wave's part of a tile on CDNA.
 constexpr Status gemm_wave_tile_policy(const ArchFacts& facts, const GemmSpec& s, const GemmPolicy& p) {
   if (p.sharers() != 1 || p.swapped || p.stream)
@@ -383,7 +349,8 @@ constexpr Status gemm_policy_status(ArchId arch, const GemmSpec& s, const GemmPo
   if (const Status status = gemm_check_spec(s, facts); !status.ok()) return status;
   if (const Status status = detail::gemm_policy_numbers(p); !status.ok()) return status;
   const bool tensors = facts.tensor_copies, registers = p.path == GemmPath::weights_in_registers;
-  if (tensors && registers) return detail::gemm_few_rows_policy(s, p);
+  if (tensors && registers)
+    return s.four_bit() ? detail::gemm_few_rows_policy(s, p) : detail::gemm_dense_few_rows_policy(s, p);
   if (tensors) {
     if (p.path == GemmPath::tensor) return detail::gemm_tensor_policy(s, p);
     return detail::illegal_policy("this architecture has the paths tensor and weights_in_registers");

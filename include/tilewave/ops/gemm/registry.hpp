@@ -91,7 +91,7 @@ struct GemmRegistry {
   /// Returns the modelled time in microseconds, by which entries are ranked. It is an order, not a promise.
   static double cost_us(const GemmProblem& p, const GemmEntry& e, int splits) {
     const ArchFacts& facts = facts_of(e.arch);
-    if (e.policy.path == GemmPath::tensor || (p.spec.four_bit() && facts.matrix == Matrix::mma)) {
+    if (facts.matrix == Matrix::mma) {
       return gemm_is_dense_sm90(p.spec) ? gemm_cost_dense_sm90(p, p.m, e.policy, splits)
                                         : gemm_cost_sm90(p, p.m, e.policy, splits);
     }

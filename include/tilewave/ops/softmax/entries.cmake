@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-tilewave_entries(softmax SOURCES 3 HOST_SOURCES 1 ROWS)
+tilewave_entries(softmax SOURCES 3 TOGETHER ROWS)

@@ -20,7 +20,8 @@ struct GemmDenseCost {
   // Few rows with block scales: factor of the products, and the chain of a stage, with its part a column.
   double chain_factor = 1.227, chain = 131.18, chain_column = 4.847, chain_groups = 1.789;
   // What copies bring a block: swapped or few rows, others, one of few blocks, and all blocks together.
-  double rate_swapped = 61.97, rate = 38.88, rate_alone = 74.84, rate_of_all = 9468.6, few_columns = 0.874;
+  double rate_swapped = 61.97, rate = 38.88, rate_alone = 74.84, rate_of_all = 9468.6, few_columns = 0.874,
+         beside = 1.000;
   // A stage takes no less, and so much of a wave group's products more.
   double stage = 272.45, stage_of_products = 0.248;
   // Rows of the last band of tiles that are not there, of all blocks, that a cycle skips.
@@ -29,59 +30,62 @@ struct GemmDenseCost {
   double merge = 0.031, merge_swapped = 0.500, merge_of_split = 0.000, merge_of_tile = 7.245, merge_beside_rows = 0.000;
   double pingpong_epilogue = 1.893, pingpong_epilogue_of_tile = 5.113, pingpong_first = 1.044;
   double passes = 0.000, split_round = 1.461, memory_round = 0.000;
-  double bytes_per_us = 5.186e6, reread = 0.278, used = 0.432, used_few_rows = 0.398, used_least = 0.495;
+  double bytes_per_us = 5.186e6, reread = 0.278, reread_rows = 0.000, used = 0.432, used_few_rows = 0.398,
+         used_least = 0.495;
   double stream = 1.075, stream_without_round = 1.202, combine = 0.000, combine_of_parts = 0.294;
 };
 
 /// The constants of operands of 16 bits. Those above are for fp8.
-inline constexpr GemmDenseCost gemm_dense_cost_sixteen_bits{.cycles_per_us = 1619.8,
-                                                            .launch = 5.198,
-                                                            .two_blocks = 0.000,
-                                                            .narrow = 1.137,
-                                                            .middle = 1.057,
-                                                            .three_groups = 0.959,
-                                                            .one_group = 1.087,
-                                                            .swapped = 0.903,
-                                                            .promoted = 0.539,
-                                                            .block_one = 4.119,
-                                                            .block_three = 0.878,
-                                                            .block_large = 1.397,
-                                                            .block = 1.204,
-                                                            .chain_factor = 1.498,
-                                                            .chain = 131.48,
-                                                            .chain_column = 5.850,
-                                                            .chain_groups = 1.324,
-                                                            .rate_swapped = 59.75,
-                                                            .rate = 36.83,
-                                                            .rate_alone = 80.20,
-                                                            .rate_of_all = 9285.2,
-                                                            .few_columns = 0.634,
-                                                            .stage = 237.82,
-                                                            .stage_of_products = 0.000,
-                                                            .absent_rows = 11.833,
-                                                            .epilogue = 0.249,
-                                                            .epilogue_of_tile = 1.867,
-                                                            .epilogue_block = 0.893,
-                                                            .merge = 0.326,
-                                                            .merge_swapped = 0.506,
-                                                            .merge_of_split = 0.000,
-                                                            .merge_of_tile = 7.958,
-                                                            .merge_beside_rows = 0.000,
-                                                            .pingpong_epilogue = 3.728,
-                                                            .pingpong_epilogue_of_tile = 1.341,
-                                                            .pingpong_first = 0.944,
-                                                            .passes = 0.000,
-                                                            .split_round = 1.910,
-                                                            .memory_round = 1.397,
+inline constexpr GemmDenseCost gemm_dense_cost_sixteen_bits{.cycles_per_us = 1610.0,
+                                                            .launch = 6.000,
+                                                            .two_blocks = 0.040,
+                                                            .narrow = 1.134,
+                                                            .middle = 1.081,
+                                                            .three_groups = 0.982,
+                                                            .one_group = 1.054,
+                                                            .swapped = 0.964,
+                                                            .promoted = 0.715,
+                                                            .block_one = 3.611,
+                                                            .block_three = 0.018,
+                                                            .block_large = 0.014,
+                                                            .block = 0.026,
+                                                            .chain_factor = 0.004,
+                                                            .chain = 0.010,
+                                                            .chain_column = 0.031,
+                                                            .chain_groups = 1.645,
+                                                            .rate_swapped = 0.037,
+                                                            .rate = 0.154,
+                                                            .rate_alone = 77.94,
+                                                            .rate_of_all = 23327.9,
+                                                            .few_columns = 1.039,
+                                                            .beside = 1.928,
+                                                            .stage = 212.8,
+                                                            .stage_of_products = 0.007,
+                                                            .absent_rows = 15.70,
+                                                            .epilogue = 0.000,
+                                                            .epilogue_of_tile = 1.376,
+                                                            .epilogue_block = 2.954,
+                                                            .merge = 0.215,
+                                                            .merge_swapped = 0.423,
+                                                            .merge_of_split = 0.010,
+                                                            .merge_of_tile = 5.992,
+                                                            .merge_beside_rows = 2.387,
+                                                            .pingpong_epilogue = 4.268,
+                                                            .pingpong_epilogue_of_tile = 0.158,
+                                                            .pingpong_first = 1.001,
+                                                            .passes = 0.605,
+                                                            .split_round = 2.797,
+                                                            .memory_round = 1.603,
                                                             .bytes_per_us = 6.287e6,
-                                                            .reread = 0.204,
-                                                            .used = 0.295,
-                                                            .used_few_rows = 0.321,
-                                                            .used_least = 0.329,
-                                                            .stream = 1.101,
-                                                            .stream_without_round = 1.697,
-                                                            .combine = 0.025,
-                                                            .combine_of_parts = 0.334};
+                                                            .reread = 0.075,
+                                                            .reread_rows = 0.000,
+                                                            .used = 0.213,
+                                                            .used_few_rows = 0.000,
+                                                            .used_least = 0.660,
+                                                            .stream = 0.008,
+                                                            .stream_without_round = 4.528,
+                                                            .combine = 0.104,
+                                                            .combine_of_parts = 0.039};
 inline constexpr GemmDenseCost gemm_dense_cost_fp8{};
 
 /// True for the specs whose choice gemm_cost_dense_sm90 makes. Other ones have few policies, and gemm_cost_sm90.
@@ -91,17 +95,16 @@ constexpr bool gemm_is_dense_sm90(const GemmSpec& s) {
 }
 
 /// Microseconds on an H200: the longer of what the stages and what the bytes take, and what is there once.
-inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits) {
-  const GemmDenseCost& c = size_of(problem.spec.a) > 1 ? gemm_dense_cost_sixteen_bits : gemm_dense_cost_fp8;
+inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits,
+                                    const GemmDenseCost& c) {
   const GemmSpec& spec = problem.spec;
   const int element = size_of(spec.a);
   const double sms = sm90_facts.compute_units, n = problem.n, k = problem.k, layers = problem.batch;
   const double tiles = gemm_tile_count(problem, m, p).tiles;
   // Blocks share K only where tiles leave some of them nothing to do.
   if (splits > 1 && tiles * splits > 1.22 * sms) return 1e6;
-  // Blocks that share rows of A pay where columns are few and rows many, in whole clusters. Elsewhere they take longer.
-  if (p.cluster_columns > 1 && (m < 1024 || problem.n > 512 || problem.n % (p.columns * p.cluster_columns) != 0))
-    return 1e6;
+  // Many bands of few rows were not timed where columns are many.
+  if (p.swapped && m > max_of(256, 8 * p.rows) && problem.n > 512) return 1e6;
   const double slots = double(clusters_at_a_time(p.sharers() * splits) * p.waves_per_simd);
   const double steps = double(ceil_div(ceil_div(problem.k * element, p.depth_bytes), splits));
   const double rounds_started = double(std::int64_t((tiles + slots - 1) / slots));
@@ -129,7 +132,10 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
 
   // All blocks read the same rows of B where columns are few. Two blocks of an SM take turns.
   const bool alone = n <= 256 && p.waves() == 1 && p.cluster_columns == 1 && element == 2;
-  const double few_columns = alone ? c.few_columns : 1.0;
+  // So do blocks beside each other with the same rows of A, where these are many and columns few.
+  const std::int32_t across = ceil_div(problem.n, p.columns * p.cluster_columns);
+  const double few_columns = (alone ? c.few_columns : 1.0) /
+                             (m >= 1024 && across > 1 && problem.n <= 512 && p.cluster_columns == 1 ? c.beside : 1.0);
   const double turns = p.waves_per_simd > 1 && tiles > sms ? 2.0 : 1.0;
   const double of_group = cycles / (p.pingpong ? 1 : p.waves());
   const double bands = ceil_div(m, p.rows), absent = m > p.rows ? bands * p.rows - m : 0.0;
@@ -138,7 +144,10 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
     const double rate = few_columns * max_of(p.swapped || m <= 128 || p.sharers() > 1 ? c.rate_swapped : c.rate,
                                              min_of(c.rate_alone, c.rate_of_all / active));
     const double own_rows = double(min_of(p.rows, m)) / p.cluster_columns, own_columns = double(p.columns) / p.cluster;
-    const double copied = (own_rows + own_columns) * p.depth_bytes / rate + absent * active / bands / c.absent_rows;
+    // Shared boxes leave L2 once, and reach each block.
+    const double reached = (double(min_of(p.rows, m)) + p.columns) * p.depth_bytes / c.rate_alone;
+    const double copied =
+        max_of((own_rows + own_columns) * p.depth_bytes / rate, reached) + absent * active / bands / c.absent_rows;
     return max_of(cycles, turns * max_of(c.stage + c.stage_of_products * of_group, copied)) / c.cycles_per_us;
   };
   const double tile_us = steps * stage_us(tiles * splits * p.sharers());
@@ -148,7 +157,7 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
       scaled_large ? c.epilogue_block - (area == 0.5 ? 0.1 : 0.0) : c.epilogue + c.epilogue_of_tile * area;
   const double merge = splits == 1 ? 0.0
                                    : c.merge + (p.swapped ? c.merge_swapped : 0.0) + c.merge_of_split * splits +
-                                         c.merge_of_tile * area + (area >= 0.5 && m > 128 ? c.merge_beside_rows : 0.0);
+                                         c.merge_of_tile * area + (bands > 1 ? c.merge_beside_rows * area : 0.0);
   const double epilogue = own_epilogue + merge,
                long_epilogue = c.pingpong_epilogue + c.pingpong_epilogue_of_tile * area;
   double rounds = rounds_started, combine = 0;
@@ -164,14 +173,17 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
   } else if (!p.stream && rounds_started > 1) {  // fewer blocks share what is read in the last round
     products += steps * stage_us((tiles - (rounds_started - 1) * slots) * splits * p.sharers()) - tile_us;
   }
-  // Clusters of further rows of tiles come late, where they are not all there from the beginning.
-  const double passes = p.swapped && splits > 1 ? c.passes * (min_of(bands, rounds_started) - 1) : 0.0;
+  // Blocks that share K take longer where there are several rows of tiles.
+  const double passes = splits > 1 && bands > 1 ? c.passes : 0.0;
 
   // Rows of tiles below each other read B again from L2, all of it if they are all there at once.
   const double bytes = layers * ((double(m) * element + n * element) * k + m * n * size_of(spec.out));
   const double band_rows =
       rounds_started == 1 && splits == 1 ? 1.0 : double(ceil_div(min_of(m, 1024), p.rows * p.cluster));
-  const double reread = c.reread * (band_rows - 1) * n * k * element * layers;
+  double reread = c.reread * (band_rows - 1) * n * k * element * layers;
+  // Blocks beside each other read the same rows of A, unless they share them.
+  const double beside = ceil_div(min_of(problem.n, 1024), p.columns * p.cluster_columns);
+  reread += c.reread_rows * (beside - 1) * double(m) * k * element * layers;
   // Blocks that have nothing left leave bandwidth to the others, which cannot use all of it.
   const double share = tiles / (rounds * slots) * (slots * p.sharers() * splits / sms);
   const double used =
@@ -184,7 +196,9 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
 
 /// The same with what the model does not know of the policy.
 inline double gemm_cost_dense_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits) {
-  return gemm_corrected_us(problem.spec, p, splits, gemm_model_dense_sm90(problem, m, p, splits));
+  if (p.path == GemmPath::weights_in_registers) return gemm_cost_dense_few_rows(problem, m, p);
+  const GemmDenseCost& c = size_of(problem.spec.a) > 1 ? gemm_dense_cost_sixteen_bits : gemm_dense_cost_fp8;
+  return gemm_corrected_us(problem.spec, p, splits, gemm_model_dense_sm90(problem, m, p, splits, c));
 }
 
 }  // namespace tilewave

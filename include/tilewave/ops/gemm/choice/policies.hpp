@@ -7,6 +7,6 @@
 
 namespace tilewave {
 
-using GemmPolicies = ValueList<GemmPolicy>;
+using GemmPolicies = ValueList<GemmPolicy, 40>;
 
 }  // namespace tilewave

@@ -47,6 +47,12 @@ struct Sm90Policies {
     p.splits = most_splits, p.waves_per_simd = 2;
     all.add(p);
   }
+  /// Up to 8 rows straight to registers. `waves` share K, and each asks for `steps` of 64 bytes of its rows at a time.
+  constexpr void add_few_rows(int steps, int waves, int blocks) {
+    GemmPolicy p{.rows = 8, .columns = 16, .depth_bytes = 64, .stages = steps, .waves_rows = 1};
+    p.path = GemmPath::weights_in_registers, p.waves_k = waves, p.waves_per_simd = blocks;
+    all.add(p);
+  }
 };
 
 /// MXFP4 that lies as fragments. Two blocks an SM hide each other's waits where rows are few, and waves multiply for
@@ -200,11 +206,17 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
   list.add({.rows = 128, .columns = 256});
   if (promoted) list.add({.rows = 128, .columns = 256, .cluster = 2});
   if (!in_unit || (more && s.a != DType::bf16)) list.add({.rows = 192, .columns = 128, .waves_rows = 3});
-  list.add({.rows = 128, .columns = 128, .splits = 4});
+  if (s.a != DType::bf16) list.add({.rows = 128, .columns = 128, .splits = 4});
   for (const int rows : {16, 32, 64})
-    list.add({.rows = rows, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
+    if (rows > 16 || s.a != DType::bf16)
+      list.add({.rows = rows, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
   list.add({.rows = 64, .columns = 128, .swapped = true, .splits = 8});
   if (!block) list.add({.rows = 128, .columns = 128, .swapped = true, .splits = 8});
+  if (size_of(s.a) == 2) {
+    list.add_few_rows(2, 16, 2);
+    list.add_few_rows(2, 8, 4);
+    list.add_few_rows(4, 16, 1);
+  }
   if (s.a == DType::f16) list.add({.rows = 128, .columns = 176, .waves_rows = 1, .pingpong = true});
   if (in_unit && s.a != DType::f16) {
     if (s.a != DType::bf16) list.add({.rows = 128, .columns = 128, .waves_rows = 1, .pingpong = true});
@@ -214,7 +226,7 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
   if (s.scale == Scaling::per_row) list.add({.rows = 128, .columns = 128, .stream = true});
   if (s.a == DType::bf16 || s.scale == Scaling::per_row) list.add_two_blocks(16, 8, 64, 8);
   if (!more) return list.all;
-  list.add({.rows = 64, .columns = 192, .waves_rows = 1, .pingpong = true});
+  if (s.a != DType::bf16) list.add({.rows = 64, .columns = 192, .waves_rows = 1, .pingpong = true});
   list.add({.rows = 128, .columns = 112, .splits = 8});
   list.add({.rows = 64, .columns = 96, .waves_rows = 1});
   list.add({.rows = 64, .columns = 160, .waves_rows = 1, .splits = 4});
@@ -230,11 +242,14 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
     list.add({.rows = rows, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
   list.add({.rows = 80, .columns = 128, .swapped = true, .splits = 8});
   list.add({.rows = 192, .columns = 112, .waves_rows = 3, .splits = 3});
-  // Few columns under many rows: blocks that read the same rows of A share them. Few rows likewise with rows of B.
-  list.add({.rows = 64, .columns = 128, .waves_rows = 1, .cluster_columns = 2});
+  // Few columns under many rows: blocks that read the same rows of A share them.
+  for (const int columns : {96, 128}) list.add({.rows = 64, .columns = columns, .waves_rows = 1, .cluster_columns = 2});
   list.add({.rows = 128, .columns = 96, .cluster_columns = 2});
+  list.add({.rows = 128, .columns = 128, .swapped = true, .cluster_columns = 2});
   list.all.add({.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster_columns = 2});
-  list.all.add({.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster = 2});
+  // Few rows of tiles likewise with rows of B.
+  for (const int columns : {96, 112}) list.add({.rows = 64, .columns = columns, .waves_rows = 1, .cluster = 2});
+  for (const int columns : {112, 128}) list.add({.rows = 128, .columns = columns, .cluster = 2});
   return list.all;
 }
 

@@ -12,6 +12,7 @@
 // P.stages stages for each wave, and the sums of one pass or two. Bound: memory bandwidth of B.
 #pragma once
 
+#include "tilewave/ops/gemm/few_rows/layout.hpp"
 #include "tilewave/ops/gemm/few_rows/output.hpp"
 
 namespace tilewave {
@@ -31,7 +32,7 @@ struct GemmFewRowsKernel {
   using Stage = typename L::Stage;
   using Atom = typename L::Atom;
   using Scales = typename L::Scales;
-  using Output = GemmFewRowsOutput<B, S, P, UserEpilogue>;
+  using Output = GemmFewRowsOutput<L, S, UserEpilogue>;
   static constexpr int lanes = L::lanes, waves = L::waves, groups = L::groups, strips = L::strips, panels = L::panels;
   static constexpr int block_threads = L::block_threads;
   static constexpr int waves_per_simd = groups * waves / B::facts.simds_per_cu * P.waves_per_simd;

@@ -21,6 +21,8 @@ struct GemmFewRowsLayout {
   static constexpr int strips = P.columns / 16 / groups;                   // of B, of a group in a pass
   static constexpr int group_strips = strips / halves, out_strips = groups * group_strips;  // of C: of a group, of all
   static constexpr int panels = P.rows / 8;                                                 // of 8 rows of A
+  static constexpr bool whole_strips = true;                                                // of C
+  static constexpr int sums_at_once = waves % 4 == 0 ? 4 : 3;                               // of waves
 
   struct Stage {
     Chunk codes[strips][2][lanes];
@@ -57,6 +59,17 @@ struct GemmFewRowsLayout {
   };
   static_assert(!std::is_empty_v<UserEpilogue> || sizeof(Args) <= 176, "arguments beyond 176 bytes come from memory");
 
+  /// Returns what the epilogue reads.
+  TILEWAVE_DEVICE static GemmArgs epilogue_args(const Args& a) {
+    GemmArgs gemm{};
+    gemm.m = a.m, gemm.n = a.n, gemm.gate_stride = 1, gemm.up_row = a.n;
+    gemm.alpha = a.alpha, gemm.swiglu_alpha = a.swiglu_alpha, gemm.swiglu_limit = a.swiglu_limit;
+    gemm.a_scale = a.a_scale, gemm.a_scale_layer_stride = a.a_scale_layer;
+    gemm.bias = a.bias, gemm.bias_layer_stride = a.bias_layer;
+    gemm.residual = a.residual, gemm.residual_stride = a.residual_stride, gemm.residual_layer_stride = a.residual_layer;
+    gemm.out = a.out, gemm.out_stride = a.out_stride, gemm.out_layer_stride = a.out_layer, gemm.out_scale = a.out_scale;
+    return gemm;
+  }
   /// The first strip of a group of waves among those of its block in a pass. All groups have equally many, give or take
   /// one.
   TILEWAVE_DEVICE static int first_of_group(int strips_of_block, int group) { return strips_of_block * group / groups; }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// The end of a pass of GemmFewRowsKernel: sums of waves are added up in order and written.
+// The end of kernels of few rows: sums of waves are added up in order and written.
 #pragma once
 
-#include "tilewave/ops/gemm/few_rows/layout.hpp"
+#include "tilewave/ops/gemm/epilogue.hpp"
 
 namespace tilewave {
 
 /// Elements 2 h and 2 h + 1 of lane l's atom have column 2 (l / 4) + h of the strip. Their rows of the panel are
 /// 2 (l % 4) and the next one. Item i is lane i % lanes of panel i / lanes % panels, then strips.
-template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue>
+template <class L, GemmSpec S, class UserEpilogue>
 struct GemmFewRowsOutput {
-  using L = GemmFewRowsLayout<B, S, P, UserEpilogue>;
+  using B = typename L::Backend;
   using Args = typename L::Args;
   using Sums = typename L::Sums;
   using Atom = typename L::Atom;
@@ -22,13 +22,7 @@ struct GemmFewRowsOutput {
   };
   /// Adds up the sums of all waves of a group in their order, and writes them. `count`: strips of C of the block.
   TILEWAVE_DEVICE static void finish(const Args& a, const GemmTile& tile, int count, const Sums& sums) {
-    GemmArgs gemm{};  // with what the epilogue reads
-    gemm.m = a.m, gemm.n = a.n, gemm.gate_stride = 1, gemm.up_row = a.n;
-    gemm.alpha = a.alpha, gemm.swiglu_alpha = a.swiglu_alpha, gemm.swiglu_limit = a.swiglu_limit;
-    gemm.a_scale = a.a_scale, gemm.a_scale_layer_stride = a.a_scale_layer;
-    gemm.bias = a.bias, gemm.bias_layer_stride = a.bias_layer;
-    gemm.residual = a.residual, gemm.residual_stride = a.residual_stride, gemm.residual_layer_stride = a.residual_layer;
-    gemm.out = a.out, gemm.out_stride = a.out_stride, gemm.out_layer_stride = a.out_layer, gemm.out_scale = a.out_scale;
+    const GemmArgs gemm = L::epilogue_args(a);
     const float factor = Epilogue::out_factor(gemm);
     const int items = count * panels * lanes;
     TILEWAVE_ROLL
@@ -46,8 +40,8 @@ struct GemmFewRowsOutput {
     const int lane = i % lanes, panel = i / lanes % panels, strip = i / lanes / panels;
     const int group = L::groups == 1 ? 0 : ((strip + 1) * L::groups - 1) / count,
               of_group = strip - L::first_of_group(count, group);
-    constexpr int at_once = L::waves % 4 == 0 ? 4 : 3;
-    static_assert(L::waves % at_once == 0, "sums of waves are added up three or four at a time");
+    constexpr int at_once = L::sums_at_once;
+    static_assert(L::waves % at_once == 0, "sums of all waves are added up, so many at a time");
     Halves merged{};
     TILEWAVE_ROLL
     for (int w = 0; w < L::waves; w += at_once) {
@@ -74,13 +68,14 @@ struct GemmFewRowsOutput {
       const std::int32_t row = tile.first_row + first.row + r, column = tile.first_column + first.column;
       if (row >= a.m) continue;
       if constexpr (size_of(S.out) > 1) {
-        if (a.wide) {
+        if (a.wide && (L::whole_strips || column + 1 < a.n)) {
           Epilogue::store(gemm, tile, row, column, pair);
           continue;
         }
       }
       TILEWAVE_UNROLL
-      for (int c = 0; c < 2; ++c) Epilogue::store(gemm, tile, row, column + c, Vec<float, 1>{{pair[c]}});
+      for (int c = 0; c < 2; ++c)
+        if (L::whole_strips || column + c < a.n) Epilogue::store(gemm, tile, row, column + c, Vec<float, 1>{{pair[c]}});
     }
   }
 };

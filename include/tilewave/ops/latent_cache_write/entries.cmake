@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+tilewave_entries(latent_cache_write ROWS)

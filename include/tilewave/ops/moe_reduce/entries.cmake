@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+tilewave_entries(moe_reduce ROWS)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+tilewave_entries(topk_gating ROWS)
