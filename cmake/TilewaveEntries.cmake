@@ -50,8 +50,9 @@ endif()
 # there is a file for each spec and L_entries takes one more argument, an EntryPart (GPU rooms alone, whose
 # kernels take seconds each). HOST_SOURCES: the same as SOURCES in the host room, whose kernels take less, and whose
 # headers more; without it files are compiled in threes there. TOGETHER: in the host room all chips' entries are one file: each file more
-# takes a second for the emulated device, which it compiles anew. ROWS: kernels of rows, whose lanes mostly wait for each other: -Og compiles them for the host room in a quarter
-# less time, and they run as fast (GEMM takes twice the time, decode a third more). TESTS: only tests run these entries, the op's benchmark does not.
+# takes a second for the emulated device, which it compiles anew. ROWS: kernels of rows, whose lanes mostly wait for each other, and latent decode, whose
+# products are the emulated device's: -Og compiles them for the host room in a third less time, and they run nearly as fast (GEMM takes twice the
+# time, decode a third more). TESTS: only tests run these entries, the op's benchmark does not.
 macro(tilewave_entries list)
   cmake_parse_arguments(arg "ROWS;TESTS;TOGETHER" "HEADER;SOURCES;POLICY_SOURCES;HOST_SOURCES" "" ${ARGN})
   tilewave_entry_list(${list})

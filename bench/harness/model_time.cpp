@@ -164,7 +164,7 @@ std::unique_ptr<ModelClock> make(ArchId arch, const std::string& chip) {
   }
 }
 
-const bool registered = (make_model_clock = make, true);
+const bool clock_registered = (make_model_clock = make, true);
 
 }  // namespace
 }  // namespace tilewave::bench

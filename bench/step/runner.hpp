@@ -127,10 +127,13 @@ class StepRunner {
       }
       ModelledTime one = modelled_[{row.config.name(), part}];
       if (!one.known()) throw std::runtime_error(std::string("no time of ") + name_of(part));
-      // Of a model of one layer. Two of its three norms are the layer's.
-      const bool once = part == StepPart::embedding || part == StepPart::logits || part == StepPart::sampling;
+      // Of a model of one layer. Two of its three norms are the layer's, or belong to products that quantise rows.
+      const bool only_last = part == StepPart::norm && row.config.weights == engine::WeightFormat::fp8;
+      const bool once =
+          part == StepPart::embedding || part == StepPart::logits || part == StepPart::sampling || only_last;
       const double times = once ? 1 : part == StepPart::norm ? (2.0 * layers() + 1) / 3 : layers();
-      calls_ += static_cast<int>(std::lround(times * (part == StepPart::norm        ? 3
+      calls_ += static_cast<int>(std::lround(times * (only_last                     ? 1
+                                                      : part == StepPart::norm      ? 3
                                                       : part == StepPart::embedding ? 2
                                                                                     : 1)));
       one.us *= times, one.clk *= times;

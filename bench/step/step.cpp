@@ -32,6 +32,7 @@ class PartOnly final : public engine::Kernels {
   void add_norm(const void* x, void* sum, const void* weight, void* out, std::int32_t rows) override {
     if (wanted(StepPart::norm)) kernels_.add_norm(x, sum, weight, out, rows);
   }
+  bool normalises(const engine::Linear& by, std::int32_t rows) const override { return kernels_.normalises(by, rows); }
   void linear(const void* x, const engine::Linear& by, const void* residual, void* out, std::int32_t rows) override {
     constexpr StepPart of_layer[] = {StepPart::qkv, StepPart::out, StepPart::down};
     if (wanted(of_layer[linears_++ % 3])) kernels_.linear(x, by, residual, out, rows);
@@ -199,8 +200,9 @@ StepKernels& step_kernels() {
 StepModel::StepModel(const StepCase& c, int layers, bool cut) : config_(config_of(c, layers, cut)) {
   const int pages = c.batch * ceil_div(c.context, page_tokens);
   chosen_arch = c.arch;
-  model_ = std::make_unique<engine::Model>(config_, engine::random_weights(config_),
-                                           engine::CacheShape{pages, page_tokens}, c.new_tokens());
+  model_ =
+      std::make_unique<engine::Model>(config_, engine::random_weights(config_, facts_of(c.arch).matrix == Matrix::mma),
+                                      engine::CacheShape{pages, page_tokens}, c.new_tokens());
   for (std::int32_t i = 0; i < config_.layers; ++i)
     for (const bool values : {false, true}) {
       const engine::Buffer& cache = model_->cache(i, values);

@@ -120,9 +120,59 @@ struct CheckVotes {
   }
 };
 
+// --- turns -----------------------------------------------------------------------------------------------------------
+
+/// Three groups write their numbers in turn, in more rounds than turns have parities.
+template <class B>
+struct TurnKernel {
+  using Room = B;
+  static constexpr int groups = 3, block_threads = groups * group_lanes, waves_per_simd = groups, rounds = 5;
+  struct Args {
+    const std::uint32_t* in;  // not read
+    std::uint32_t* out;       // [groups * rounds]
+  };
+  struct Shared {
+    typename B::Mbarrier turn[groups];
+    std::uint32_t number[groups * rounds];
+    int count;
+  };
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
+    const Place<B> me;
+    if (B::block_lane_id() == 0) {
+      for (int i = 0; i < groups; ++i) B::mbarrier_init(&shared.turn[i], 4);
+      shared.count = 0;
+      B::mbarrier_ready();
+    }
+    B::barrier();
+    const int next = (me.group + 1) % groups;
+    if (me.group == groups - 1) B::pass_turn(&shared.turn[0], 0);
+    for (int round = 0; round < rounds; ++round) {
+      B::await_turn(&shared.turn[me.group], me.group, round % 2);
+      if (me.id == 0) shared.number[shared.count++] = static_cast<std::uint32_t>(me.group);
+      B::pass_turn(&shared.turn[next], next);
+    }
+    B::barrier();
+    const int i = B::block_lane_id();
+    if (i < groups * rounds) B::store(args.out + i, shared.number[i]);
+  }
+};
+
+struct CheckTurns {
+  template <class B>
+  void operator()() const {
+    if constexpr (GroupBackend<B>) {
+      using K = TurnKernel<B>;
+      const auto out = run_kernel<K>(1, std::vector<std::uint32_t>(1), K::groups * K::rounds, ~0u);
+      for (int i = 0; i < K::groups * K::rounds; ++i) CHECK(out[i] == static_cast<std::uint32_t>(i % K::groups));
+    }
+  }
+};
+
 }  // namespace
 
 TEST_CASE("store_matrices stores the transposes") { AllRooms::each(CheckStoreMatrices{}); }
 TEST_CASE("a group meets and votes apart from the other") { AllRooms::each(CheckVotes{}); }
+TEST_CASE("groups take turns, and see what was written in the turn before") { AllRooms::each(CheckTurns{}); }
 
 }  // namespace tilewave::test

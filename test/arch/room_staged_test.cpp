@@ -62,8 +62,12 @@ struct RingKernel {
         }
       } else {
         B::mbarrier_wait(&shared.full[slot], round);
+        // The next phase cannot end before this wave has arrived.
+        const bool tested =
+            B::mbarrier_test(&shared.full[slot], round) && !B::mbarrier_test(&shared.full[slot], round ^ 1);
         const int i = wave * lanes + lane;
-        if (i < stage_chunks) B::store(args.out + first + step * stage_chunks + i, stage[stage_chunks - 1 - i]);
+        if (tested && i < stage_chunks)
+          B::store(args.out + first + step * stage_chunks + i, stage[stage_chunks - 1 - i]);
         B::mbarrier_arrive(&shared.empty[slot]);
       }
     }

@@ -87,30 +87,52 @@ constexpr double gemm_valu() {
   return 0;
 }
 
+/// What one kernel of GEMM claims. It is no template, since code that makes JSON takes longer to compile than what it says.
+struct GemmClaims {
+  std::string code_object;
+  bool full;
+  std::size_t index;  // of the policy
+  int waves_per_simd, waves_per_block;
+  std::size_t lds_bytes;
+  std::string mfma;
+  double valu_of_products;
+};
+inline ordered_json gemm_entry(ArchId arch, const GemmSpec& spec, const GemmPolicy& policy, const GemmClaims& claims) {
+  return {{"code_object", claims.code_object},
+          {"full", claims.full},
+          {"symbol", "GemmEntryKernelILi" + std::to_string(claims.index) + "EE"},
+          {"arch", std::string(name_of(arch))},
+          {"kernel", "gemm"},
+          {"spec", name_of(spec)},
+          {"policy", name_of(policy)},
+          {"waves_per_simd", claims.waves_per_simd},
+          {"waves_per_block", claims.waves_per_block},
+          {"lds_bytes", claims.lds_bytes},
+          {"mfma", nullptr},
+          {"gemm",
+           {{"mfma", claims.mfma},
+            {"writes_lds", policy.path == GemmPath::staged},
+            {"valu_of_products", claims.valu_of_products}}}};
+}
+
 /// Every policy of a GEMM spec, at a place of the list: the i-th is the kernel GemmEntryKernel<i> of the spec's code
 /// object.
 template <ArchId arch, GemmSpec spec, GemmPolicies policies>
 void add_gemm(ordered_json& file, const std::string& list, int index, std::size_t place) {
-  const std::string name(name_of(arch));
+  const std::string object = list + "_" + std::string(name_of(arch)) + "_" + std::to_string(index) + ".co";
   static_for<policies.count>([&](auto i) {
     static constexpr GemmPolicy policy = policies[i];
     using Kernel = GemmKernel<host::Backend<arch>, spec, policy, GemmIdentity>;
-    file["entries"].push_back(
-        {{"code_object", list + "_" + name + "_" + std::to_string(index) + ".co"},
-         {"full", !has_turn(arch, place)},
-         {"symbol", "GemmEntryKernelILi" + std::to_string(int{i}) + "EE"},
-         {"arch", name},
-         {"kernel", "gemm"},
-         {"spec", name_of(spec)},
-         {"policy", name_of(policy)},
-         {"waves_per_simd", Kernel::waves_per_simd},
-         {"waves_per_block", Kernel::block_threads / facts_of(arch).wave_lanes},
-         {"lds_bytes", sizeof(typename Kernel::Shared)},
-         {"mfma", nullptr},
-         {"gemm",
-          {{"mfma", gemm_mfma<arch>(spec, std::min(int{Kernel::W::Map::columns}, int{Kernel::W::side}))},
-           {"writes_lds", policy.path == GemmPath::staged},
-           {"valu_of_products", gemm_valu<Kernel, spec>()}}}});
+    const int side = std::min(int{Kernel::W::Map::columns}, int{Kernel::W::side});
+    const GemmClaims claims{object,
+                            !has_turn(arch, place),
+                            i,
+                            Kernel::waves_per_simd,
+                            Kernel::block_threads / facts_of(arch).wave_lanes,
+                            sizeof(typename Kernel::Shared),
+                            gemm_mfma<arch>(spec, side),
+                            gemm_valu<Kernel, spec>()};
+    file["entries"].push_back(gemm_entry(arch, spec, policy, claims));
   });
 }
 template <ArchId arch, auto specs, auto policies_of, auto objects>

@@ -49,9 +49,10 @@ ordered_json kv_widths(const PagedAttentionSpec& spec) {
   return widths;
 }
 
-template <ArchId arch, PagedAttentionSpec spec, PagedAttentionPolicy policy>
-ordered_json decode_claims(const std::string& prefix, int index, bool full = false) {
-  using Kernel = PagedAttentionDecode<host::Backend<arch>, spec, policy>;
+/// What a decode kernel claims, beside its name. It is a template of the chip alone, for the reason that GemmClaims gives.
+template <ArchId arch>
+ordered_json decode_entry(const std::string& prefix, int index, bool full, const PagedAttentionSpec& spec,
+                          const PagedAttentionPolicy& policy, std::size_t lds_bytes, bool fp8_keys) {
   const std::string name(name_of(arch));
   return {{"code_object", prefix + name + "_" + std::to_string(index) + ".co"},
           {"full", full},
@@ -62,11 +63,18 @@ ordered_json decode_claims(const std::string& prefix, int index, bool full = fal
           {"policy", name_of(policy, spec)},
           {"waves_per_simd", policy.waves_per_simd},
           {"waves_per_block", policy.waves_per_block()},
-          {"lds_bytes", std::is_empty_v<typename Kernel::Shared> ? 0 : sizeof(typename Kernel::Shared)},
-          {"mfma", atom_names<arch>(spec, Kernel::L::fp8_keys)},
+          {"lds_bytes", lds_bytes},
+          {"mfma", atom_names<arch>(spec, fp8_keys)},
           // matrix instructions that one lane's 16-byte piece of K or V feeds
           {"mfma_per_load", spec.unit() / atom_of(arch).k_per_lane * policy.row_tiles},
           {"kv_widths", kv_widths<arch>(spec)}};
+}
+template <ArchId arch, PagedAttentionSpec spec, PagedAttentionPolicy policy>
+ordered_json decode_claims(const std::string& prefix, int index, bool full = false) {
+  using Kernel = PagedAttentionDecode<host::Backend<arch>, spec, policy>;
+  using Shared = typename Kernel::Shared;
+  return decode_entry<arch>(prefix, index, full, spec, policy, std::is_empty_v<Shared> ? 0 : sizeof(Shared),
+                            Kernel::L::fp8_keys);
 }
 
 template <ArchId arch, int head_size, DType out = DType::bf16>

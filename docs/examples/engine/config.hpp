@@ -56,6 +56,7 @@ struct ModelConfig {
   // The user's choice: products of layers, and K and V.
   WeightFormat weights = WeightFormat::bf16;
   bool fp8_cache = false;
+  bool batch_invariant = false;   // a token has the same bits whatever is beside it, and however its prompt was cut
   std::vector<std::int32_t> eos;  // tokens that end a request
 
   bool is_local(std::int32_t layer) const { return local.empty() || local[static_cast<std::size_t>(layer)]; }

@@ -42,9 +42,9 @@ namespace {
 
 Model model_of(const std::filesystem::path& folder, const EngineOptions& o) {
   ModelConfig config = read_config(folder);
-  config.weights = o.weights, config.fp8_cache = o.fp8_cache;
+  config.weights = o.weights, config.fp8_cache = o.fp8_cache, config.batch_invariant = o.batch_invariant;
   const bool quantised = o.weights != WeightFormat::bf16;
-  if (config.gemma && (quantised || o.fp8_cache)) throw Error("Gemma's weights and cache are served in bf16 alone");
+  if (config.gemma && o.fp8_cache) throw Error("Gemma's cache is served in bf16 alone");
   if (config.experts > 0 && quantised) throw Error("models of experts are served with the weights as they are");
   const std::int32_t of = o.weights == WeightFormat::int4 ? 128 : 16;
   if (quantised &&
@@ -52,8 +52,8 @@ Model model_of(const std::filesystem::path& folder, const EngineOptions& o) {
     throw Error(
         "weights of this format need a hidden_size, an intermediate_size and columns of heads that are multiples of " +
         std::to_string(of));
-  ModelWeights weights =
-      o.random_weights ? random_weights(config) : load_weights(config, room_loader(), Safetensors(folder));
+  ModelWeights weights = o.random_weights ? random_weights(config, room_loader().norms_in_weights)
+                                          : load_weights(config, room_loader(), Safetensors(folder));
   return {config, std::move(weights), {o.pages, o.page_tokens}, o.most_tokens};
 }
 

@@ -43,6 +43,7 @@ struct EngineOptions {
   bool graphs = true;       // of decode steps
   WeightFormat weights = WeightFormat::bf16;  // of products of layers: quantised while they are loaded
   bool fp8_cache = false;                     // K and V
+  bool batch_invariant = false;               // the same bits in every schedule, which takes longer
   bool random_weights = false;                // for measurements: the folder has a config alone
 };
 

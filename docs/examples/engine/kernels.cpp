@@ -20,6 +20,6 @@ static void repack(const tilewave::GemmRepackProblem& problem) {
   must(tilewave::hipDeviceSynchronize(), "repacking weights");
 }
 
-Loader room_loader() { return {Room::facts.fp8, repack}; }
+Loader room_loader() { return {Room::facts.fp8, repack, RoomKernels<Room>::norms_in_weights}; }
 
 }  // namespace engine

@@ -21,6 +21,9 @@ struct Linear {
   const void* bias = nullptr;
   std::int32_t n = 0, k = 0;
   WeightFormat format = WeightFormat::bf16;
+  /// f32 [k] or null: rows are normalised first, by these weights. Kernels::normalises says where that may be asked for.
+  const void* norm = nullptr;
+  bool norm_in_weight = false;  // `weight` is multiplied by the norm's weights already, which are ones then
 };
 
 /// A layer of experts: the router's n are the experts. gate_up, gates before ups, and down are those of one expert, and
@@ -72,6 +75,8 @@ class Kernels {
   virtual void norm(const void* x, const void* weight, void* out, std::int32_t rows) = 0;
   /// sum += x, and its rmsnorm goes to out.
   virtual void add_norm(const void* x, void* sum, const void* weight, void* out, std::int32_t rows) = 0;
+  /// Whether linear and gated normalise so many rows themselves.
+  virtual bool normalises(const Linear& by, std::int32_t rows) const = 0;
   /// out = x weight^T + bias + residual; residual may be null, or out itself.
   virtual void linear(const void* x, const Linear& by, const void* residual, void* out, std::int32_t rows) = 0;
   /// out[:, c] = activation(gate) * up, of weights [gates, ups].
@@ -101,6 +106,7 @@ std::unique_ptr<Kernels> make_kernels(const ModelConfig& config, const CacheShap
 struct Loader {
   tilewave::DType fp8;
   void (*repack)(const tilewave::GemmRepackProblem&);  // waits until it is done
+  bool norms_in_weights;  // products normalise few rows, if the norm's weights are in their own
 };
 Loader room_loader();
 

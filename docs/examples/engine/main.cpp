@@ -97,6 +97,8 @@ int main(int argc, char** argv) {
                  "bf16, or what weights of layers are quantised to while loading: fp8, int4")
       ->transform(CLI::Transformer(formats));
   app.add_flag("--fp8-cache", options.fp8_cache, "Keep K and V in fp8");
+  app.add_flag("--batch-invariant", options.batch_invariant,
+               "A request has the same bits alone and beside others, in chunks, with drafts and from known pages");
   app.add_flag("--random-weights", options.random_weights, "Read config.json alone: for measurements");
   app.add_option("--progress", progress, "Seconds between two lines on stderr")->check(CLI::PositiveNumber);
 #ifdef ENGINE_HTTP

@@ -58,17 +58,31 @@ Model::Model(const ModelConfig& config, ModelWeights weights, const CacheShape& 
 }
 
 static Linear linear_of(const Weight& weight, std::int32_t n, std::int32_t k) {
-  return {weight.data.data(), weight.scale.data(), weight.bias.data(), n, k, weight.format};
+  Linear by{weight.data.data(), weight.scale.data(), weight.bias.data(), n, k, weight.format};
+  by.norm_in_weight = weight.normed;
+  return by;
 }
 
-/// From normed_ to attention_.
+/// Normalises the residual stream for the product `by`, and returns the rows that the product takes: the stream itself
+/// where the product normalises them.
+const void* Model::queue_norm(Kernels& kernels, const Buffer& weight, Linear& by, std::int32_t tokens) {
+  if (kernels.normalises(by, tokens)) {
+    by.norm = weight.data();
+    return hidden_.data();
+  }
+  kernels.norm(hidden_.data(), weight.data(), normed_.data(), tokens);
+  return normed_.data();
+}
+
+/// From the residual stream, or (Gemma) from normed_, to attention_.
 void Model::queue_attention(Kernels& kernels, std::int32_t index, const StepTables& step) {
   const ModelConfig& c = config_;
   const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(index)];
   const LayerCache& cache = caches_[static_cast<std::size_t>(index)];
   const bool local = c.is_local(index) && local_cos_.data() != nullptr;
-  const Linear qkv = linear_of(layer.qkv, c.qkv_columns(), c.hidden);
-  kernels.linear(normed_.data(), qkv, nullptr, qkv_.data(), step.tokens);
+  Linear qkv = linear_of(layer.qkv, c.qkv_columns(), c.hidden);
+  const void* const rows = c.gemma ? normed_.data() : queue_norm(kernels, layer.attention_norm, qkv, step.tokens);
+  kernels.linear(rows, qkv, nullptr, qkv_.data(), step.tokens);
   kernels.rotate_and_cache(qkv_.data(), layer.q_norm.data(), layer.k_norm.data(),
                            (local ? local_cos_ : cos_).as<float>(), (local ? local_sin_ : sin_).as<float>(),
                            cache.k.data(), cache.v.data(), step);
@@ -80,16 +94,15 @@ void Model::queue_layer(Kernels& kernels, std::int32_t index, const StepTables& 
   const ModelConfig& c = config_;
   const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(index)];
   const Linear out = linear_of(layer.out, c.hidden, c.q_heads * c.head_size);
-  const Linear gate_up = linear_of(layer.gate_up, 2 * c.intermediate, c.hidden);
+  Linear gate_up = linear_of(layer.gate_up, 2 * c.intermediate, c.hidden);
   const Linear down = linear_of(layer.down, c.hidden, c.intermediate);
   const std::int32_t tokens = step.tokens;
 
   if (!c.gemma) {
-    kernels.norm(hidden_.data(), layer.attention_norm.data(), normed_.data(), tokens);
     queue_attention(kernels, index, step);
     kernels.linear(attention_.data(), out, hidden_.data(), hidden_.data(), tokens);
-    kernels.norm(hidden_.data(), layer.mlp_norm.data(), normed_.data(), tokens);
     if (c.experts > 0) {
+      kernels.norm(hidden_.data(), layer.mlp_norm.data(), normed_.data(), tokens);
       const Experts experts{.router = linear_of(layer.router, c.experts, c.hidden),
                             .gate_up = gate_up,
                             .down = down,
@@ -97,7 +110,8 @@ void Model::queue_layer(Kernels& kernels, std::int32_t index, const StepTables& 
                             .renormalise = c.renormalise};
       return kernels.experts(normed_.data(), experts, hidden_.data(), tokens);
     }
-    kernels.gated(normed_.data(), gate_up, gated_.data(), tokens);
+    const void* const rows = queue_norm(kernels, layer.mlp_norm, gate_up, tokens);
+    kernels.gated(rows, gate_up, gated_.data(), tokens);
     kernels.linear(gated_.data(), down, hidden_.data(), hidden_.data(), tokens);
     return;
   }

@@ -74,6 +74,7 @@ class Model {
   };
   void queue_layer(Kernels& kernels, std::int32_t index, const StepTables& step);
   void queue_attention(Kernels& kernels, std::int32_t index, const StepTables& step);
+  const void* queue_norm(Kernels& kernels, const Buffer& weight, Linear& by, std::int32_t tokens);
   void launch(const Step& step);
 
   ModelConfig config_;

@@ -2,7 +2,7 @@
 // Attention over caches of bf16.
 #pragma once
 
-#include "room_kernels.hpp"
+#include "room_specs.hpp"
 
 namespace engine {
 

@@ -9,7 +9,7 @@ namespace engine {
 
 template <class R>
 tilewave::Status Fp8Plans<R>::product(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan) {
-  return detail::gemm_among<R, fp8_linear_spec<R>, fp8_gated_spec<R>>(p, plan);
+  return detail::gemm_among<R, fp8_linear_spec<R>, fp8_gated_spec<R>, fp8_gelu_spec<R>>(p, plan);
 }
 template <class R>
 tilewave::Status Fp8Plans<R>::decode(const tilewave::PagedAttentionProblem& p, tilewave::PagedAttentionPlan& plan) {

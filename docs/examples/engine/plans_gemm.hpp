@@ -2,7 +2,7 @@
 // Products of bf16 weights.
 #pragma once
 
-#include "room_kernels.hpp"
+#include "room_specs.hpp"
 
 namespace engine {
 

@@ -8,7 +8,7 @@ namespace engine {
 
 template <class R>
 tilewave::Status Int4Plans<R>::plan(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan) {
-  return detail::gemm_among<R, int4_linear_spec, int4_gated_spec>(p, plan);
+  return detail::gemm_among<R, int4_linear_spec, int4_gated_spec, int4_gelu_spec>(p, plan);
 }
 
 }  // namespace engine

@@ -2,7 +2,7 @@
 // Layers of experts, of bf16 and of MXFP4.
 #pragma once
 
-#include "room_kernels.hpp"
+#include "room_specs.hpp"
 
 namespace engine {
 

@@ -5,112 +5,11 @@
 
 #include <array>
 #include <map>
-#include <tilewave/ops/embedding/registry.hpp>
-#include <tilewave/ops/flash_attention/registry.hpp>
-#include <tilewave/ops/gemm/registry.hpp>
-#include <tilewave/ops/kv_cache_write/registry.hpp>
-#include <tilewave/ops/moe/registry.hpp>
-#include <tilewave/ops/norm/registry.hpp>
-#include <tilewave/ops/paged_attention/registry.hpp>
-#include <tilewave/ops/quant/registry.hpp>
-#include <tilewave/ops/sampling/registry.hpp>
 
 #include "kernels.hpp"
+#include "room_specs.hpp"
 
 namespace engine {
-
-inline constexpr tilewave::EmbeddingSpec rows_spec{};
-inline constexpr tilewave::NormSpec norm_spec{.weight = tilewave::DType::f32};
-inline constexpr tilewave::SamplingSpec sampling_spec{.x = tilewave::DType::f32};
-inline constexpr tilewave::GemmSpec linear_spec{};
-inline constexpr tilewave::GemmSpec gated_spec{.activation = tilewave::ActivationKind::silu, .gated = true};
-inline constexpr tilewave::GemmSpec gelu_spec{.activation = tilewave::ActivationKind::gelu_tanh, .gated = true};
-inline constexpr tilewave::GemmSpec logits_spec{.out = tilewave::DType::f32};
-inline constexpr tilewave::MoeSpec experts_spec{.logits = tilewave::DType::f32};
-/// int4 weights have a scale for 128 k of a row.
-inline constexpr tilewave::GemmSpec int4_linear_spec{.b = tilewave::DType::i4,
-                                                     .scale = tilewave::Scaling::per_group,
-                                                     .weights = tilewave::GemmWeights::preshuffled,
-                                                     .scale_k = 128};
-inline constexpr tilewave::GemmSpec int4_gated_spec{.b = tilewave::DType::i4,
-                                                    .scale = tilewave::Scaling::per_group,
-                                                    .weights = tilewave::GemmWeights::preshuffled,
-                                                    .activation = tilewave::ActivationKind::silu,
-                                                    .gated = true,
-                                                    .scale_k = 128};
-/// Experts of gpt-oss are MXFP4, which lie on sm90 as its products take them.
-template <class R>
-constexpr tilewave::MoeSpec mxfp4_experts_spec{.weights = tilewave::DType::fp4_e2m1,
-                                               .scale = tilewave::Scaling::per_group,
-                                               .scale_k = 32,
-                                               .activation = tilewave::ActivationKind::swigluoai,
-                                               .logits = tilewave::DType::f32,
-                                               .fragments = R::facts.matrix == tilewave::Matrix::mma};
-/// fp8 weights have a scale for each of their rows, and activations one for each of theirs.
-template <class R>
-constexpr tilewave::GemmSpec fp8_linear_spec{.a = R::facts.fp8, .b = R::facts.fp8, .scale = tilewave::Scaling::per_row};
-template <class R>
-constexpr tilewave::GemmSpec fp8_gated_spec{.a = R::facts.fp8,
-                                            .b = R::facts.fp8,
-                                            .scale = tilewave::Scaling::per_row,
-                                            .activation = tilewave::ActivationKind::silu,
-                                            .gated = true};
-template <class R>
-constexpr tilewave::QuantSpec quant_spec{.out = R::facts.fp8, .scale = tilewave::Scaling::per_token};
-
-/// Writes into the cache, with and without norms of heads, of bf16 and of fp8.
-template <class R, bool norm, bool fp8>
-constexpr tilewave::KvCacheWriteSpec write_spec{.kv = fp8 ? R::facts.fp8 : tilewave::DType::bf16,
-                                                .quant = fp8 ? tilewave::Scaling::per_tensor : tilewave::Scaling::none,
-                                                .fused = true,
-                                                .norm = norm};
-/// Decode and flash attention read one cache: pages of whole tokens.
-constexpr tilewave::PagedAttentionSpec decode_spec(int head_size, bool cap, tilewave::DType kv) {
-  const bool fp8 = kv != tilewave::DType::bf16;
-  return {.kv = kv,
-          .quant = fp8 ? tilewave::Scaling::per_tensor : tilewave::Scaling::none,
-          .head_size = head_size,
-          .values = tilewave::ValueLayout::token_major,
-          .soft_cap = cap};
-}
-constexpr tilewave::FlashAttentionSpec mixed_spec(int head_size, bool cap, tilewave::DType kv) {
-  const bool fp8 = kv != tilewave::DType::bf16;
-  return {.kv = kv,
-          .quant = fp8 ? tilewave::Scaling::per_tensor : tilewave::Scaling::none,
-          .head_size = head_size,
-          .value_size = head_size,
-          .storage = tilewave::KvStorage::paged,
-          .soft_cap = cap};
-}
-
-/// Plans of the ops that take long to compile, in files of their own: plans_gemm.hpp, plans_attention.hpp, plans_moe.hpp,
-/// plans_fp8.hpp and plans_int4.hpp define them, and a file for each chip instantiates them.
-template <class R>
-struct GemmPlans {
-  static tilewave::Status plan(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan);
-};
-template <class R>
-struct AttentionPlans {
-  static tilewave::Status decode(const tilewave::PagedAttentionProblem& p, tilewave::PagedAttentionPlan& plan);
-  static tilewave::Status mixed(const tilewave::FlashAttentionProblem& p, tilewave::FlashAttentionPlan& plan);
-};
-template <class R>
-struct MoePlans {
-  static tilewave::Status plan(const tilewave::MoeProblem& p, tilewave::MoePlan& plan);
-};
-template <class R>
-struct Fp8Plans {
-  static tilewave::Status product(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan);
-  static tilewave::Status decode(const tilewave::PagedAttentionProblem& p, tilewave::PagedAttentionPlan& plan);
-  static tilewave::Status mixed(const tilewave::FlashAttentionProblem& p, tilewave::FlashAttentionPlan& plan);
-};
-template <class R>
-struct Int4Plans {
-  static tilewave::Status plan(const tilewave::GemmProblem& p, tilewave::GemmPlan& plan);
-};
-/// The answer to a spec that none of these was compiled for.
-inline constexpr tilewave::Status not_compiled{tilewave::StatusCode::no_matching_entry,
-                                               "the engine was compiled without this spec"};
 
 /// x = cap * tanh(x / cap), a kernel of the engine's own: one lane has one value.
 template <class R>
@@ -136,6 +35,9 @@ struct CapKernel {
 template <class R>
 class RoomKernels final : public Kernels {
  public:
+  /// Entries of sm90 divide a few rows by their root mean square (GemmProblem::rms_norm).
+  static constexpr bool norms_in_weights = R::facts.matrix == tilewave::Matrix::mma;
+
   RoomKernels(const ModelConfig& config, const CacheShape& cache, tilewave::hipStream_t stream)
       : config_(config), cache_(cache), stream_(stream) {
     if (!config.fp8_cache) return;
@@ -159,26 +61,33 @@ class RoomKernels final : public Kernels {
     p.eps = config_.norm_eps;
     p.rows = rows, p.columns = config_.hidden;
     p.x_strides = p.out_strides = {.outer = p.columns};
-    launch("norm", norms_[{rows, 0}], p, tilewave::norm_plan<R, norm_spec>);
+    launch_rows("norm", norms_[{rows, 0}], p, tilewave::norm_plan<R, norm_spec>);
   }
   void add_norm(const void* x, void* sum, const void* weight, void* out, std::int32_t rows) override {
     tilewave::NormProblem p{.spec = norm_spec, .x = x, .weight = weight, .residual = sum, .residual_out = sum};
     p.out = out, p.eps = config_.norm_eps;
     p.rows = rows, p.columns = config_.hidden;
     p.x_strides = p.out_strides = p.residual_strides = p.residual_out_strides = {.outer = p.columns};
-    launch("norm", norms_[{rows, 1}], p, tilewave::norm_plan<R, norm_spec>);
+    launch_rows("norm", norms_[{rows, 1}], p, tilewave::norm_plan<R, norm_spec>);
   }
 
+  bool normalises(const Linear& by, std::int32_t rows) const override {
+    if (by.format == WeightFormat::fp8) return true;  // as they are quantised
+    if (config_.batch_invariant) return false;        // more rows are normalised by a launch of their own
+    return norms_in_weights && by.norm_in_weight && rows <= 4;
+  }
   void linear(const void* x, const Linear& by, const void* residual, void* out, std::int32_t rows) override {
     auto p = product(spec_of(by, false), x, by, out, rows);
     if (by.bias != nullptr) p = p.with_bias(by.bias);
     if (residual != nullptr) p = p.with_residual(residual);
-    const std::int32_t extras = (by.bias != nullptr ? 1 : 0) + (residual != nullptr ? 2 : 0);
+    const std::int32_t extras =
+        (by.bias != nullptr ? 1 : 0) + (residual != nullptr ? 2 : 0) + (by.norm != nullptr ? 4 : 0);
     launch("gemm", linears_[{rows, by.n, by.k, extras}], p, plan_of(by));
   }
 
   void gated(const void* x, const Linear& by, void* out, std::int32_t rows) override {
-    launch("gated gemm", gates_[{rows, by.n, by.k}], product(spec_of(by, true), x, by, out, rows), plan_of(by));
+    launch("gated gemm", gates_[{rows, by.n, by.k, by.norm != nullptr}], product(spec_of(by, true), x, by, out, rows),
+           plan_of(by));
   }
 
   void experts(const void* x, const Experts& by, void* sum, std::int32_t rows) override {
@@ -197,6 +106,7 @@ class RoomKernels final : public Kernels {
     p.w1 = weights(by.gate_up), p.w2 = weights(by.down);
     p.swiglu_alpha = config_.swiglu_alpha, p.swiglu_limit = config_.swiglu_limit;
     p.logits = router_logits_.data(), p.renormalise = by.renormalise;
+    p.batch_invariant = config_.batch_invariant;
     p.tokens = rows, p.hidden = by.gate_up.k, p.intermediate = by.down.k;
     p.experts = p.local_experts = experts, p.topk = by.chosen;
     p.x_stride = p.out_stride = p.residual_stride = p.hidden, p.logits_stride = experts;
@@ -249,7 +159,7 @@ class RoomKernels final : public Kernels {
       p.batch = step.sequences;
       p.block_size = cache_.page_tokens, p.table_columns = step.table_columns, p.num_pages = cache_.pages;
     };
-    if (step.most_queries == 1) {
+    if (step.most_queries == 1 && !c.batch_invariant) {
       tilewave::PagedAttentionProblem p{.q = qkv, .k = k_cache, .v = v_cache, .out = out};
       p.spec = decode_spec(c.head_size, c.attention_cap > 0, cache_type());
       fill(p);
@@ -266,7 +176,7 @@ class RoomKernels final : public Kernels {
     p.spec = mixed_spec(c.head_size, c.attention_cap > 0, cache_type());
     fill(p);
     p.q_starts = step.q_starts, p.kv_lengths = step.kv_lengths;
-    p.causal = true;
+    p.causal = true, p.batch_invariant = c.batch_invariant;
     if (left > 0) p.window_left = left;
     p.q_length = step.most_queries, p.total_q = step.tokens;
     p.q_heads = c.q_heads, p.kv_heads = c.kv_heads;
@@ -282,7 +192,7 @@ class RoomKernels final : public Kernels {
     p.seed.data = tables.seed, p.offset.data = tables.offset;
     p.raw_logprobs = true;
     p.rows = tables.rows, p.columns = config_.vocab, p.row_stride = p.columns;
-    launch("sampling", samplings_[p.rows], p, tilewave::sampling_plan<R, sampling_spec>);
+    launch_rows("sampling", samplings_[p.rows], p, tilewave::sampling_plan<R, sampling_spec>);
   }
 
   std::uint64_t workspace_moves() const override { return workspace_moves_; }
@@ -298,6 +208,18 @@ class RoomKernels final : public Kernels {
     must(tilewave::hipStreamSynchronize(stream_), op);  // kernels may still use the old one
     buffer = Buffer(bytes);
     ++workspace_moves_;
+  }
+
+  /// Makes the plan of an op whose rows are reduced each for itself, and queues it. How a row is reduced follows from the
+  /// entry, and the choice of that from the number of rows: batch-invariant calls have the entry of one row.
+  template <class Plan, class Problem, class Make>
+  void launch_rows(const char* op, Plan& plan, const Problem& p, const Make& make) {
+    if (plan.entry == nullptr && config_.batch_invariant) {
+      Problem one = p;
+      one.rows = 1;
+      served(make(one, plan), op);
+    }
+    launch(op, plan, p, make);
   }
 
   /// Makes the plan if the map has none yet, gives the call its workspace, and queues it.
@@ -319,9 +241,10 @@ class RoomKernels final : public Kernels {
 
   tilewave::DType cache_type() const { return config_.fp8_cache ? R::facts.fp8 : tilewave::DType::bf16; }
   const tilewave::GemmSpec& spec_of(const Linear& by, bool gated) const {
-    if (by.format == WeightFormat::fp8) return gated ? fp8_gated_spec<R> : fp8_linear_spec<R>;
-    if (by.format == WeightFormat::int4) return gated ? int4_gated_spec : int4_linear_spec;
-    return !gated ? linear_spec : config_.gemma ? gelu_spec : gated_spec;
+    const bool gelu = gated && config_.gemma;
+    if (by.format == WeightFormat::fp8) return gelu ? fp8_gelu_spec<R> : gated ? fp8_gated_spec<R> : fp8_linear_spec<R>;
+    if (by.format == WeightFormat::int4) return gelu ? int4_gelu_spec : gated ? int4_gated_spec : int4_linear_spec;
+    return gelu ? gelu_spec : gated ? gated_spec : linear_spec;
   }
   static auto plan_of(const Linear& by) {
     return by.format == WeightFormat::fp8    ? Fp8Plans<R>::product
@@ -334,18 +257,29 @@ class RoomKernels final : public Kernels {
                                 std::int32_t rows) {
     if (by.format != WeightFormat::fp8) {
       auto p = tilewave::GemmProblem::packed(spec, x, by.weight, out, rows, by.n, by.k);
+      p.batch_invariant = config_.batch_invariant;
       p.b_group_scale = by.scale, p.b_ready = true;
+      if (by.norm != nullptr) p.rms_norm = true, p.norm_eps = config_.norm_eps;
       return p;
     }
     const std::size_t codes = static_cast<std::size_t>(rows) * by.k, bytes = codes + rows * sizeof(float);
     grow(quantised_, bytes, "quant");
     auto* const scales = reinterpret_cast<float*>(quantised_.as<std::byte>() + codes);  // k is a multiple of 16
-    tilewave::QuantProblem q{.spec = quant_spec<R>, .x = x, .out = quantised_.data(), .scale = scales};
-    q.rows = rows, q.columns = by.k;
-    q.x_strides = q.out_strides = {.outer = by.k};
-    launch("quant", quants_[{rows, by.k}], q, tilewave::quant_plan<R, quant_spec<R>>);
+    if (by.norm != nullptr) {
+      tilewave::NormProblem q{.spec = norm_quant_spec<R>, .x = x, .weight = by.norm};
+      q.out = quantised_.data(), q.scale = scales, q.eps = config_.norm_eps;
+      q.rows = rows, q.columns = by.k;
+      q.x_strides = q.out_strides = {.outer = by.k};
+      launch_rows("norm", norms_[{rows, 2}], q, tilewave::norm_plan<R, norm_quant_spec<R>>);
+    } else {
+      tilewave::QuantProblem q{.spec = quant_spec<R>, .x = x, .out = quantised_.data(), .scale = scales};
+      q.rows = rows, q.columns = by.k;
+      q.x_strides = q.out_strides = {.outer = by.k};
+      launch_rows("quant", quants_[{rows, by.k}], q, tilewave::quant_plan<R, quant_spec<R>>);
+    }
     auto p = tilewave::GemmProblem::packed(spec, quantised_.data(), by.weight, out, rows, by.n, by.k);
     p.a_scale = scales, p.b_scale = static_cast<const float*>(by.scale), p.b_ready = true;
+    p.batch_invariant = config_.batch_invariant;
     return p;
   }
 
@@ -358,7 +292,8 @@ class RoomKernels final : public Kernels {
   std::map<std::array<std::int32_t, 2>, tilewave::NormPlan> norms_{};
   std::map<std::array<std::int32_t, 2>, tilewave::QuantPlan> quants_{};
   std::map<std::array<std::int32_t, 4>, tilewave::GemmPlan> linears_{};
-  std::map<Shape, tilewave::GemmPlan> gates_{}, logits_{};
+  std::map<std::array<std::int32_t, 4>, tilewave::GemmPlan> gates_{};
+  std::map<Shape, tilewave::GemmPlan> logits_{};
   std::map<std::int32_t, tilewave::GemmPlan> routers_{};
   std::map<std::int32_t, tilewave::MoePlan> experts_{};
   std::map<std::int32_t, tilewave::KvCacheWritePlan> writes_{};

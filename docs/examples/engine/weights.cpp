@@ -58,7 +58,7 @@ struct ShippedExperts {
 /// Where weights come from: gives tensors of these shapes, one behind the other in one buffer.
 struct Source {
   std::function<Buffer(const std::vector<Named>&, Stored)> tensors;
-  std::function<Weight(const std::vector<Named>&)> weight;  // of products in layers
+  std::function<Weight(const std::vector<Named>&, const Named* norm)> weight;  // of products in layers; norm: before it
   std::function<Weight(const ShippedExperts&)> mxfp4;
 };
 
@@ -94,18 +94,25 @@ LayerWeights layer_of(const ModelConfig& c, std::int32_t index, const Source& so
   const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
   const std::int64_t q_rows = std::int64_t{c.q_heads} * c.head_size, kv_rows = std::int64_t{c.kv_heads} * c.head_size;
   LayerWeights layer;
-  const auto norm_of = [&](const char* name) {
-    return source.tensors({{prefix + name + ".weight", {c.hidden}}}, norm);
+  const auto norm_named = [&](const char* name) { return Named{prefix + name + ".weight", {c.hidden}}; };
+  const auto norm_of = [&](const char* name) { return source.tensors({norm_named(name)}, norm); };
+  /// A product behind a norm. Gemma's norms also add to the residual stream, and stay launches of their own.
+  const auto behind_norm = [&](const char* name, const std::vector<Named>& tensors, Buffer& norm_weights) {
+    const Named named = norm_named(name);
+    Weight weight = source.weight(tensors, c.gemma ? nullptr : &named);
+    const std::vector<float> ones(static_cast<std::size_t>(c.hidden), 1.0f);
+    norm_weights = weight.normed ? on_device(ones.data(), ones.size() * sizeof(float)) : norm_of(name);
+    return weight;
   };
-  layer.attention_norm = norm_of("input_layernorm");
-  layer.mlp_norm = norm_of(c.gemma ? "pre_feedforward_layernorm" : "post_attention_layernorm");
   if (c.gemma) {
     layer.attention_post_norm = norm_of("post_attention_layernorm");
     layer.mlp_post_norm = norm_of("post_feedforward_layernorm");
   }
-  layer.qkv = get({{attention + "q_proj.weight", {q_rows, c.hidden}},
-                   {attention + "k_proj.weight", {kv_rows, c.hidden}},
-                   {attention + "v_proj.weight", {kv_rows, c.hidden}}});
+  layer.qkv = behind_norm("input_layernorm",
+                          {{attention + "q_proj.weight", {q_rows, c.hidden}},
+                           {attention + "k_proj.weight", {kv_rows, c.hidden}},
+                           {attention + "v_proj.weight", {kv_rows, c.hidden}}},
+                          layer.attention_norm);
   if (c.qkv_bias)
     layer.qkv.bias = source.tensors({{attention + "q_proj.bias", {q_rows}},
                                      {attention + "k_proj.bias", {kv_rows}},
@@ -115,8 +122,10 @@ LayerWeights layer_of(const ModelConfig& c, std::int32_t index, const Source& so
     layer.q_norm = source.tensors({{attention + "q_norm.weight", {c.head_size}}}, head_norm);
     layer.k_norm = source.tensors({{attention + "k_norm.weight", {c.head_size}}}, head_norm);
   }
-  layer.out = get({{attention + "o_proj.weight", {c.hidden, q_rows}}});
+  layer.out = get({{attention + "o_proj.weight", {c.hidden, q_rows}}}, nullptr);
   if (c.out_bias) layer.out.bias = source.tensors({{attention + "o_proj.bias", {c.hidden}}}, Stored::bf16);
+  const char* const mlp_norm = c.gemma ? "pre_feedforward_layernorm" : "post_attention_layernorm";
+  if (c.experts > 0) layer.mlp_norm = norm_of(mlp_norm);
   if (c.gpt_oss) {
     load_gpt_oss(c, prefix, source, layer);
     return layer;
@@ -125,9 +134,11 @@ LayerWeights layer_of(const ModelConfig& c, std::int32_t index, const Source& so
     load_experts(c, prefix + (c.mixtral ? "block_sparse_moe." : "mlp."), source, layer);
     return layer;
   }
-  layer.gate_up = get(
-      {{mlp + "gate_proj.weight", {c.intermediate, c.hidden}}, {mlp + "up_proj.weight", {c.intermediate, c.hidden}}});
-  layer.down = get({{mlp + "down_proj.weight", {c.hidden, c.intermediate}}});
+  layer.gate_up = behind_norm(
+      mlp_norm,
+      {{mlp + "gate_proj.weight", {c.intermediate, c.hidden}}, {mlp + "up_proj.weight", {c.intermediate, c.hidden}}},
+      layer.mlp_norm);
+  layer.down = get({{mlp + "down_proj.weight", {c.hidden, c.intermediate}}}, nullptr);
   return layer;
 }
 
@@ -220,11 +231,16 @@ ModelWeights load_weights(const ModelConfig& config, const Loader& loader, const
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = tilewave::f32_to_bf16(floats[i]);
     return on_device(all.data(), all.size() * 2);
   };
-  const auto weight = [&](const std::vector<Named>& tensors) -> Weight {
+  const auto weight = [&](const std::vector<Named>& tensors, const Named* norm) -> Weight {
     const auto k = static_cast<std::size_t>(tensors.front().shape.back());
     if (config.weights == WeightFormat::fp8) return quantised(read(tensors), k, loader.fp8);
     if (config.weights == WeightFormat::int4) return int4(read(tensors), k, loader);
-    return {.data = stored(tensors, Stored::bf16)};
+    if (norm == nullptr || !loader.norms_in_weights) return {.data = stored(tensors, Stored::bf16)};
+    std::vector<std::uint16_t> all = read(tensors);
+    const std::vector<std::uint16_t> factors = read({*norm});
+    for (std::size_t i = 0; i < all.size(); ++i)
+      all[i] = tilewave::f32_to_bf16(tilewave::bf16_to_f32(all[i]) * tilewave::bf16_to_f32(factors[i % k]));
+    return {.data = on_device(all.data(), all.size() * 2), .normed = true};
   };
   const auto mxfp4 = [&](const ShippedExperts& e) {
     const auto bytes_of = [&](const char* what, const std::vector<std::int64_t>& shape) -> const TensorView& {
@@ -242,7 +258,7 @@ ModelWeights load_weights(const ModelConfig& config, const Loader& loader, const
   return weights_of(config, {stored, weight, mxfp4});
 }
 
-ModelWeights random_weights(const ModelConfig& config) {
+ModelWeights random_weights(const ModelConfig& config, bool norms_in_weights) {
   // A pattern that is longer than any cache, repeated: products take as long as with weights that never repeat.
   std::vector<std::uint16_t> pattern(std::size_t{1} << 26);
   std::uint32_t state = 36;
@@ -277,9 +293,10 @@ ModelWeights random_weights(const ModelConfig& config) {
   for (std::uint16_t& value : pattern) value = static_cast<std::uint16_t>(value * 40503u & 0xb7b7u);
   const Buffer codes =
       format != WeightFormat::bf16 || config.gpt_oss ? on_device(pattern.data(), pattern.size() * 2) : Buffer();
-  const auto weight = [&](const std::vector<Named>& named) -> Weight {
+  const auto weight = [&](const std::vector<Named>& named, const Named* norm) -> Weight {
     const std::size_t elements = elements_of(named);
-    if (format == WeightFormat::bf16) return {.data = filled(elements * 2, repeated)};
+    if (format == WeightFormat::bf16)
+      return {.data = filled(elements * 2, repeated), .normed = norm != nullptr && norms_in_weights};
     const auto k = static_cast<std::size_t>(named.front().shape.back());
     if (format == WeightFormat::fp8)
       return {.data = filled(elements, codes), .scale = floats(elements / k, 0.01f), .format = format};

@@ -15,6 +15,7 @@ namespace engine {
 struct Weight {
   Buffer data{}, scale{}, bias{};  // see Linear; what a weight does not have is empty
   WeightFormat format = WeightFormat::bf16;
+  bool normed = false;  // multiplied by the weights of the norm in front of it, which are ones in exchange
 };
 struct LayerWeights {
   Weight qkv, out, gate_up, down;
@@ -29,7 +30,7 @@ struct ModelWeights {
 };
 /// Throws Error with the file or tensor that is wrong. Weights become what the config wants by what the chip says.
 ModelWeights load_weights(const ModelConfig& config, const Loader& loader, const Safetensors& files);
-/// Small random values, for measurements.
-ModelWeights random_weights(const ModelConfig& config);
+/// Small random values, for measurements. `norms_in_weights`: see Loader.
+ModelWeights random_weights(const ModelConfig& config, bool norms_in_weights);
 
 }  // namespace engine

@@ -163,6 +163,9 @@ concept StagedBackend = Backend<B> &&
   { B::mbarrier_arrive(mbarrier) } -> std::same_as<void>;
   { B::mbarrier_expect(mbarrier, bytes) } -> std::same_as<void>;            // one arrival, and bytes to wait for
   { B::mbarrier_wait(mbarrier, 0) } -> std::same_as<void>;                  // until the phase of this parity has ended
+  { B::pass_turn(mbarrier, 0) } -> std::same_as<void>;                      // turn 0, from one group to another
+  { B::await_turn(mbarrier, 0, 0) } -> std::same_as<void>;                  // the first time, then for parity 1
+  { B::mbarrier_test(mbarrier, 0) } -> std::same_as<bool>;                  // whether it has; it orders nothing
   { B::copy_bulk(shared, global, bytes, mbarrier) } -> std::same_as<void>;  // one lane calls it
   { B::load_stream_line(row) } -> std::same_as<Chunk>;  // load_stream of a part of a line whose rest is read next
   { B::copy_lane(chunk, row) } -> std::same_as<void>;
@@ -197,7 +200,6 @@ concept GroupBackend = StagedBackend<B> &&
   { B::shared_written() } -> std::same_as<void>;  // makes writes visible to copies and products
   { B::group_barrier() } -> std::same_as<void>;
   { B::group_any(true) } -> std::same_as<bool>;
-  { B::max3(0, 0, 0) } -> std::same_as<std::int32_t>;  // by one operation; of floats there is none
   { B::template store_matrices<1>(row, word) } -> std::same_as<void>;
   { B::template store_matrices<2>(row, two_words) } -> std::same_as<void>;
   { B::template store_matrices<4>(row, four_words) } -> std::same_as<void>;

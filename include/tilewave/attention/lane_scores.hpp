@@ -32,19 +32,6 @@ struct LaneScores {
     each(h, [&](int i) TILEWAVE_INLINE_LAMBDA { parts[chain(i)] = Max{}(parts[chain(i)], scores[i]); });
     return Max{}(parts[0], parts[1]);
   }
-  /// Returns the largest of the lane's scores of row h, or 0 if they are below: bits of floats from 0 on are in order
-  /// as integers are, and all others are negative. It takes half as many operations as `largest`.
-  template <int count>
-  TILEWAVE_DEVICE static float largest_or_zero(const Vec<float, count>& scores, int h) {
-    std::int32_t parts[chains] = {};
-    TILEWAVE_UNROLL
-    for (int j = 0; j < columns / 8; ++j) {
-      const int i = 4 * j + 2 * h, c = chain(i);
-      parts[c] = B::max3(parts[c], __builtin_bit_cast(std::int32_t, scores[i]),
-                         __builtin_bit_cast(std::int32_t, scores[i + 1]));
-    }
-    return __builtin_bit_cast(float, max_of(parts[0], parts[1]));
-  }
   /// Replaces the scores of row h by 2^(score * scale + offset), and returns the sum of these.
   template <int count>
   TILEWAVE_DEVICE static float exponentiate(Vec<float, count>& scores, int h, float scale, float offset) {

@@ -304,6 +304,11 @@ class Gemm {
       sum.magnitude += magnitudes.sum() * std::abs(scale);
     }
     double factor = p_.alpha;
+    if (p_.rms_norm) {
+      double squares = 0;
+      for (std::int32_t k = 0; k < p_.k; ++k) squares += a[k] * a[k];
+      factor /= std::sqrt(squares / p_.k + p_.norm_eps);
+    }
     if (s.scale == Scaling::per_tensor) factor *= double{*p_.a_scale} * *p_.b_scale;
     if (s.scale == Scaling::per_group && is_fp8(s.a)) factor *= a_scale[row];
     if (s.scale == Scaling::per_row) factor *= double{a_scale[row]} * b_scale[column];

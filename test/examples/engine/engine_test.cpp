@@ -3,6 +3,7 @@
 // tokens are the same.
 #include "engine.hpp"
 
+#include <bit>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -63,6 +64,17 @@ std::map<std::string, std::vector<std::int32_t>> finish(Engine& engine, int most
   return tokens;
 }
 
+/// A folder with the config of a Gemma whose extents are multiples of 128.
+std::filesystem::path wider_gemma() {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "tilewave_engine_test_wider_gemma";
+  std::filesystem::create_directories(folder);
+  std::ifstream from(fixtures() / "gemma3" / "config.json");
+  nlohmann::json config = nlohmann::json::parse(from);
+  config["hidden_size"] = 128, config["intermediate_size"] = 256;
+  std::ofstream(folder / "config.json") << config.dump();
+  return folder;
+}
+
 const EngineOptions small{.page_tokens = 16, .pages = 64, .most_tokens = 256, .most_sequences = 8};
 
 }  // namespace
@@ -90,10 +102,12 @@ TEST_CASE("weights and caches of fp8 give logits near transformers', and the sam
   const std::string what = GENERATE("weights", "cache", "both");
   CAPTURE(what);
   options.weights = what == "cache" ? WeightFormat::bf16 : WeightFormat::fp8, options.fp8_cache = what != "weights";
-  const std::vector<Case> cases = cases_of("qwen3");
-  Engine whole(fixtures() / "qwen3", options);
+  const std::string family = what == "weights" ? GENERATE("qwen3", "gemma3") : "qwen3";
+  CAPTURE(family);
+  const std::vector<Case> cases = cases_of(family);
+  Engine whole(fixtures() / family, options);
   options.most_tokens = 16;
-  Engine chunks(fixtures() / "qwen3", options);
+  Engine chunks(fixtures() / family, options);
   for (const Case& c : cases) {
     // fp8 rounds a value by 2.6 % (rms) and so a product by 3.7 %. Eight products in two layers, K and V add up to some
     // 15 %; a wrong scale would be off by far more.
@@ -104,8 +118,8 @@ TEST_CASE("weights and caches of fp8 give logits near transformers', and the sam
     REQUIRE(!chunks.submit(request_of("x", c)));
     CHECK(finish(whole) == finish(chunks));
   }
-  CHECK(thrown_by([&] { Engine(fixtures() / "gemma3", options); }) ==
-        "Gemma's weights and cache are served in bf16 alone");
+  options.fp8_cache = true;
+  CHECK(thrown_by([&] { Engine(fixtures() / "gemma3", options); }) == "Gemma's cache is served in bf16 alone");
 }
 
 TEST_CASE("weights that are int4 already are quantised without a change: logits and tokens are transformers'") {
@@ -122,6 +136,17 @@ TEST_CASE("weights that are int4 already are quantised without a change: logits 
     }
   }
   CHECK(whole.model().weights().layers[0].down.format == WeightFormat::int4);
+  // Gemma's extents that groups of 128 k fit, and its gate: one answer however a prompt is cut.
+  const Case any{
+      .prompt = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4}, .tokens = {0, 0, 0}, .logits = {}};
+  const auto folder = wider_gemma();
+  options.random_weights = true;
+  Engine in_chunks(folder, options);
+  options.most_tokens = 256;
+  Engine at_once(folder, options);
+  for (Engine* engine : {&in_chunks, &at_once}) REQUIRE(!engine->submit(request_of("x", any)));
+  CHECK(finish(in_chunks) == finish(at_once));
+  options.random_weights = false;
   CHECK(
       thrown_by([&] { Engine(fixtures() / "llama", options); }) ==
       "weights of this format need a hidden_size, an intermediate_size and columns of heads that are multiples of 128");
@@ -161,6 +186,41 @@ TEST_CASE("requests give the same tokens alone and together, in chunks, with dra
   }
   // Steps of drafts verify several tokens of a sequence, and are not captured.
   if (how != "drafts") CHECK((engine.model().graphs() > 0) == (how != "no graphs"));
+}
+
+TEST_CASE(
+    "batch-invariant requests have the same bits alone and together, in chunks, with drafts, and from known pages") {
+  const std::string family = GENERATE("llama", "qwen3", "gemma2", "gpt_oss");
+  CAPTURE(family);
+  const std::vector<Case> cases = cases_of(family);
+  EngineOptions options = small;
+  options.batch_invariant = true;
+  using Bits = std::map<std::string, std::vector<std::uint32_t>>;
+  const auto run = [&](Engine& engine) {
+    Bits bits;
+    while (!engine.idle())
+      for (const Event& event : engine.step())
+        for (const float logprob : event.logprobs) bits[event.id].push_back(std::bit_cast<std::uint32_t>(logprob));
+    return bits;
+  };
+  Bits alone;
+  Engine one(fixtures() / family, options);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    REQUIRE(!one.submit(request_of(std::to_string(i), cases[i])));
+    alone.merge(run(one));
+    CHECK(alone.at(std::to_string(i)).size() == cases[i].tokens.size());
+  }
+  for (const std::string how : {"together", "chunks", "drafts"}) {
+    CAPTURE(how);
+    EngineOptions other = options;
+    if (how == "chunks") other.most_tokens = 16;
+    if (how == "drafts") other.drafts = 3;
+    Engine engine(fixtures() / family, other);
+    for (int round = 0; round < 2; ++round) {  // the second round finds its prompts' pages
+      for (std::size_t i = 0; i < cases.size(); ++i) REQUIRE(!engine.submit(request_of(std::to_string(i), cases[i])));
+      CHECK(run(engine) == alone);
+    }
+  }
 }
 
 TEST_CASE("a known prompt is computed from its last page on") {

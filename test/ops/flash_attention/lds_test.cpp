@@ -57,6 +57,14 @@ TEST_CASE("packed sequences of any lengths, heads that share K and V") {
             contiguous);
 }
 
+TEST_CASE("rows of a block are queries of heads that share a kv head, and may end within a query's heads") {
+  check_lds({.q = {3}, .kv = {80}, .q_heads = 8, .kv_heads = 2, .causal = true, .sinks = true}, contiguous);
+  // A block of 256 rows ends within the heads of query 51, and one of 128 within those of 25.
+  check_lds({.q = {60}, .kv = {140}, .q_heads = 5, .causal = true, .left = 70}, contiguous);
+  check_lds({.q = {1, 40, 5}, .kv = {100, 43, 9}, .q_heads = 7, .layout = FlashLayout::nhd, .causal = true},
+            [](const FlashAttentionSpec& s) { return s.paged(); });
+}
+
 TEST_CASE("pages of multiples of 16 keys, through LDS, with windows that begin in any page") {
   const auto paged = [](const FlashAttentionSpec& s) { return s.paged(); };
   for (const std::int32_t block_size : {16, 48, 64, 256}) {
@@ -130,8 +138,8 @@ TEST_CASE("tokens and pages that lie backwards are refused by name, and other en
 }
 
 TEST_CASE("the entry straight to registers is better for a few queries, the one through LDS for many") {
-  constexpr FlashAttentionPolicy lds{.path = FlashAttentionPath::lds}, registers{};
-  FlashAttentionProblem p;
+  constexpr FlashAttentionPolicy lds{.path = FlashAttentionPath::lds, .rows = 256}, registers{};
+  FlashAttentionProblem p{.q_heads = 4, .kv_heads = 4};
   const auto better = [&](const FlashAttentionPolicy& a, const FlashAttentionPolicy& b) {
     return FlashAttentionRegistry::better(a, b, p, facts_of(ArchId::gfx950));
   };
@@ -139,6 +147,11 @@ TEST_CASE("the entry straight to registers is better for a few queries, the one 
     p.q_length = queries;
     CHECK(better(lds, registers) == (queries > 32));
     CHECK(better(registers, lds) == (queries <= 32));
+  }
+  p.kv_heads = 1;  // whose rows share a block
+  for (const std::int32_t queries : {1, 8, 9, 4096}) {
+    p.q_length = queries;
+    CHECK(better(lds, registers) == (queries > 8));
   }
 }
 

@@ -60,6 +60,19 @@ TEST_CASE("scores all below zero, each tile's far above those of the tile before
   check_tensor(shape);
 }
 
+TEST_CASE("scores rise from one tile to the next, by little for many keys or beyond the range of exponentials") {
+  for (const float step : {30.0f, 48.0f, 4000.0f}) {  // 4, 6 and 510 of log2 units
+    FlashShape shape{.q = {66}, .kv = {500}, .q_heads = 1, .causal = true};
+    shape.q_of = [&](auto, std::int64_t row, auto, int d) {
+      return d != 0 ? 0.0f : step > 100 ? 32.0f : 1.0f + row % 2;
+    };
+    shape.k_of = [&](auto, std::int64_t key, auto, int d) {
+      return d != 0 ? 0.0f : (key < 300 ? 0.5f : -0.5f) * (step > 100 ? step / 32 : step);
+    };
+    check_tensor(shape);
+  }
+}
+
 TEST_CASE("scores under a soft cap, near zero and far beyond the cap, with masks and sinks") {
   for (const float spread : {0.3f, 3.0f})
     check_flash({.q = {70}, .kv = {200}, .q_heads = 1, .causal = true, .left = 150, .sinks = true, .spread = spread},

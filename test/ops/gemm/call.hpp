@@ -16,7 +16,7 @@ struct GemmShape {
   std::vector<std::int32_t> rows = {};
   int gap = 0;  // elements between rows, for a and b rounded up to 16 bytes
   bool bias = false, residual = false, transposed_scales = false, batch_invariant = false;
-  bool interleaved = false;
+  bool interleaved = false, rms_norm = false;
   float alpha = 1;
   int splits = 1;
   bool heads = false;  // Rows of a, out and residual of all batches lie side by side.
@@ -29,6 +29,7 @@ inline std::string name_of(const GemmShape& s) {
   if (s.batch > 1) name += " batch " + std::to_string(s.batch);
   for (const std::int32_t r : s.rows) name += " g" + std::to_string(r);
   if (s.interleaved) name += " interleaved";
+  if (s.rms_norm) name += " normed";
   if (s.splits > 1) name += " splits " + std::to_string(s.splits);
   return name;
 }
@@ -245,6 +246,7 @@ class GemmCall {
     p.alpha = s_.alpha;
     p.b_ready = s_.m % 2 == 1;  // true of all, and said of half of them
     p.interleaved = s_.interleaved;
+    if (s_.rms_norm) p.rms_norm = true, p.norm_eps = 1e-3f;
     p.m = s_.m, p.n = s_.n, p.k = s_.k;
     p.batch = spec_.groups == GemmGroups::one ? s_.batch : 1;
     p.groups = spec_.groups == GemmGroups::one ? 0 : layers_;

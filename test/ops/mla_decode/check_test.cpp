@@ -173,5 +173,33 @@ TEST_CASE("few rows choose small blocks") {
   }
 }
 
+TEST_CASE("blocks of path tensor have the rows that a call has") {
+  const auto chosen = [](const MlaDecodeSpec& spec, std::int32_t heads, std::int32_t block_size) {
+    MlaCall call(spec, {.lengths = {100}, .heads = heads, .block_size = block_size});
+    const MlaDecodePolicies all = mla_decode_policies(ArchId::sm90, spec);
+    const MlaDecodePolicy* best = nullptr;
+    for (const MlaDecodePolicy& policy : all) {
+      if (!mla_decode_takes(policy, call.p, sm90_facts).ok()) continue;
+      if (best == nullptr || MlaDecodeRegistry::better(policy, *best, call.p, sm90_facts)) best = &policy;
+    }
+    REQUIRE(best != nullptr);
+    CHECK(best->path == MlaDecodePath::tensor);
+    return *best;
+  };
+  const MlaDecodeSpec codes{.kv = sm90_facts.fp8}, groups{.kv = sm90_facts.fp8, .layout = LatentLayout::groups_128};
+  for (const std::int32_t heads : {5, 16, 128}) {
+    CHECK(chosen({}, heads, 64).waves == 12);
+    CHECK(chosen({}, heads, 61).gathered);
+  }
+  for (const auto& [heads, rows] : {std::array{1, 16}, std::array{16, 16}, std::array{17, 32}, std::array{32, 32},
+                                    std::array{33, 64}, std::array{128, 64}}) {
+    INFO(heads << " heads");
+    CHECK(chosen(codes, heads, 64).rows == rows);
+    CHECK(chosen(groups, heads, 61).rows == rows);
+  }
+  CHECK(chosen(codes, 128, 64).waves == 12);
+  CHECK(chosen(codes, 128, 61).rows == 32);  // lanes bring codes from pages of any size, for few rows a block
+}
+
 }  // namespace
 }  // namespace tilewave::test

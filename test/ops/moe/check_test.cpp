@@ -110,6 +110,30 @@ TEST_CASE("a plan is refused without entries, workspace or its own spec") {
   CHECK(plan.launch(p, {}).code == C::no_matching_entry);
 }
 
+TEST_CASE("rows are copied where experts have many, and those that the layer reads keep their rules") {
+  const MoeEntry* sm90 = nullptr;
+  for (const MoeEntry* e : all_moe_entries())
+    if (e->policy.rows == MoeRows::copied && !e->spec.quantises_x()) sm90 = e;
+  if (sm90 == nullptr) return;  // this build has no room that copies rows
+  const ArchFacts& facts = facts_of(sm90->arch);
+  const auto rows_of = [&](std::int32_t tokens, bool batch_invariant) {
+    MoeCall call(sm90->spec, {.tokens = tokens, .batch_invariant = batch_invariant});
+    MoePlan plan;
+    REQUIRE(moe_select(call.on_device(), all_moe_parts(), facts, plan).ok());
+    return plan.entry->policy.rows;
+  };
+  CHECK(rows_of(9, false) == MoeRows::gathered);
+  CHECK(rows_of(400, false) == MoeRows::copied);  // 100 rows an expert
+  CHECK(rows_of(400, true) == MoeRows::gathered);
+
+  MoeCall call(sm90->spec, {.tokens = 400});
+  MoeProblem p = call.on_device();
+  const MoePolicy copied{.rows = MoeRows::copied};
+  CHECK(moe_check(p, copied, facts, moe_no_workspace(), {}).ok());
+  p.x = moved(p.x, 8);
+  CHECK(moe_check(p, copied, facts, moe_no_workspace(), {}).code == C::misaligned);
+}
+
 TEST_CASE("specs that no room computes are refused by name") {
   const ArchFacts& facts = facts_of(ArchId::gfx950);
   const auto code = [&](void (*change)(MoeSpec&)) {

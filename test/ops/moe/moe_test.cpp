@@ -8,16 +8,16 @@ namespace {
 
 /// Calls f(entry) for each spec and policy of each architecture. Where not all are asked for, a test case takes a third
 /// of the usual policy's, another third than its neighbours, and with `whole` all of them; of results in slots one
-/// architecture's.
+/// architecture's, and of rows that are copied those whose routing is given.
 template <class F>
 void each_entry(const F& f, bool whole = false) {
   static int turn = 0;
   int number = ++turn;
   for (const MoeEntry* const entry : all_moe_entries()) {
-    const bool slots = entry->policy.results == MoeResults::slots, copied = entry->policy.tokens == MoeTokens::copied;
-    const bool elsewhere = slots && entry->arch != ArchId::gfx950;
+    const bool slots = entry->policy.results == MoeResults::slots, copied = entry->policy.rows == MoeRows::copied;
     if (slots && entry->spec.four_bit()) continue;  // no list has products of MXFP4 that scatter
-    if (!all_entries() && (slots || copied ? !whole || elsewhere : !whole && ++number % 3 != 0)) continue;
+    const bool sampled = slots ? entry->arch == ArchId::gfx950 : entry->spec.routing == MoeRouting::given;
+    if (!all_entries() && (slots || copied ? !whole || !sampled : !whole && ++number % 3 != 0)) continue;
     INFO(name_of(entry->arch) << " " << name_of(entry->spec) << " " << name_of(entry->policy));
     f(*entry);
   }

@@ -29,7 +29,6 @@ struct Numbers {
   static Vec<float, 2> fused(const Vec<float, 2>& a, const Vec<float, 2>& b, const Vec<float, 2>& c) {
     return {{__builtin_fmaf(a[0], b[0], c[0]), __builtin_fmaf(a[1], b[1], c[1])}};
   }
-  static std::int32_t max3(std::int32_t a, std::int32_t b, std::int32_t c) { return max_of(max_of(a, b), c); }
   static Vec<float, 2> canonical(const Vec<float, 2>& a) { return a; }
   static float exp2(float x) { return std::exp2(x); }
   static float log2(float x) { return std::log2(x); }

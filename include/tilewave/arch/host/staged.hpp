@@ -110,6 +110,9 @@ TILEWAVE_HOST_UNTRACKED inline void wait_at(Mbarrier& barrier, int parity, Where
   }
   order_acquire(barrier.ordered(parity));
 }
+TILEWAVE_HOST_UNTRACKED inline bool has_passed(const Mbarrier& barrier, int parity) {
+  return static_cast<int>(barrier.parity) != parity;
+}
 
 /// `block` has the copy's target and barrier.
 TILEWAVE_HOST_UNTRACKED inline void queue_copy(Lane& self, Block& block, BulkCopy copy) {
@@ -223,6 +226,13 @@ requires(facts_of(Id).tensor_copies) struct Staged<Id> {
     check(barrier, "mbarrier_wait", where);
     detail::wait_at(*barrier, parity, where);
   }
+  static bool mbarrier_test(Mbarrier* barrier, int parity, Where where = {}) {
+    check(barrier, "mbarrier_test", where);
+    return detail::has_passed(*barrier, parity);
+  }
+
+  static void pass_turn(Mbarrier* turn, int, Where where = {}) { mbarrier_arrive(turn, where); }
+  static void await_turn(Mbarrier* turn, int, int parity, Where where = {}) { mbarrier_wait(turn, parity, where); }
 
   /// Queues a copy. It lands when a wave waits for its barrier and nobody else can run, so a missing wait leaves the
   /// poison. In the random schedule it lands at any moment. A block that ends before somebody waited for it fails the

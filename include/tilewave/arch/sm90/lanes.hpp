@@ -133,9 +133,6 @@ struct Lanes {
   TILEWAVE_DEVICE static Vec<float, 2> fused(const Vec<float, 2>& a, const Vec<float, 2>& b, const Vec<float, 2>& c) {
     return {{__fmaf_rn(a[0], b[0], c[0]), __fmaf_rn(a[1], b[1], c[1])}};
   }
-  TILEWAVE_DEVICE static std::int32_t max3(std::int32_t a, std::int32_t b, std::int32_t c) {
-    return __vimax3_s32(a, b, c);
-  }
   TILEWAVE_DEVICE static Vec<float, 2> canonical(const Vec<float, 2>& a) { return a; }
   template <DType type>
   TILEWAVE_DEVICE static std::uint32_t larger_pair(std::uint32_t a, std::uint32_t b) {

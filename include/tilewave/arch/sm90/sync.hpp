@@ -60,6 +60,26 @@ struct Sync {
         : "memory");
     __syncwarp();
   }
+  TILEWAVE_DEVICE static bool mbarrier_test(Mbarrier* barrier, int parity) {
+    std::uint32_t done;
+    asm volatile(
+        "{ .reg .pred done;\n"
+        "  mbarrier.test_wait.parity.shared.b64 done, [%1], %2;\n"
+        "  selp.u32 %0, 1, 0, done; }"
+        : "=r"(done)
+        : "r"(shared_address(barrier)), "r"(parity)
+        : "memory");
+    return done != 0;
+  }
+
+  /// A barrier with a number takes one operation, and a waiting wave takes none. Barriers 0 to 7 are those of the block
+  /// and its groups.
+  TILEWAVE_DEVICE static void pass_turn(Mbarrier*, int number) {
+    asm volatile("bar.arrive %0, 256;" ::"r"(8 + number) : "memory");
+  }
+  TILEWAVE_DEVICE static void await_turn(Mbarrier*, int number, int) {
+    asm volatile("bar.sync %0, 256;" ::"r"(8 + number) : "memory");
+  }
 
   /// The timer advances in steps of 32 ns on an H200.
   TILEWAVE_DEVICE static std::uint64_t nanoseconds() {

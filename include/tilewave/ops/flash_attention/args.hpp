@@ -90,6 +90,12 @@ struct AttentionSequence {
   }
 };
 
+/// Row tiles have queries of several heads that share a kv head, or of one: row r is query r / heads, head r % heads.
+struct FlashRowHeads : FastDiv {
+  TILEWAVE_DEVICE std::int32_t query_of(std::int32_t row) const { return divisor == 1 ? row : quotient(row); }
+  TILEWAVE_DEVICE std::int32_t head_of(std::int32_t row) const { return row - query_of(row) * divisor; }
+};
+
 /// A query may see keys [first, end), as lengths, causality and the window allow.
 struct VisibleKeys {
   std::int32_t first, end;

@@ -2,9 +2,12 @@
 // The launch of path lds says which problems the kernel takes, prepares its arguments and queues it.
 #pragma once
 
+#include <limits>
+
 #include "tilewave/core/hip.hpp"
 #include "tilewave/ops/flash_attention/check.hpp"
 #include "tilewave/ops/flash_attention/kernel.hpp"
+#include "tilewave/ops/flash_attention/row_heads.hpp"
 
 namespace tilewave::detail {
 
@@ -39,16 +42,28 @@ inline Status flash_lds_takes(const FlashAttentionPolicy& policy, const FlashAtt
   return {};
 }
 
+/// Returns the heads whose rows share row tiles. Under a causal mask, too, all that share a kv head do: a block has
+/// fewer queries then, and so fewer tiles of keys with a mask. Rows are counted in 32 bits.
+constexpr std::int32_t flash_lds_row_heads(const FlashAttentionPolicy& policy, const FlashAttentionProblem& p) {
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max() - 4096;
+  const std::int32_t ratio = p.q_heads / p.kv_heads;
+  if (std::int64_t{p.q_length} * p.q_heads > most) return 1;
+  return p.causal && ratio <= policy.rows ? ratio : flash_row_heads(policy, p);
+}
+
 template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
 Status flash_launch_lds(const FlashAttentionProblem& p, hipStream_t stream) {
   using Kernel = FlashAttentionLds<B, S, P>;
-  const std::int64_t tiles = ceil_div(p.q_length, std::int32_t{P.rows}), blocks = tiles * p.q_heads * p.batch;
+  const std::int32_t row_heads = flash_lds_row_heads(P, p);
+  const std::int64_t tiles = ceil_div(std::int64_t{p.q_length} * row_heads, std::int64_t{P.rows}),
+                     blocks = tiles * (p.q_heads / row_heads) * p.batch;
   const LaunchShape shape{blocks, Kernel::block_threads};
   if (!check_launch(shape, B::facts).ok())
     return {StatusCode::bad_extent, "more queries and heads than one launch has blocks or lanes for"};
   const typename Kernel::Args args{.attention = flash_attention_args(p),
                                    .row_tiles = FastDiv::by(static_cast<std::int32_t>(tiles)),
-                                   .q_heads = FastDiv::by(p.q_heads),
+                                   .heads = FastDiv::by(p.q_heads / row_heads),
+                                   .row_heads = {FastDiv::by(row_heads)},
                                    .blocks = static_cast<std::int32_t>(blocks),
                                    .in_order = p.batch_invariant};
   return B::template launch<Kernel>(shape, args, stream);

@@ -8,8 +8,8 @@
 #include "tilewave/core/hip.hpp"
 #include "tilewave/ops/flash_attention/choice/cost_sm90.hpp"
 #include "tilewave/ops/flash_attention/kernel.hpp"
+#include "tilewave/ops/flash_attention/row_heads.hpp"
 #include "tilewave/ops/flash_attention/tensor/combine.hpp"
-#include "tilewave/ops/flash_attention/tensor/row_heads.hpp"
 #include "tilewave/tile/workspace.hpp"
 
 namespace tilewave::detail {
@@ -116,7 +116,7 @@ FlashAttentionSections flash_sections(const FlashAttentionProblem& p, std::int32
           all * tiles * splits,
           FastDiv::by(heads),
           tiles,
-          FastDiv::by(row_heads),
+          {FastDiv::by(row_heads)},
           tile_queries,
           heads_in_l2,
           FastDiv::by(splits)};

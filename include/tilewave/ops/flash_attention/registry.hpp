@@ -40,14 +40,17 @@ struct FlashAttentionRegistry {
     return flash_attention_workspace_size(p, policy);
   }
   /// Returns true if policy a is better for the problem than b. On sm90 the expected time decides. Elsewhere path
-  /// registers serves what no other path takes. A block of path lds has one head's rows, so most of its waves
+  /// registers serves what no other path takes. A block of path lds has the rows of a kv head, so most of its waves
   /// have no rows if there are few queries. A batch-invariant call always takes the same entry.
   static bool better(const Policy& a, const Policy& b, const Problem& p, const ArchFacts& facts) {
     if (facts.tensor_copies && !p.batch_invariant)
       return flash_attention_cost_sm90(p, a) < flash_attention_cost_sm90(p, b);
     const auto rank = [&](const Policy& of) {
       if (of.path == FlashAttentionPath::registers) return 1;
-      return of.path == FlashAttentionPath::lds && p.q_length <= 32 && !p.batch_invariant ? 0 : 2;
+      return of.path == FlashAttentionPath::lds && std::int64_t{p.q_length} * detail::flash_row_heads(of, p) <= 32 &&
+                     !p.batch_invariant
+                 ? 0
+                 : 2;
     };
     return rank(a) > rank(b);
   }

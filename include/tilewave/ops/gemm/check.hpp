@@ -343,6 +343,11 @@ inline Status gemm_check(const GemmProblem& p, const ArchFacts& facts) {
   if (Status status = gemm_check_spec(p.spec, facts); !status.ok()) return status;
   if (Status status = detail::check_gemm_extents(p); !status.ok()) return status;
   if (!std::isfinite(p.alpha)) return {StatusCode::bad_value, "alpha must be finite"};
+  if (p.rms_norm && !gemm_spec_takes_norm(p.spec))
+    return {StatusCode::unsupported_layout, "rms_norm is for bf16 and f16 without scales and groups, in layout nt"};
+  if (p.rms_norm ? !(p.norm_eps >= 0 && std::isfinite(p.norm_eps)) : p.norm_eps != 0)
+    return {StatusCode::bad_value, "norm_eps is for rms_norm: finite and not negative"};
+  if (p.rms_norm && p.k == 0) return {StatusCode::bad_extent, "rows of no elements have no root mean square"};
   if (p.interleaved && !p.spec.gated) return {StatusCode::bad_value, "interleaved is for gated products"};
   if (p.interleaved && p.spec.mx())
     return {StatusCode::unsupported_layout, "gates and ups with mx scales lie in halves"};

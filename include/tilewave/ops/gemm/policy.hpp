@@ -50,6 +50,8 @@ struct GemmPolicy {
   /// sm90: the blocks that share boxes.
   constexpr int sharers() const { return cluster * cluster_columns; }
   constexpr int waves() const { return waves_rows * waves_columns; }
+  /// sm90: a launch of few rows leaves an SM room for a block of the next launch.
+  constexpr bool leaves_room() const { return path == GemmPath::tensor && waves_per_simd > 2; }
   constexpr int wave_groups() const { return pingpong ? 2 : waves(); }  // sm90: those of a block that multiply
   friend constexpr bool operator==(const GemmPolicy&, const GemmPolicy&) = default;
 };

@@ -62,6 +62,12 @@ constexpr GemmHeights gemm_heights(const GemmSpec& s, const GemmPolicy& p) {
   return {1, {p.rows}};
 }
 
+/// Says whether the entry of a policy serves GemmProblem::rms_norm: tiles of few rows, which one wave reads beside the
+/// products.
+constexpr bool gemm_serves_norm(const GemmSpec& s, const GemmPolicy& p) {
+  return gemm_spec_takes_norm(s) && p.path == GemmPath::tensor && p.rows <= 16 && !p.pingpong && !p.stream;
+}
+
 /// Says whether one wave finds the tiles for all others, see GemmTensorLayout::posts_tiles.
 constexpr bool gemm_posts_tiles(const GemmSpec& s, const GemmPolicy& p) {
   const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
@@ -82,6 +88,7 @@ constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   const int out = wave_groups * boxes * (p.swapped ? group_wide : 16 * 4) * 128;
   const int b_scales = int4 ? depth_k / s.scale_k * p.columns : shared_scales ? p.columns / 64 : 1;
   int small = 2 * 8 * p.stages + 4 * (row_scales ? wave_groups * group_wide : 1);
+  if (gemm_serves_norm(s, p)) small = align_up(small, 8) + 4 * p.rows + 16;
   small += 4 * (shared_scales && !int4 ? p.stages * p.rows : 1);
   const bool in_exponents = s.mxfp4() && s.a == DType::bf16, fragments = s.weights == GemmWeights::fragments;
   small = align_up(small, 16) + 4 * (shared_scales && !in_exponents ? p.stages * b_scales : 1);

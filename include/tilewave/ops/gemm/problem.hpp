@@ -80,6 +80,12 @@ struct GemmProblem {
   std::int64_t a_scale_batch_stride = 0, b_scale_batch_stride = 0;  // scales of rows, blocks, int4 weights and MX
   std::int64_t out_scale_stride = 0, out_scale_batch_stride = 0;  // per_group: from a row and from a layer to the next
 
+  /// Rows of A count as divided by their root mean square: row r of the products is multiplied by 1 / sqrt(mean of
+  /// its squares + norm_eps), before bias and activation. The norm's weights are the caller's to multiply into B. This
+  /// saves the launch that would normalise few rows. It takes bf16 or f16 without scales and groups, in layout nt, and
+  /// entries of sm90 with tiles of at most 16 rows serve it. It pays for up to four.
+  bool rms_norm = false;
+  float norm_eps = 0.0f;  // with rms_norm, at least 0
   /// A promise: the kernel right before this call on its stream does not write B or its scales, as it does not where B
   /// are a model's weights. Then B's first boxes are fetched while that kernel ends (sm90).
   bool b_ready = false;

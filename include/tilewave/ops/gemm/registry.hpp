@@ -66,6 +66,15 @@ constexpr auto gemm_entries_of() {
 template <class B, GemmSpec S, EntryPart part = EntryPart{}>
 inline constexpr auto gemm_entries = gemm_entries_of<B, S, gemm_policies, part>();
 
+/// Says whether a product of a few rows is one of a chain: its weights are ready before the product in front is over.
+constexpr bool gemm_in_chain(const GemmProblem& p) { return p.b_ready && p.m <= 4 && !p.batch_invariant; }
+/// Returns a rank of entries that leave room for the next product of a chain, below the time of any other: the fewer
+/// blocks the better, once most SMs have one.
+inline double gemm_cost_in_chain(const GemmProblem& p, const GemmPolicy& policy, int splits) {
+  const double blocks = static_cast<double>(ceil_div(p.n, policy.columns)) * p.batch * splits;
+  return 1e-3 * (blocks < 120 ? 1000 - blocks : blocks / 1000);
+}
+
 /// The functions by which a plan knows its entries; see tile/plan.hpp.
 struct GemmRegistry {
   using Spec = GemmSpec;
@@ -81,6 +90,10 @@ struct GemmRegistry {
     constexpr StatusCode none = StatusCode::no_matching_entry;
     if (e.arch != facts.id) return {none, "built for another architecture"};
     if (!(e.spec == p.spec)) return {none, "built for another spec"};
+    if (e.policy.leaves_room() && !gemm_in_chain(p))
+      return {none, "for up to four rows of a chain of products, whose weights are ready"};
+    if (p.rms_norm && !detail::gemm_serves_norm(e.spec, e.policy))
+      return {none, "rms_norm is served by tiles of at most 16 rows on sm90"};
     if (p.batch_invariant && e.policy.stream) return {none, "a batch-invariant product is not cut by stream-K"};
     return {};
   }
@@ -91,6 +104,7 @@ struct GemmRegistry {
   /// Returns the modelled time in microseconds, by which entries are ranked. It is an order, not a promise.
   static double cost_us(const GemmProblem& p, const GemmEntry& e, int splits) {
     const ArchFacts& facts = facts_of(e.arch);
+    if (e.policy.leaves_room()) return gemm_cost_in_chain(p, e.policy, splits);
     if (facts.matrix == Matrix::mma) {
       return gemm_is_dense_sm90(p.spec) ? gemm_cost_dense_sm90(p, p.m, e.policy, splits)
                                         : gemm_cost_sm90(p, p.m, e.policy, splits);
@@ -116,7 +130,7 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
   for (const TunedGemm& row : tuned) {
     if (!row.serves(p) || row.splits < 1 || row.splits > row.policy.splits) continue;
     for (const GemmEntry* e : candidates) {
-      if (e->arch != facts.id || !(e->spec == p.spec) || !(e->policy == row.policy)) continue;
+      if (!(e->policy == row.policy) || !GemmRegistry::considers(p, *e, facts).ok()) continue;
       plan.entry = e, plan.splits = row.splits;
       return {};
     }
@@ -139,7 +153,8 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
   if (plan.entry != nullptr) return {};
   return {StatusCode::no_matching_entry, p.batch_invariant
                                              ? "no entry was built for this spec that may be batch-invariant"
-                                             : "no entry was built for this spec"};
+                                         : p.rms_norm ? "no entry was built for this spec that serves rms_norm"
+                                                      : "no entry was built for this spec"};
 }
 
 inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const> candidates, const ArchFacts& facts,

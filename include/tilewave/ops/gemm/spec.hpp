@@ -124,6 +124,12 @@ struct GemmSpec {
   constexpr DType extra() const { return size_of(out) == 1 ? DType::bf16 : out; }
 };
 
+/// Says whether a spec takes GemmProblem::rms_norm.
+constexpr bool gemm_spec_takes_norm(const GemmSpec& s) {
+  return (s.a == DType::bf16 || s.a == DType::f16) && s.b == s.a && s.scale == Scaling::none &&
+         s.layout == GemmLayout::nt && s.groups == GemmGroups::one;
+}
+
 /// Returns a name such as `fp8_e4m3fn.fp4_e2m1.bf16.mx.nt` or `bf16.i4.bf16.group128.nt`. What is not the default
 /// follows: `.preshuffled`, `.fragments`, `.masked`, `.silu`, `.gated`, `.per_group` (of out), `.fast`, `.gathered`,
 /// `.scattered`, `.zeros`.

@@ -35,8 +35,7 @@ constexpr std::int32_t mla_decode_row_blocks(const MlaDecodeProblem& p, const Ml
 /// Returns the blocks of a cluster. Two neighbouring row blocks that walk the same tokens side by side fetch half of
 /// each tile, for both.
 constexpr std::int32_t mla_decode_cluster(const MlaDecodeProblem& p, const MlaDecodePolicy& policy) {
-  const bool shares = policy.path == MlaDecodePath::tensor && policy.rows == 64 && !is_fp8(p.spec.kv) &&
-                      policy.balanced() && !policy.gathered;
+  const bool shares = policy.waves == 12 && policy.balanced() && !is_fp8(p.spec.kv);
   return shares && mla_decode_row_blocks(p, policy) % 2 == 0 ? 2 : 1;
 }
 

@@ -4,6 +4,7 @@
 
 #include "tilewave/ops/mla_decode/lds/kernel.hpp"
 #include "tilewave/ops/mla_decode/registers/kernel.hpp"
+#include "tilewave/ops/mla_decode/specialised/kernel.hpp"
 #include "tilewave/ops/mla_decode/swapped/kernel.hpp"
 #include "tilewave/ops/mla_decode/tensor/kernel.hpp"
 
@@ -14,8 +15,12 @@ struct MlaDecodeKernel {
   using type = MlaDecodeRegisters<B, S, P>;
 };
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
-requires(P.path == MlaDecodePath::tensor) struct MlaDecodeKernel<B, S, P> {
-  using type = std::conditional_t<P.rows == 32, MlaDecodeSwapped<B, S, P>, MlaDecodeTensor<B, S, P>>;
+requires(P.path == MlaDecodePath::tensor && P.waves == 8) struct MlaDecodeKernel<B, S, P> {
+  using type = std::conditional_t<(P.rows < 64), MlaDecodeSwapped<B, S, P>, MlaDecodeTensor<B, S, P>>;
+};
+template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
+requires(P.path == MlaDecodePath::tensor && P.waves == 12) struct MlaDecodeKernel<B, S, P> {
+  using type = MlaDecodeSpecialised<B, S, P>;
 };
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
 requires(P.path == MlaDecodePath::lds) struct MlaDecodeKernel<B, S, P> {

@@ -14,8 +14,8 @@ namespace tilewave {
 
 /// The path of the cache to the products. `registers` loads it straight to registers, whatever its layout (all rooms).
 /// `tensor` brings it through shared memory for products of wave groups (sm90): by the tensor copy engine, or, if
-/// `gathered`, by lanes that copy token by token. Lanes bring codes of fp8 and widen them, from pages of any size.
-/// `lds` brings it through LDS once, for scores and values (CDNA).
+/// `gathered`, by lanes that copy token by token. Codes of fp8 are widened by lanes, which also load them where there
+/// is no copy engine. `lds` brings it through LDS once, for scores and values (CDNA).
 enum class MlaDecodePath : int { registers, tensor, lds };
 
 constexpr const char* name_of(MlaDecodePath p) {
@@ -30,7 +30,7 @@ struct MlaDecodePolicy {
   MlaDecodePath path = MlaDecodePath::registers;
   int rows = 16;
   int tokens = 128;
-  int waves = 4;  // with path tensor, those of the two wave groups that multiply
+  int waves = 4;  // with path tensor, those of the two or three wave groups that multiply
   PagedAttentionSchedule schedule = PagedAttentionSchedule::even;
   int waves_per_simd = 2;
   bool gathered = false;
@@ -114,10 +114,19 @@ constexpr Status mla_registers_status(ArchId arch, const MlaDecodeSpec& s, const
 constexpr Status mla_tensor_status(ArchId arch, const MlaDecodeSpec& s, const MlaDecodePolicy& p) {
   constexpr StatusCode bad = StatusCode::bad_value;
   if (!facts_of(arch).tensor_copies) return {bad, "tensor: wave groups and the copy engine are sm90's"};
-  if ((p.rows != 64 && p.rows != 32) || p.waves != 8) return {bad, "tensor: two wave groups share 64 rows, or 32"};
-  if (p.rows == 32 && (!is_fp8(s.kv) || !p.balanced())) return {bad, "tensor: 32 rows are for fp8, balanced"};
+  if (p.waves == 12) {
+    if (p.rows != 64) return {bad, "tensor: three wave groups share 64 rows"};
+    if (p.gathered) return {bad, "tensor: three wave groups take tiles from the copy engine"};
+    if (is_fp8(s.kv) && (s.layout != LatentLayout::plain || s.head_size != 576))
+      return {bad, "tensor: three wave groups take codes with one scale, and rows of 576"};
+  } else if ((p.rows != 64 && p.rows != 32 && p.rows != 16) || p.waves != 8) {
+    return {bad, "tensor: two wave groups share 64 rows, 32 or 16"};
+  }
+  if (p.rows == 64 && p.waves == 8 && !p.gathered && s.layout == LatentLayout::plain)
+    return {bad, "tensor: three wave groups take rows without scales from the copy engine"};
+  if (p.rows < 64 && (!is_fp8(s.kv) || !p.balanced())) return {bad, "tensor: 32 rows and 16 are for fp8, balanced"};
   if (p.tokens != 64) return {bad, "tensor: a tile has 64 tokens"};
-  if (p.waves_per_simd != 3) return {bad, "tensor: one block with three wave groups fills an SM"};
+  if (p.waves_per_simd != p.block_waves() / 4) return {bad, "tensor: one block fills an SM"};
   if (p.gathered && is_fp8(s.kv)) return {bad, "tensor: codes come by lanes from pages of any size, without gathered"};
   return {};
 }

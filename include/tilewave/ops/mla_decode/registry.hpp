@@ -33,14 +33,17 @@ struct MlaDecodeRegistry {
 
   /// Returns true if policy a is better for the problem than b. Path tensor comes first, then a balanced schedule. Of
   /// two blocks the larger one is better, and one of path lds, unless the rows leave half of it without work. A wave of
-  /// path lds has no less work for fewer rows, so its smallest block is never too large. For up to 32 rows path tensor
-  /// has a block of its own.
+  /// path lds has no less work for fewer rows, so its smallest block is never too large. Path tensor
+  /// has blocks of their own for up to 32 rows, and for up to 16.
   static bool better(const Policy& a, const Policy& b, const Problem& p, const ArchFacts&) {
     const auto of_path = [&](MlaDecodePath path) { return (a.path == path) != (b.path == path); };
     if (of_path(MlaDecodePath::tensor)) return a.path == MlaDecodePath::tensor;
     if (a.gathered != b.gathered) return b.gathered;
     if (a.balanced() != b.balanced()) return a.balanced();
-    if (a.path == MlaDecodePath::tensor && a.rows != b.rows) return (a.rows == 32) == (p.sequence_rows() <= 32);
+    if (a.path == MlaDecodePath::tensor && a.rows != b.rows) {
+      const bool a_fits = p.sequence_rows() <= a.rows, b_fits = p.sequence_rows() <= b.rows;
+      return a_fits != b_fits ? a_fits : (a.rows < b.rows) == a_fits;
+    }
     const auto idle = [&](const Policy& of) {
       if (of.path == MlaDecodePath::lds && of.rows == mla_lds_wave_rows) return false;
       return of.rows >= 2 * max_of(p.sequence_rows(), 9);

@@ -153,21 +153,28 @@ struct MoeCalls {
     g.batch_invariant = p.batch_invariant;
   }
 
-  /// Makes the first product's operand, and its scales, those that are copied.
-  void copy_tokens(const MoeProblem& p) {
-    const std::int64_t rows = p.rows(), unit = elements_of_unit(first.spec.a);
-    copy.ids = sort.sorted_ids, copy.rows = p.rows(), copy.tokens = p.tokens;
-    copy.chunks = static_cast<std::int32_t>(ceil_div<std::int64_t>(p.hidden, unit));
-    copy.x = first.a, copy.x_stride = first.a_stride / unit;
-    first.a = copy.out = take<Chunk>(rows * copy.chunks), first.a_stride = copy.chunks * unit;
-    if (p.spec.scale != Scaling::per_block && p.spec.scale != Scaling::per_row) return;
-    if (!is_fp8(first.spec.a)) return;
-    const bool rows_alone = p.spec.scale == Scaling::per_row;
-    copy.scales = rows_alone ? 1 : ceil_div(p.hidden, gemm_scale_block);
-    copy.scale = first.a_scale, copy.scale_stride = rows_alone ? 1 : first.a_scale_stride;
-    copy.scale_k_stride = first.a_scale_k_stride;
-    first.a_scale = copy.out_scale = take<float>(rows * copy.scales);
-    if (!rows_alone) first.a_scale_stride = copy.scales, first.a_scale_k_stride = 1;
+  /// Fills in what copies the rows of the first product, and block scales of theirs, into the order of experts.
+  void copy_rows(const MoeProblem& p) {
+    const std::int64_t unit = elements_of_unit(first.spec.a), rows = p.rows();
+    const std::int64_t chunks = ceil_div<std::int64_t>(p.hidden, unit);
+    const bool scaled = p.spec.quantised();
+    copy = {.x = static_cast<const Chunk*>(first.a),
+            .out = take<Chunk>(rows * chunks),
+            .scale = first.a_scale,
+            .row_ids = sort.sorted_ids,
+            .count = sort.group_offsets + p.resident(),
+            .x_stride = first.a_stride / unit,
+            .out_stride = chunks,
+            .scale_stride = first.a_scale_stride,
+            .scale_group_stride = first.a_scale_k_stride,
+            .rows = static_cast<std::int32_t>(rows),
+            .chunks = static_cast<std::int32_t>(chunks),
+            .groups = scaled ? ceil_div(p.hidden, scale_group) : 0,
+            .tokens = p.tokens};
+    copy.out_scale = take<float>(rows * copy.groups);
+    first.a = copy.out, first.a_stride = unit * chunks;
+    if (!scaled) return;
+    first.a_scale = copy.out_scale, first.a_scale_stride = copy.groups, first.a_scale_k_stride = 1;
   }
 
   void multiply(const MoeProblem& p, const MoePolicy& policy, const MoeEntryBytes& bytes) {
@@ -189,7 +196,7 @@ struct MoeCalls {
       first.a_scale = p.x_scale, first.a_scale_stride = p.x_scale_stride, first.a_scale_k_stride = p.x_scale_k_stride;
       first.a_scale_batch_stride = p.x_scale_expert_stride;
     }
-    if (policy.tokens == MoeTokens::copied) copy_tokens(p);
+    if (policy.rows == MoeRows::copied) copy_rows(p);
     // h: of the second operand's type, or in 16 bits.
     const DType h = first.spec.out;
     const std::int64_t h_stride = align_up<std::int64_t>(p.intermediate, 16), groups = ceil_div(p.intermediate, 128);

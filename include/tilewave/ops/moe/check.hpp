@@ -16,8 +16,8 @@ constexpr const char* name_of(MoeLaunch l) {
 }
 
 /// Says whether a layer has a launch. What it has depends on the spec, of the problem on the experts that are local,
-/// and of the policy on how tokens get to the first product.
-constexpr bool moe_has(const MoeProblem& p, MoeLaunch l, const MoePolicy& policy = {}) {
+/// and of the policy on how rows come to the first product.
+constexpr bool moe_has(const MoeProblem& p, const MoePolicy& policy, MoeLaunch l) {
   const MoeSpec& s = p.spec;
   switch (l) {
     case MoeLaunch::gating: return s.routing == MoeRouting::logits;
@@ -25,7 +25,7 @@ constexpr bool moe_has(const MoeProblem& p, MoeLaunch l, const MoePolicy& policy
     case MoeLaunch::sort:
     case MoeLaunch::sum: return !s.masked();
     case MoeLaunch::quant_x: return s.quantises_x();
-    case MoeLaunch::copy: return policy.tokens == MoeTokens::copied;
+    case MoeLaunch::copy: return policy.rows == MoeRows::copied;
     case MoeLaunch::quant_h: return s.quantises_h();
     case MoeLaunch::first:
     case MoeLaunch::second: return true;
@@ -34,9 +34,6 @@ constexpr bool moe_has(const MoeProblem& p, MoeLaunch l, const MoePolicy& policy
 }
 /// Says whether a call has anything to do.
 constexpr bool moe_is_empty(const MoeProblem& p) { return p.hidden == 0 || p.rows() == 0 || p.resident() == 0; }
-
-/// Stands for a workspace where none is there yet: no tensor lies there.
-inline void* moe_no_workspace() { return reinterpret_cast<void*>(std::uintptr_t{1} << 62); }
 
 namespace detail {
 
@@ -130,14 +127,12 @@ inline Status check_moe_strides(const MoeProblem& p) {
   return {};
 }
 
-/// Checks that neither out nor the workspace shares a byte with another tensor of the call. `workspace`: empty where it
-/// is not there yet.
+/// Checks that neither out nor the workspace shares a byte with another tensor of the call. `calls`: with rows that are
+/// gathered. `workspace`: empty where it is not there yet.
 inline Status check_moe_overlap(const MoeProblem& p, const MoeCalls& calls, const Region& workspace) {
   const bool masked = p.spec.masked();
   const std::int32_t rows = masked ? p.capacity : p.tokens, layers = masked ? p.resident() : 1;
-  // The first product has x and its scales here, not their copies.
-  const GemmRegions first(calls.copy.rows > 0 ? MoeCalls(p, {}, moe_no_workspace(), {}).first : calls.first);
-  const GemmRegions second(calls.second);
+  const GemmRegions first(calls.first), second(calls.second);
   const Region x(p.x, size_of(p.spec.x), p.hidden,
                  {{rows, p.x_stride, "x_stride is 0"}, {layers, p.x_expert_stride, "x_expert_stride is 0"}});
   const Region out(p.out, size_of(p.spec.out), p.hidden,
@@ -168,8 +163,9 @@ inline Status check_moe_overlap(const MoeProblem& p, const MoeCalls& calls, cons
 /// Checks all rules of a problem, also those of the ops that it consists of. Ids, weights and counts are on the device
 /// and are not read. `base`: the workspace; bytes of the plan's entries.
 /// Errors: those of moe_check_spec; a code and a reason for the first rule that is broken.
-inline Status moe_check_calls(const MoeProblem& p, const MoeCalls& calls, const ArchFacts& facts) {
-  const auto of = [&](MoeLaunch l, const auto& check) { return moe_has(p, l) ? check() : Status{}; };
+inline Status moe_check_calls(const MoeProblem& p, const MoePolicy& policy, const MoeCalls& calls,
+                              const ArchFacts& facts) {
+  const auto of = [&](MoeLaunch l, const auto& check) { return moe_has(p, policy, l) ? check() : Status{}; };
   for (const Status& status :
        {of(MoeLaunch::gating, [&] { return topk_gating_check(calls.gating, facts); }),
         of(MoeLaunch::sort, [&] { return moe_sort_check(calls.sort, facts); }),
@@ -180,6 +176,8 @@ inline Status moe_check_calls(const MoeProblem& p, const MoeCalls& calls, const 
   }
   return {};
 }
+/// Stands for a workspace where none is there yet: no tensor lies there.
+inline void* moe_no_workspace() { return reinterpret_cast<void*>(std::uintptr_t{1} << 62); }
 inline Status moe_check(const MoeProblem& p, const MoePolicy& policy, const ArchFacts& facts, void* base,
                         const MoeEntryBytes& bytes) {
   if (Status s = moe_check_spec(p.spec, facts); !s.ok()) return s;
@@ -188,9 +186,11 @@ inline Status moe_check(const MoeProblem& p, const MoePolicy& policy, const Arch
   if (Status s = detail::check_moe_pointers(p); !s.ok()) return s;
   if (Status s = detail::check_moe_strides(p); !s.ok()) return s;
   const MoeCalls calls(p, policy, base, bytes);
-  if (Status s = moe_check_calls(p, calls, facts); !s.ok()) return s;
+  if (Status s = moe_check_calls(p, policy, calls, facts); !s.ok()) return s;
+  const MoeCalls gathered(p, {policy.results}, base, bytes);  // its first product has x itself, which others copy
+  if (Status s = gemm_check(gathered.first, facts); !s.ok()) return s;
   const auto needed = static_cast<std::int64_t>(calls.workspace_bytes);
-  return detail::check_moe_overlap(p, calls, Region(base, 1, base != moe_no_workspace() ? needed : 0, {}));
+  return detail::check_moe_overlap(p, gathered, Region(base, 1, base != moe_no_workspace() ? needed : 0, {}));
 }
 inline Status moe_check(const MoeProblem& p, const ArchFacts& facts) {
   return moe_check(p, {}, facts, moe_no_workspace(), {});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The launches that are a layer's own. MoeRoute makes ids of experts local, and gives every token the shared expert.
-// Grid: a lane for each slot. MoeCopy copies rows of tokens into the order of their experts. Grid: a wave for each row.
-// Bound: memory.
+// The kernels that a layer of experts has beside those of its parts. MoeRoute makes ids of experts local, and gives
+// every token the shared expert; a lane has a slot. MoeCopy copies rows of x into the order of experts; a wave has a
+// row. Bound: memory.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
@@ -51,15 +51,23 @@ struct MoeRoute {
   }
 };
 
+template <class B>
+Status moe_route_launch(const MoeRouteArgs& a, hipStream_t stream) {
+  using Kernel = MoeRoute<B>;
+  return B::template launch<Kernel>({ceil_div<std::int64_t>(a.count, Kernel::block_threads), Kernel::block_threads}, a,
+                                    stream);
+}
+
 struct MoeCopyArgs {
-  const std::int32_t* ids = nullptr;  // [rows], as moe_sort sorts them
-  const void* x = nullptr;            // [tokens, 16 bytes x chunks]
-  void* out = nullptr;                // [rows, 16 bytes x chunks]
-  const float* scale = nullptr;       // optional [tokens, scales]
-  float* out_scale = nullptr;         // [rows, scales]
-  std::int64_t x_stride = 0;          // in units of 16 bytes
-  std::int64_t scale_stride = 0, scale_k_stride = 0;
-  std::int32_t rows = 0, tokens = 0, chunks = 0, scales = 0;
+  const Chunk* x;  // rows of whole chunks of 16 bytes
+  Chunk* out;
+  const float* scale;
+  float* out_scale;                   // [rows][groups]
+  const std::int32_t* row_ids;        // of the rows of out, see GemmSpec::gathered
+  const std::int32_t* count;          // the rows that there are
+  std::int64_t x_stride, out_stride;  // in chunks
+  std::int64_t scale_stride, scale_group_stride;
+  std::int32_t rows, chunks, groups, tokens;
 };
 
 template <class B>
@@ -68,41 +76,34 @@ struct MoeCopy {
   using Args = MoeCopyArgs;
   struct Shared {};
   static constexpr int block_threads = 256, waves_per_simd = 1, lanes = B::facts.wave_lanes;
-  static constexpr int block_rows = block_threads / lanes, at_once = 4;  // loads of a lane
+  static constexpr int rows = block_threads / lanes;  // of a block
+  static constexpr int at_once = 4;                   // chunks of a lane whose reads are under way together
 
-  /// Rows that no token has, behind those of all experts, are copies of the last token's.
   TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
-    const std::int64_t row = std::int64_t{B::block_id()} * block_rows + B::wave_id();
-    if (row >= a.rows) return;
-    const std::int32_t token = min_of(B::load(a.ids + row) & ((1 << gemm_token_bits) - 1), a.tokens - 1);
-    const Chunk* const from = static_cast<const Chunk*>(a.x) + token * a.x_stride;
-    Chunk* const to = static_cast<Chunk*>(a.out) + row * a.chunks;
+    const std::int32_t row = B::block_id() * rows + B::wave_id();
+    if (row >= a.rows || row >= B::load(a.count)) return;
+    const std::int64_t token = min_of(B::load(a.row_ids + row) & ((1 << gemm_token_bits) - 1), a.tokens - 1);
+    const Chunk* const from = a.x + token * a.x_stride;
+    Chunk* const to = a.out + row * a.out_stride;
     for (std::int32_t first = B::lane_id(); first < a.chunks; first += at_once * lanes) {
-      Chunk values[at_once];
+      Chunk chunk[at_once];
+      TILEWAVE_UNROLL
+      for (int i = 0; i < at_once; ++i) chunk[i] = B::load(from + min_of(first + i * lanes, a.chunks - 1));
       TILEWAVE_UNROLL
       for (int i = 0; i < at_once; ++i)
-        if (first + i * lanes < a.chunks) values[i] = B::load(from + first + i * lanes);
-      TILEWAVE_UNROLL
-      for (int i = 0; i < at_once; ++i)
-        if (first + i * lanes < a.chunks) B::store(to + first + i * lanes, values[i]);
+        if (first + i * lanes < a.chunks) B::store(to + first + i * lanes, chunk[i]);
     }
-    for (std::int32_t i = B::lane_id(); i < a.scales; i += lanes)
-      B::store(a.out_scale + row * a.scales + i, B::load(a.scale + token * a.scale_stride + i * a.scale_k_stride));
+    for (std::int32_t group = B::lane_id(); group < a.groups; group += lanes) {
+      const float scale = B::load(a.scale + token * a.scale_stride + group * a.scale_group_stride);
+      B::store(a.out_scale + std::int64_t{row} * a.groups + group, scale);
+    }
   }
 };
 
 template <class B>
 Status moe_copy_launch(const MoeCopyArgs& a, hipStream_t stream) {
   using Kernel = MoeCopy<B>;
-  return B::template launch<Kernel>({ceil_div<std::int64_t>(a.rows, Kernel::block_rows), Kernel::block_threads}, a,
-                                    stream);
-}
-
-template <class B>
-Status moe_route_launch(const MoeRouteArgs& a, hipStream_t stream) {
-  using Kernel = MoeRoute<B>;
-  return B::template launch<Kernel>({ceil_div<std::int64_t>(a.count, Kernel::block_threads), Kernel::block_threads}, a,
-                                    stream);
+  return B::template launch<Kernel>({ceil_div<std::int64_t>(a.rows, Kernel::rows), Kernel::block_threads}, a, stream);
 }
 
 }  // namespace tilewave

@@ -81,7 +81,7 @@ struct MoePlan {
                                                       policy(quant_x), "waves",       first.name(),
                                                       policy(quant_h), second.name(), policy(sum)};
     for (int l = 0; l < moe_launches; ++l)
-      if (moe_has(p, static_cast<MoeLaunch>(l), entry->policy)) all.push_back({static_cast<MoeLaunch>(l), names[l]});
+      if (moe_has(p, entry->policy, static_cast<MoeLaunch>(l))) all.push_back({static_cast<MoeLaunch>(l), names[l]});
     return all;
   }
   /// Returns the policy, and the entries of both products: they tell plans of a spec apart.
@@ -94,8 +94,10 @@ struct MoePlan {
     const MoeCalls calls(p, entry->policy, moe_no_workspace(), {});
     MoeEntryBytes bytes;
     if (sort != nullptr) bytes.sort = moe_sort_workspace_size(calls.sort, sort->policy);
-    if (moe_has(p, MoeLaunch::quant_x)) bytes.quant = max_of(bytes.quant, quant_workspace_size(calls.quant_x));
-    if (moe_has(p, MoeLaunch::quant_h)) bytes.quant = max_of(bytes.quant, quant_workspace_size(calls.quant_h));
+    if (moe_has(p, entry->policy, MoeLaunch::quant_x))
+      bytes.quant = max_of(bytes.quant, quant_workspace_size(calls.quant_x));
+    if (moe_has(p, entry->policy, MoeLaunch::quant_h))
+      bytes.quant = max_of(bytes.quant, quant_workspace_size(calls.quant_h));
     bytes.first = first.workspace_bytes(calls.first), bytes.second = second.workspace_bytes(calls.second);
     return bytes;
   }
@@ -115,7 +117,7 @@ struct MoePlan {
     return queue(calls);
   }
   Status run(const MoeProblem& p, const MoeCalls& calls, MoeLaunch one, hipStream_t stream) const {
-    if (!moe_has(p, one, entry->policy)) return {};
+    if (!moe_has(p, entry->policy, one)) return {};
     switch (one) {
       case MoeLaunch::gating: return gating->launch(calls.gating, stream);
       case MoeLaunch::route: return entry->route(calls.route, stream);
@@ -133,12 +135,21 @@ struct MoePlan {
 
 namespace detail {
 
+/// Says whether a policy brings rows to the first product as they are expected to come fastest: copied where experts
+/// have many rows (docs/notebook/2026-11-28-groups.md).
+inline bool moe_suits(const MoeProblem& p, const MoePolicy& policy, const ArchFacts& facts) {
+  // Rows of 16 bits: docs/notebook/2026-11-28-moe-heights.md.
+  const std::int64_t enough = p.spec.quantised() ? 48 : p.spec.fragments ? 96 : 128;
+  const bool many = moe_may_copy(facts.id, p.spec) && !p.batch_invariant && p.rows() >= enough * p.resident();
+  return many == (policy.rows == MoeRows::copied);
+}
+
 /// Sets the entries of a plan's parts for a policy.
 inline Status choose_moe_parts(const MoeProblem& p, const MoePolicy& policy, const MoeParts& parts,
                                const ArchFacts& facts, MoePlan& plan) {
   if (moe_is_empty(p)) return {};
   const MoeCalls calls(p, policy, moe_no_workspace(), {});
-  const auto choose = [&](MoeLaunch l, const auto& select) { return moe_has(p, l) ? select() : Status{}; };
+  const auto choose = [&](MoeLaunch l, const auto& select) { return moe_has(p, policy, l) ? select() : Status{}; };
   for (const Status& status :
        {choose(MoeLaunch::gating, [&] { return topk_gating_select(calls.gating, parts.gating, facts, plan.gating); }),
         choose(MoeLaunch::sort, [&] { return moe_sort_select(calls.sort, parts.sort, facts, plan.sort); }),
@@ -152,15 +163,6 @@ inline Status choose_moe_parts(const MoeProblem& p, const MoePolicy& policy, con
   return {};
 }
 
-/// Returns the microseconds by which policies of a layer differ: of the first product, and of copying its rows.
-inline double moe_policy_us(const MoeProblem& p, const MoePlan& plan) {
-  if (moe_is_empty(p)) return 0;
-  const MoeCalls calls(p, plan.entry->policy, moe_no_workspace(), {});
-  const double product = GemmRegistry::cost_us(calls.first, *plan.first.entry, plan.first.splits);
-  if (plan.entry->policy.tokens == MoeTokens::gathered) return product;
-  return product + 3.5 + 16.0 * calls.copy.chunks * (calls.copy.rows * 1.3) / 3.5e6;
-}
-
 }  // namespace detail
 
 /// Sets the plan to the entries that are expected to be fastest, by extents alone. Pointers of the problem count as
@@ -170,23 +172,21 @@ inline Status moe_select(const MoeProblem& p, const MoeParts& parts, const ArchF
   plan = {};
   if (Status s = moe_check(p, facts); !s.ok()) return s;
   Status none{StatusCode::no_matching_entry, "no entry was built for this spec"};
-  double best = 0;
-  for (const MoeEntry* e : parts.layers) {
-    if (e->arch != facts.id || !(e->spec == p.spec)) continue;
-    MoePlan made;
-    const Status status = detail::choose_moe_parts(p, e->policy, parts, facts, made);
-    if (!status.ok()) {
-      none = status;
-      continue;
+  for (const bool suited : {true, false}) {  // others serve where there are no suited ones
+    for (const MoeEntry* e : parts.layers) {
+      if (e->arch != facts.id || !(e->spec == p.spec) || detail::moe_suits(p, e->policy, facts) != suited) continue;
+      MoePlan made;
+      const Status status = detail::choose_moe_parts(p, e->policy, parts, facts, made);
+      if (!status.ok()) {
+        none = status;
+        continue;
+      }
+      plan = made;
+      plan.entry = e;
+      return {};
     }
-    made.entry = e;
-    // With batch_invariant the choice may not depend on the tokens beside a row.
-    const double us = p.batch_invariant ? 0 : detail::moe_policy_us(p, made);
-    if (plan.entry != nullptr && us >= best) continue;
-    plan = made;
-    best = us;
   }
-  return plan.entry != nullptr ? Status{} : none;
+  return none;
 }
 
 }  // namespace tilewave

@@ -14,44 +14,49 @@ namespace tilewave {
 /// - slots: the second product scatters them to [tokens][slots], where the sums expect them.
 enum class MoeResults : int { rows, slots };
 
-/// How the first product gets the rows of x.
-/// - gathered: it takes each row where the token has it.
-/// - copied: a launch in front of it copies rows into the order of their experts.
-enum class MoeTokens : int { gathered, copied };
+/// How rows of x come to the first product.
+/// - gathered: the first product gathers them.
+/// - copied: a launch before copies them into the order of experts, so that the copy engine brings them. Every choice
+///   is written and read once more, and many rows of an expert then take less time
+///   (docs/notebook/2026-11-28-groups.md).
+enum class MoeRows : int { gathered, copied };
 
 struct MoePolicy {
   MoeResults results = MoeResults::rows;
-  MoeTokens tokens = MoeTokens::gathered;
+  MoeRows rows = MoeRows::gathered;
 
   friend constexpr bool operator==(const MoePolicy&, const MoePolicy&) = default;
 };
 
-/// Returns `rows` or `slots`, and `.copied` behind it.
+/// Returns a name such as `rows` or `slots.copied`.
 inline std::string name_of(const MoePolicy& p) {
-  return std::string(p.results == MoeResults::rows ? "rows" : "slots") +
-         (p.tokens == MoeTokens::copied ? ".copied" : "");
+  return std::string(p.results == MoeResults::rows ? "rows" : "slots") + (p.rows == MoeRows::copied ? ".copied" : "");
 }
 
-/// Returns the policies of a spec, the usual one first. Results of tokens that lie by expert stay where they are. On
-/// sm90 lanes gather rows, which takes longer than products where experts have many rows. A weight on the input needs
-/// ids in the first product.
-constexpr ValueList<MoePolicy> moe_policies(ArchId arch, const MoeSpec& s) {
-  ValueList<MoePolicy> policies;
-  policies.add({MoeResults::rows});
-  policies.add({MoeResults::slots});
-  if (facts_of(arch).matrix == Matrix::mma && !s.masked() && s.weight == MoeWeight::output)
-    policies.add({MoeResults::rows, MoeTokens::copied});
-  return policies;
+/// Says whether a room copies rows: where the copy engine is, and no weight goes with a row. Rows are of 16 bits, or
+/// have block scales.
+constexpr bool moe_may_copy(ArchId arch, const MoeSpec& s) {
+  const bool scaled = s.quantised() && s.scale == Scaling::per_block;
+  return arch == ArchId::sm90 && (scaled || s.scale == Scaling::none || s.fragments) && !s.masked() &&
+         s.weight == MoeWeight::output;
+}
+using MoePolicies = ValueList<MoePolicy, 3>;
+
+/// Returns the policies of a spec, the usual one first. Results of tokens that lie by expert stay where they are.
+constexpr MoePolicies moe_policies(ArchId arch, const MoeSpec& s) {
+  MoePolicies all;
+  all.add({});
+  all.add({.results = MoeResults::slots});
+  if (moe_may_copy(arch, s)) all.add({.rows = MoeRows::copied});
+  return all;
 }
 
-/// Returns the spec of the first product of a policy.
+/// Returns the specs of the products of a policy.
 constexpr GemmSpec moe_first_spec(const MoeSpec& s, const MoePolicy& p) {
   GemmSpec g = moe_first_spec(s);
-  g.gathered = g.gathered && p.tokens == MoeTokens::gathered;
+  g.gathered = g.gathered && p.rows == MoeRows::gathered;
   return g;
 }
-
-/// Returns the spec of the second product of a policy.
 constexpr GemmSpec moe_second_spec(const MoeSpec& s, const MoePolicy& p) {
   GemmSpec g = moe_second_spec(s);
   g.scattered = !s.masked() && p.results == MoeResults::slots;

@@ -49,18 +49,8 @@ inline constexpr auto moe_entries = [] {
 
 namespace detail {
 
-template <std::size_t... counts>
-constexpr auto joined_entries(const std::array<const GemmEntry*, counts>&... lists) {
-  std::array<const GemmEntry*, (counts + ...)> all{};
-  std::size_t next = 0;
-  const auto add = [&](const auto& list) {
-    for (const GemmEntry* e : list) all[next++] = e;
-  };
-  (add(lists), ...);
-  return all;
-}
-/// The entries of the parts of a layer, of which a spec leaves out some. Products do not scatter results: those that do
-/// are chosen among lists that a program has.
+/// The entries of the parts of a layer, of which a spec leaves out some. Products are those of the usual policy, and of
+/// rows that are copied: others are chosen among lists that a program has.
 template <class B, MoeSpec S>
 struct MoePartsOf {
   static constexpr MoeSpec spec = S;
@@ -68,12 +58,13 @@ struct MoePartsOf {
   static constexpr auto products = [] {
     constexpr auto& first = gemm_candidates<B, moe_first_spec(S)>;
     constexpr auto& second = gemm_candidates<B, moe_second_spec(S)>;
-    constexpr MoePolicy last = moe_policies(B::facts.id, S).back();
-    if constexpr (last.tokens == MoeTokens::copied) {
-      return joined_entries(first, second, gemm_candidates<B, moe_first_spec(S, last)>);
-    } else {
-      return joined_entries(first, second, std::array<const GemmEntry*, 0>{});
-    }
+    constexpr auto& copied = gemm_candidates<B, moe_first_spec(S, moe_policies(B::facts.id, S).back())>;
+    constexpr std::size_t more = moe_may_copy(B::facts.id, S) ? copied.size() : 0;
+    std::array<const GemmEntry*, first.size() + second.size() + more> all{};
+    for (std::size_t i = 0; i < first.size(); ++i) all[i] = first[i];
+    for (std::size_t i = 0; i < second.size(); ++i) all[first.size() + i] = second[i];
+    for (std::size_t i = 0; i < more; ++i) all[first.size() + second.size() + i] = copied[i];
+    return all;
   }();
   static MoeParts parts() {
     MoeParts all;

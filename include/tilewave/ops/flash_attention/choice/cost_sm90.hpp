@@ -5,7 +5,7 @@
 #include "tilewave/core/math.hpp"
 #include "tilewave/ops/flash_attention/policy.hpp"
 #include "tilewave/ops/flash_attention/problem.hpp"
-#include "tilewave/ops/flash_attention/tensor/row_heads.hpp"
+#include "tilewave/ops/flash_attention/row_heads.hpp"
 
 namespace tilewave {
 

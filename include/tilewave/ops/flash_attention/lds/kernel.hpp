@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Flash attention on CDNA brings K and V through LDS and multiplies 32 x 32.
 //
-// Grid: row tiles x query heads x batch, flattened with row tiles fastest; the row tiles of a head run on one XCD. A
-// block has P.rows query rows of one head, a wave 32 of them, and all waves walk the keys together (main_loop.hpp).
+// Grid: row tiles x heads x batch, flattened with row tiles fastest; the row tiles of a head run on one XCD. A block
+// has P.rows query rows, of one head or of all that share a kv head (FlashRowHeads), a wave 32 of them, and all waves
+// walk the keys together (main_loop.hpp).
 // Keys are the rows of the first product, so a lane has scores of one query alone. Its maximum and sum stay in the
 // lane, and its scores are the operand of the second product as they stand (tiles.hpp). LDS: P.stages tiles of K and of
 // V (layout.hpp). Bound: matrix rate; at head size 64 also the rate of exponentials.
@@ -21,7 +22,8 @@ struct FlashAttentionLds {
   using Room = B;
   struct Args {
     FlashAttentionArgs attention;
-    FastDiv row_tiles, q_heads;
+    FastDiv row_tiles, heads;  // of a sequence; heads whose rows share tiles count once
+    FlashRowHeads row_heads;
     std::int32_t blocks;
     bool in_order;  // tiles are taken by number, whichever of them a block masks: rows of any block have the same bits
   };
@@ -33,14 +35,14 @@ struct FlashAttentionLds {
   TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
     const FlashAttentionArgs& a = args.attention;
     const WorkItem item = locate(args);
-    if (item.first_row >= item.sequence.q_count) return;
+    if (item.first_row >= item.rows) return;
     typename L::State s;
-    begin(a, item, s);
+    begin(args, item, s);
     if (item.tiles > 0) {
       if constexpr (L::page_ids > 0) keep_pages(a, item, shared);
       std::conditional_t<P.turns, FlashLdsTurns<L>, FlashLdsMainLoop<L>>(a, item, shared, s).run();
     }
-    write(a, item, shared, s);
+    write(args, item, shared, s);
   }
 
  private:
@@ -55,17 +57,20 @@ struct FlashAttentionLds {
     constexpr int xcds = B::facts.xcds;
     const std::int32_t xcd = B::block_id() % xcds, part = args.blocks / xcds, more = args.blocks % xcds;
     const std::int32_t block = xcd * part + min_of(xcd, more) + B::block_id() / xcds;
-    const std::int32_t heads = args.row_tiles.quotient(block), number = args.q_heads.quotient(heads);
+    const std::int32_t heads = args.row_tiles.quotient(block), number = args.heads.quotient(heads);
     WorkItem item;
     item.sequence = AttentionSequence::of<B>(a, number);
-    item.head = heads - number * args.q_heads.divisor;
+    item.rows = item.sequence.q_count * args.row_heads.divisor;
+    item.head = (heads - number * args.heads.divisor) * args.row_heads.divisor;
     item.kv_head = a.gqa_ratio.quotient(item.head);
     // The last rows see the most keys if masks are causal. They come first, so that the longest items start early.
     const std::int32_t tile = args.row_tiles.divisor - 1 - (block - heads * args.row_tiles.divisor);
     item.first_row = tile * P.rows;
-    const std::int32_t last_row = max_of(min_of(item.first_row + P.rows, item.sequence.q_count) - 1, 0);
-    const VisibleKeys of_first = VisibleKeys::of(a, item.sequence, min_of(item.first_row, last_row)),
-                      of_last = VisibleKeys::of(a, item.sequence, last_row);
+    const std::int32_t last_row = max_of(min_of(item.first_row + P.rows, item.rows) - 1, 0);
+    const auto keys_of = [&](std::int32_t row) {
+      return VisibleKeys::of(a, item.sequence, args.row_heads.query_of(row));
+    };
+    const VisibleKeys of_first = keys_of(min_of(item.first_row, last_row)), of_last = keys_of(last_row);
     item.first = of_first.first / P.keys;
     const std::int32_t end = ceil_div(of_last.end, P.keys);
     item.tiles = of_last.end > of_first.first ? end - item.first : 0;
@@ -88,7 +93,7 @@ struct FlashAttentionLds {
     B::lds_barrier();
   }
 
-  /// Returns the lane's row among those of this wave, a query of the sequence; it may be past the last.
+  /// Returns the lane's row of the item's sequence and heads; it may be past the last.
   TILEWAVE_DEVICE static std::int32_t row_of(const WorkItem& item) {
     return item.first_row + L::wave_rows * B::wave_id() + Map::row(B::lane_id());
   }
@@ -97,20 +102,22 @@ struct FlashAttentionLds {
   TILEWAVE_DEVICE static std::int64_t scale_at(const FlashAttentionArgs& a, const WorkItem& item) {
     return S.quant == Scaling::per_head ? item.kv_head * a.scale_head_stride : 0;
   }
-  TILEWAVE_DEVICE static void begin(const FlashAttentionArgs& a, const WorkItem& item, State& s) {
-    const std::int32_t row = min_of(row_of(item), item.sequence.q_count - 1);
-    s.visible = VisibleKeys::of(a, item.sequence, row);
+  TILEWAVE_DEVICE static void begin(const Args& args, const WorkItem& item, State& s) {
+    const FlashAttentionArgs& a = args.attention;
+    const std::int32_t row = min_of(row_of(item), item.rows - 1), query = args.row_heads.query_of(row),
+                       head = item.head + args.row_heads.head_of(row);
+    s.visible = VisibleKeys::of(a, item.sequence, query);
     s.negative_reference = -L::lowest;
     s.sum = 0.0f;
     s.scale = a.scale_log2;
     if constexpr (L::fp8) {
       // A scale of 0 would make 0 of -inf, which is NaN.
-      s.scale = max_of(s.scale * B::load(a.q_scale + (S.quant == Scaling::per_head ? item.head : 0)) *
+      s.scale = max_of(s.scale * B::load(a.q_scale + (S.quant == Scaling::per_head ? head : 0)) *
                            B::load(a.k_scale + scale_at(a, item)),
                        0x1p-120f);
     }
     const auto* const from = reinterpret_cast<const Chunk*>(
-        static_cast<const char*>(a.q) + size_of(S.q) * item.sequence.query_at(a, a.q_strides, row, item.head));
+        static_cast<const char*>(a.q) + size_of(S.q) * item.sequence.query_at(a, a.q_strides, query, head));
     TILEWAVE_UNROLL
     for (int c = 0; c < L::head_slices * L::chunks; ++c)
       s.q[c] = B::load(from + Map::units * c + Map::unit(B::lane_id()));
@@ -120,14 +127,15 @@ struct FlashAttentionLds {
 
   /// Writes the rows of a wave by way of LDS, since a lane has few neighbouring dimensions of its row, and stores of
   /// whole rows take a third of the time.
-  TILEWAVE_DEVICE static void write(const FlashAttentionArgs& a, const WorkItem& item, Shared& shared, const State& s) {
+  TILEWAVE_DEVICE static void write(const Args& args, const WorkItem& item, Shared& shared, const State& s) {
+    const FlashAttentionArgs& a = args.attention;
+    const std::int32_t row = row_of(item), head = item.head + args.row_heads.head_of(row);
     const float all = s.sum + B::shuffle_xor(s.sum, 32);
     const float sum = item.sequence.beyond_capacity ? __builtin_nanf("") : all;
     const float lse = sum == 0.0f ? minus_infinity : (B::log2(sum) - s.negative_reference) * ln_2;
-    const JoinedSink joined = with_sink<B>(a, item.head, lse);
-    const std::int32_t row = row_of(item);
-    if (a.lse != nullptr && Map::unit(B::lane_id()) == 0 && row < item.sequence.q_count)
-      B::store(a.lse + item.head * a.lse_head_stride + item.sequence.q_first + row, joined.lse);
+    const JoinedSink joined = with_sink<B>(a, head, lse);
+    if (a.lse != nullptr && Map::unit(B::lane_id()) == 0 && row < item.rows)
+      B::store(a.lse + head * a.lse_head_stride + item.sequence.q_first + args.row_heads.query_of(row), joined.lse);
     float scale = sum == 0.0f ? 0.0f : joined.out_scale * (L::truncates ? 1.0f + L::truncation_loss : 1.0f) / sum;
     if constexpr (L::fp8) scale *= B::load(a.v_scale + scale_at(a, item));
     if constexpr (is_fp8(S.out)) scale *= B::load(a.out_scale);
@@ -155,9 +163,10 @@ struct FlashAttentionLds {
     TILEWAVE_UNROLL
     for (int i = 0; i < L::wave_rows * row_chunks / lanes; ++i) {
       const int index = i * lanes + B::lane_id(), of_row = index / row_chunks, chunk = index % row_chunks;
-      if (first + of_row >= item.sequence.q_count) continue;
-      Chunk* const to = reinterpret_cast<Chunk*>(out + element * ((first + of_row) * a.out_strides.token)) + chunk;
-      B::store(to, rows[place(of_row, chunk)]);
+      if (first + of_row >= item.rows) continue;
+      const std::int64_t at = args.row_heads.query_of(first + of_row) * a.out_strides.token +
+                              args.row_heads.head_of(first + of_row) * a.out_strides.head;
+      B::store(reinterpret_cast<Chunk*>(out + element * at) + chunk, rows[place(of_row, chunk)]);
     }
   }
 };

@@ -12,6 +12,7 @@ namespace tilewave {
 /// The work item of a block: P.rows query rows of a head from `first_row` on, and the tiles of keys that they see.
 struct FlashLdsWorkItem {
   AttentionSequence sequence;
+  std::int32_t rows;  // of the sequence and the heads that share row tiles, of which `head` is the first
   std::int32_t head, kv_head, first_row;
   // Rows of the block see `tiles` tiles of keys from `first` on. All rows see tiles [full_first, full_end) as a whole.
   // The other tiles are `masked` in number, and `left` of them lie before full_first.

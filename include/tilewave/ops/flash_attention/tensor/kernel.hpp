@@ -10,8 +10,8 @@
 // V in fp8 is transposed on its way from its ring to another, of which the groups take it, by the other three waves of
 // the fetching group (transpose.hpp).
 //
-// In a step, a group begins its products of scores, then those of values of the tile before. Its softmax runs beside
-// the latter, and beside the products of the other groups, which begin theirs when it passes the turn.
+// In a step, a group begins its products of scores, then those of values of the tile before. Its softmax runs behind
+// the latter, beside the products of the other groups, which begin theirs when it passes the turn.
 //
 //   group 0   turn: S(j) | O += P(j+1) V(j+1)    softmax of S(j)               turn: S(j-1) | O += P(j) V(j)
 //   group 1   softmax of S(j+1)                  turn: S(j) | O += P(j+1) ..   softmax of S(j)
@@ -149,6 +149,7 @@ struct FlashAttentionTensor {
       Items items(shared);
       Item item;
       if (!items.take(item)) return;
+      if (group + 1 == L::groups) pass_turn();
       typename L::Scores scores;
       int unseen = unseen_tiles(item);
       await_item(q);
@@ -207,7 +208,7 @@ struct FlashAttentionTensor {
     /// Returns the tiles at an item's end, of those that any of its rows sees, that none of the group's rows does.
     TILEWAVE_DEVICE int unseen_tiles(const Item& item) const {
       if (most_unseen == 0 || 64 * group >= item.rows) return 0;
-      const std::int32_t query = item.first_query + args.sections.query_of(64 * group + 63);
+      const std::int32_t query = item.first_query + args.sections.row_heads.query_of(64 * group + 63);
       const std::int32_t end = VisibleKeys::of(args.attention, item.sequence, query).end;
       const std::int32_t seen = max_of(ceil_div(end, P.keys), item.first_tile + 1);
       return min_of(max_of(item.end_tile - seen, 0), most_unseen);
@@ -218,7 +219,7 @@ struct FlashAttentionTensor {
         P.keys == 128 && L::groups == 2 && P.cluster == 1 && (!L::transposes || S.head_size == 64);
     TILEWAVE_DEVICE bool sees_half(const Item& item, int unseen) const {
       if (!halves || 64 * group >= item.rows) return false;
-      const std::int32_t query = item.first_query + args.sections.query_of(64 * group + 63);
+      const std::int32_t query = item.first_query + args.sections.row_heads.query_of(64 * group + 63);
       const std::int32_t end = VisibleKeys::of(args.attention, item.sequence, query).end;
       return end <= (item.end_tile - 1 - unseen) * P.keys + P.keys / 2;
     }
@@ -253,11 +254,11 @@ struct FlashAttentionTensor {
       Vec<float, Softmax::rows> factor;
       std::int32_t tile = item.end_tile - 1 - unseen;
       if (halves && half) {
-        softmax.template run<true, P.keys / 2>(tile, scores, factor);
-        Softmax::template pack<P.keys / 2>(scores, probabilities);
+        softmax.template prepare<true, P.keys / 2>(tile, scores, factor);
+        softmax.template run<true, P.keys / 2>(scores, probabilities, factor);
       } else {
-        softmax.template run<true>(tile, scores, factor);
-        Softmax::pack(scores, probabilities);
+        softmax.template prepare<true>(tile, scores, factor);
+        softmax.template run<true>(scores, probabilities, factor);
       }
       if constexpr (L::out_in_q) finish_output();
       skip_values(unseen);
@@ -270,10 +271,9 @@ struct FlashAttentionTensor {
         begin_values(probabilities, out);
         pass_turn();
         finish_scores<1>(scores);
-        const bool raised = softmax.template run<false>(tile, scores, factor);
+        const bool raised = softmax.template prepare<false>(tile, scores, factor);
         finish_values<0>(out);
-        Softmax::pack(scores, probabilities);
-        if (raised) out.scale(factor);
+        if (softmax.template run<false>(scores, probabilities, factor) || raised) out.scale(factor);
       }
     }
 
@@ -372,11 +372,12 @@ struct FlashAttentionTensor {
 
     /// Waits for the group's turn. Groups begin their products in turn, group 0 first.
     TILEWAVE_DEVICE void await_turn() {
-      if constexpr (P.turns) B::mbarrier_wait(&shared.turn[group], group == 0 ? turn_parity ^ 1 : turn_parity);
+      if constexpr (P.turns) B::await_turn(&shared.turn[group], group, turn_parity);
       turn_parity ^= 1;
     }
     TILEWAVE_DEVICE void pass_turn() {
-      if constexpr (P.turns) B::mbarrier_arrive(&shared.turn[group + 1 == L::groups ? 0 : group + 1]);
+      const int next = group + 1 == L::groups ? 0 : group + 1;
+      if constexpr (P.turns) B::pass_turn(&shared.turn[next], next);
     }
 
     /// Clears the rows of V from `first` of the tile on, which may be NaN: they are no keys of this sequence. Each

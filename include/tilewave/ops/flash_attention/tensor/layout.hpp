@@ -17,16 +17,10 @@ struct FlashAttentionSections {
   std::int32_t all_pairs, all_items;  // items count every split
   FastDiv heads;                      // pairs of a sequence
   std::int32_t tiles;                 // row tiles of a pair, those of a cluster counted once
-  FastDiv row_heads;                  // heads of a row tile
+  FlashRowHeads row_heads;            // heads of a row tile
   std::int32_t tile_queries;          // queries of a row tile
   std::int32_t heads_in_l2;           // pairs of the longest sequence whose K and V lie in L2 together
   FastDiv splits;                     // items among which the keys of a row tile are shared out
-
-  /// Return the query and the head of a row of a tile, from its first.
-  TILEWAVE_DEVICE std::int32_t query_of(std::int32_t row) const {
-    return row_heads.divisor == 1 ? row : row_heads.quotient(row);
-  }
-  TILEWAVE_DEVICE std::int32_t head_of(std::int32_t row) const { return row - query_of(row) * row_heads.divisor; }
 };
 
 /// An item has the rows of one row tile, and the tiles of keys that they see.

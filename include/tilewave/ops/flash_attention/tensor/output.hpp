@@ -73,9 +73,10 @@ struct FlashAttentionOutput {
     }
     TILEWAVE_ROLL
     for (int row = B::lane_id(); row < rows; row += B::facts.wave_lanes) {
-      const std::int32_t head = item.head + sections.head_of(row);
+      const std::int32_t head = item.head + sections.row_heads.head_of(row);
       const float lse = a.sinks != nullptr ? B::load(a.sinks + head) : minus_infinity;
-      B::store(lse_of(args, item) + head * a.lse_head_stride + s.q_first + item.first_query + sections.query_of(row),
+      B::store(lse_of(args, item) + head * a.lse_head_stride + s.q_first + item.first_query +
+                   sections.row_heads.query_of(row),
                s.beyond_capacity ? __builtin_nanf("") : lse);
     }
   }
@@ -113,7 +114,7 @@ struct FlashAttentionOutput {
     const AttentionSequence& s = item.sequence;
     const std::int32_t sequence_row =
         args.attention.q_starts != nullptr ? s.q_first : s.number * args.out_sequence_rows;
-    const std::int32_t row = sequence_row + item.first_query + args.sections.query_of(first);
+    const std::int32_t row = sequence_row + item.first_query + args.sections.row_heads.query_of(first);
     const bool packed = args.sections.row_heads.divisor > 1;  // rows of the map are heads then
     TILEWAVE_UNROLL
     for (int box = 0; box < pass_boxes; ++box) {
@@ -144,8 +145,8 @@ struct FlashAttentionOutput {
   }
   TILEWAVE_DEVICE static Chunk* row_chunks(const FlashAttentionArgs& a, const FlashAttentionSections& sections,
                                            std::uint16_t* to, std::int32_t row) {
-    return reinterpret_cast<Chunk*>(to + sections.query_of(row) * a.out_strides.token +
-                                    sections.head_of(row) * a.out_strides.head);
+    return reinterpret_cast<Chunk*>(to + sections.row_heads.query_of(row) * a.out_strides.token +
+                                    sections.row_heads.head_of(row) * a.out_strides.head);
   }
 
   /// Returns the chunk, from `staging` on, of unit `unit` of a row of the wave: boxes of 64 columns, swizzled as Q is.

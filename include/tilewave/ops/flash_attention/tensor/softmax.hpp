@@ -24,13 +24,13 @@ class FlashAttentionSoftmax {
     row_ = 64 * group + 16 * wave + B::lane_id() / 4;
     const AttentionSequence& s = item.sequence;
     const auto keys_of = [&](std::int32_t row) TILEWAVE_INLINE_LAMBDA {
-      return VisibleKeys::of(a, s, min_of(item.first_query + sections.query_of(row), s.q_count - 1));
+      return VisibleKeys::of(a, s, min_of(item.first_query + sections.row_heads.query_of(row), s.q_count - 1));
     };
     const std::int32_t kv_head = a.gqa_ratio.quotient(item.head);
     TILEWAVE_UNROLL
     for (int h = 0; h < rows; ++h) {
       visible_[h] = keys_of(row(h));
-      reference_[h] = minus_infinity;
+      offset_[h] = unseen;
       sum_[h] = 0.0f;
       if constexpr (S.alibi) slope_[h] = B::load(a.alibi_slopes + head(h)) * log2_e;
       scale_[h] = a.scale_log2;
@@ -49,15 +49,14 @@ class FlashAttentionSoftmax {
 
   /// Returns the lane's row h of the tile; it may be past the item's rows.
   TILEWAVE_DEVICE std::int32_t row(int h) const { return row_ + 8 * h; }
-  TILEWAVE_DEVICE std::int32_t query(int h) const { return item_.first_query + sections_.query_of(row(h)); }
-  TILEWAVE_DEVICE std::int32_t head(int h) const { return item_.head + sections_.head_of(row(h)); }
+  TILEWAVE_DEVICE std::int32_t query(int h) const { return item_.first_query + sections_.row_heads.query_of(row(h)); }
+  TILEWAVE_DEVICE std::int32_t head(int h) const { return item_.head + sections_.row_heads.head_of(row(h)); }
 
-  /// Turns scores into probabilities, as f32. Returns whether a row of the wave has another reference than before: sums
-  /// of values so far must be multiplied by `factor` then. No row sees keys of the tile behind the first `keys`.
-  /// `of_item`: the tile is the first of its item.
+  /// Applies the soft cap, slopes and masks to the scores of a tile, whose references may rise here. No row sees keys
+  /// behind the first `keys`. `of_item`: the tile is the first of its item. Returns whether a row of the wave has
+  /// another reference than before: sums of values so far must be multiplied by `factor` then.
   template <bool of_item, int keys = P.keys>
-  TILEWAVE_DEVICE bool run(std::int32_t tile, Scores& scores, Vec<float, rows>& factor) {
-    using Lane = LaneScores<B, keys>;
+  TILEWAVE_DEVICE bool prepare(std::int32_t tile, Scores& scores, Vec<float, rows>& factor) {
     if constexpr (transformed) transform<keys>(tile, scores);
     if constexpr (S.bit_mask) mask_bits<keys>(tile, scores);
     const std::int32_t first = first_key(tile);
@@ -65,44 +64,49 @@ class FlashAttentionSoftmax {
       mask<keys>(scores, [&](int h, int key) TILEWAVE_INLINE_LAMBDA { return key >= visible_[h].first - first; });
     if ((tile + 1) * P.keys > all_see_.end)
       mask<keys>(scores, [&](int h, int key) TILEWAVE_INLINE_LAMBDA { return key < visible_[h].end - first; });
-    // In fp8 one more vote costs more than half of the operations for a row's largest score.
-    const bool look = of_item || is_fp8(S.kv) || may_be_behind<keys>(scores);
-    const bool raised = look && raise_if_behind<keys>(scores, factor);
-    TILEWAVE_UNROLL
-    for (int h = 0; h < rows; ++h) {
-      const float reference = reference_[h] == minus_infinity ? 0.0f : reference_[h];  // no key was seen yet
-      sum_[h] += Lane::exponentiate(scores, h, scale_of(h), shift - reference);
+    if constexpr (looks<of_item>) {
+      float largest[rows];  // of this lane's keys
+      bool behind = false;
+      TILEWAVE_UNROLL
+      for (int h = 0; h < rows; ++h) {
+        largest[h] = LaneScores<B, keys>::largest(scores, h);
+        behind = behind || exponent(h, largest[h]) > shift + max_slack;
+      }
+      return B::any(behind) && raise(largest, {shift + max_slack, shift + max_slack}, factor);
     }
-    return raised;
+    return false;
   }
 
-  /// Packs probabilities into operands, those of f16 times f16_scale. A word of fp8 has two keys of each of two tiles
-  /// of eight: waves that transpose V put keys where these stand.
-  template <int keys = P.keys>
-  TILEWAVE_DEVICE static void pack(const Scores& scores, Operands& to) {
-    TILEWAVE_UNROLL
-    for (int k_slice = 0; k_slice < L::key_slices; ++k_slice) {
-      if (k_slice >= L::key_slices * keys / P.keys) {
-        to[k_slice] = Chunk{};
-        continue;
-      }
+  /// Makes probabilities of prepared scores. Returns whether a row has another reference now, as `prepare` does. Of 16
+  /// bits nobody looks for the largest score first. Probabilities are made by the references so far, while scores are
+  /// kept, and only if some are too large, or are the first that a row sees, are they made again. In fp8, which ends at
+  /// 2^8.8, that would happen too often.
+  template <bool of_item, int keys = P.keys>
+  TILEWAVE_DEVICE bool run(const Scores& scores, Operands& to, Vec<float, rows>& factor) {
+    float sums[rows];
+    exponentiate<keys>(scores, to, sums);
+    bool raised = false;
+    if (!looks<of_item> && B::any(!(sums[0] <= most && sums[1] <= most))) [[unlikely]] {
+      float largest[rows];
+      Vec<float, rows> above;
       TILEWAVE_UNROLL
-      for (int w = 0; w < 4; ++w) {
-        if constexpr (is_fp8(S.kv)) {
-          const int i = 16 * k_slice + w / 2 * 8 + w % 2 * 2;
-          to[k_slice][w] = B::pack_fp8(scores[i], scores[i + 1], scores[i + 4], scores[i + 5]);
-          continue;
-        }
-        const float low = scores[8 * k_slice + 2 * w], high = scores[8 * k_slice + 2 * w + 1];
-        to[k_slice][w] = S.kv == DType::f16 ? B::pack_f16(low * f16_scale, high * f16_scale) : B::pack_bf16(low, high);
+      for (int h = 0; h < rows; ++h) {
+        largest[h] = LaneScores<B, keys>::largest(scores, h);
+        const float too_large = B::template reduce<4>(sums[h] <= most ? 0.0f : 1.0f, Max{});
+        above[h] = too_large > 0.0f ? 0.0f : __builtin_inff();
       }
+      raised = raise(largest, above, factor);
+      exponentiate<keys>(scores, to, sums);
     }
+    TILEWAVE_UNROLL
+    for (int h = 0; h < rows; ++h) sum_[h] += sums[h];
+    return raised;
   }
 
   /// Returns the factor of a row's sums of values, and the row's lse.
   TILEWAVE_DEVICE JoinedSink finish(int h) const {
     const float sum = item_.sequence.beyond_capacity ? __builtin_nanf("") : B::template reduce<4>(sum_[h], Sum{});
-    const float lse = sum == 0.0f ? minus_infinity : (reference_[h] - shift + B::log2(sum)) * ln_2;
+    const float lse = sum == 0.0f ? minus_infinity : (B::log2(sum) - offset_[h]) * ln_2;
     JoinedSink joined = with_sink<B>(a_, head(h), lse);
     joined.out_scale *= sum == 0.0f ? 0.0f : B::reciprocal(f16_scale * sum);
     if constexpr (is_fp8(S.kv)) joined.out_scale *= value_scale_;
@@ -110,50 +114,74 @@ class FlashAttentionSoftmax {
   }
 
  private:
-  // A row's reference follows its maximum when it is more than this far behind, in log2 units. So sums of values are
-  // seldom scaled, and probabilities are at most 2^8. Each row decides for itself, whatever rows are beside it.
-  // Probabilities of fp8, which ends at 2^-9, are multiplied by 2^shift: a weight is lost below 2^-16 of the largest.
+  // A row's reference is its largest score, in log2 units, when it was raised, and its offset is shift - reference. It
+  // is raised again when a score may be more than max_slack above, so sums of values are seldom scaled. Each row
+  // decides for itself, whatever rows are beside it. Probabilities of fp8, which ends at 2^-9, are multiplied by
+  // 2^shift: a weight is lost below 2^-16 of the largest.
   static constexpr float max_slack = is_fp8(S.kv) ? 2.0f : 8.0f, shift = is_fp8(S.kv) ? 6.0f : 0.0f;
   // f16 ends at 2^-24, where many keys of little weight would lose theirs.
   static constexpr float f16_scale = S.kv == DType::f16 ? 0x1p7f : 1.0f;
+  // A lane's sum of a row's probabilities of one tile may be so large, if nobody looks for the largest score.
+  static constexpr float most = 0x1p8f;
+  // The offset before the first key that a row sees: it makes infinity of any score, and 0 of -inf, one that is masked.
+  static constexpr float unseen = 0x1p127f;
+  template <bool of_item>
+  static constexpr bool looks = of_item || is_fp8(S.kv);
 
-  /// Returns whether some row's reference may have to be raised. If all scores are below 0, of which the largest is not
-  /// known, it may if it is below 0, too, by more than what it may be behind.
-  template <int keys>
-  TILEWAVE_DEVICE bool may_be_behind(const Scores& scores) const {
-    bool behind = false;
+  /// Returns the logarithm of the probability of a score of row h.
+  TILEWAVE_DEVICE float exponent(int h, float score) const { return fused(score, scale_of(h), offset_[h]); }
+
+  /// Raises the references of rows of whose largest scores the exponents are greater than `above`. Lanes of a row meet
+  /// here alone, which is seldom. Returns whether a row of the wave has another reference.
+  TILEWAVE_DEVICE bool raise(const float (&largest)[rows], const Vec<float, rows>& above, Vec<float, rows>& factor) {
+    bool raised = false;
     TILEWAVE_UNROLL
     for (int h = 0; h < rows; ++h) {
-      const float largest = LaneScores<B, keys>::largest_or_zero(scores, h);
-      behind = behind || largest * scale_of(h) > reference_[h] + max_slack;
-    }
-    return B::any(behind);
-  }
-  /// Raises references if some row's is too far behind. Returns whether one was.
-  template <int keys>
-  TILEWAVE_DEVICE bool raise_if_behind(const Scores& scores, Vec<float, rows>& factor) {
-    float largest[rows];  // of this lane's keys
-    bool behind = false;
-    TILEWAVE_UNROLL
-    for (int h = 0; h < rows; ++h) {
-      largest[h] = LaneScores<B, keys>::largest(scores, h);
-      behind = behind || largest[h] * scale_of(h) > reference_[h] + max_slack;
-    }
-    const bool raised = B::any(behind);
-    if (raised) raise(largest, factor);
-    return raised;
-  }
-  /// Raises the references of rows that are too far behind the largest score of a tile. Lanes of a row meet here alone,
-  /// which is seldom.
-  TILEWAVE_DEVICE void raise(const float (&largest)[rows], Vec<float, rows>& factor) {
-    TILEWAVE_UNROLL
-    for (int h = 0; h < rows; ++h) {
-      const float of_row = B::template reduce<4>(largest[h], Max{}) * scale_of(h);
-      const float raised = of_row > reference_[h] + max_slack ? of_row : reference_[h];
-      factor[h] = raised == minus_infinity ? 1.0f : B::exp2(reference_[h] - raised);
-      reference_[h] = raised;
+      const float of_row = B::template reduce<4>(largest[h], Max{});
+      const bool rises = exponent(h, of_row) > above[h];
+      const float offset = rises ? shift - of_row * scale_of(h) : offset_[h];
+      factor[h] = B::exp2(offset - offset_[h]);
+      offset_[h] = offset;
       sum_[h] *= factor[h];
+      raised = raised || rises;
     }
+    return B::any(raised);
+  }
+
+  /// Makes probabilities as products take them, those of f16 times f16_scale, and sums of a lane's two rows, in two
+  /// chains each. A word of fp8 has two keys of each of two tiles of eight: waves that transpose V put keys where these
+  /// stand.
+  template <int keys>
+  TILEWAVE_DEVICE void exponentiate(const Scores& scores, Operands& to, float (&sums)[rows]) const {
+    constexpr int chains = 2, slices = L::key_slices * keys / P.keys;
+    float parts[rows][chains] = {};
+    TILEWAVE_UNROLL
+    for (int k_slice = 0; k_slice < L::key_slices; ++k_slice) {
+      if (k_slice >= slices) {
+        to[k_slice] = Chunk{};
+        continue;
+      }
+      TILEWAVE_UNROLL
+      for (int w = 0; w < 4; ++w) {
+        const int h = w % rows;
+        const auto probability = [&](int i) TILEWAVE_INLINE_LAMBDA {
+          const float p = B::exp2(exponent(h, scores[i]));
+          parts[h][i / 4 % chains] += p;
+          return p;
+        };
+        if constexpr (is_fp8(S.kv)) {
+          const int i = 16 * k_slice + w / 2 * 8 + w % 2 * 2;
+          const float a = probability(i), b = probability(i + 1), c = probability(i + 4), d = probability(i + 5);
+          to[k_slice][w] = B::pack_fp8(a, b, c, d);
+        } else {
+          const float low = probability(8 * k_slice + 2 * w), high = probability(8 * k_slice + 2 * w + 1);
+          to[k_slice][w] =
+              S.kv == DType::f16 ? B::pack_f16(low * f16_scale, high * f16_scale) : B::pack_bf16(low, high);
+        }
+      }
+    }
+    TILEWAVE_UNROLL
+    for (int h = 0; h < rows; ++h) sums[h] = parts[h][0] + parts[h][1];
   }
 
   static constexpr bool transformed = S.soft_cap || S.alibi;
@@ -204,7 +232,7 @@ class FlashAttentionSoftmax {
   std::int32_t row_;
   VisibleKeys visible_[rows], all_see_;
   float slope_[rows]{}, scale_[rows], value_scale_ = 1.0f;
-  float reference_[rows], sum_[rows];  // log2 units, -inf before the first key; sums of this lane's keys
+  float offset_[rows], sum_[rows];  // log2 units; sums of this lane's keys
 };
 
 }  // namespace tilewave

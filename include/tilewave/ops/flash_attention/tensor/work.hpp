@@ -4,10 +4,11 @@
 //
 // Sequences of one length: pairs of a sequence and heads come in sections whose K and V lie in L2 together. Within a
 // section the last row tiles of all pairs come first, since causal masks make them the longest. Pairs that read the
-// same K and V follow each other. Packed sequences: items of a sequence follow each other in sections of its heads,
-// the last row tiles first in one section and last in the next, so that lengths never jump; there are none without
-// rows. Items of sequences with one row tile, as those of decode rows, which memory bounds, alternate with items of
-// longer sequences, which products bound, so that half of the chip does the one beside the other.
+// same K and V follow each other. Packed sequences: those with the most keys come first, two ranks of lengths for each
+// power of two. Items of a sequence follow each other in sections of its heads, the last row tiles first in one
+// section and last in the next, so that lengths never jump; there are none without rows. Items of sequences with
+// one row tile, as those of decode rows, which memory bounds, alternate with items of longer sequences, which products
+// bound, so that half of the chip does the one beside the other.
 //
 // Where row tiles are few, their keys are cut into splits, which follow each other and have equally many tiles of keys,
 // give or take one, whatever a sequence's length is.
@@ -23,27 +24,37 @@
 namespace tilewave {
 
 /// Items of packed sequences in order: of those with one row tile, or of those with more. Numbers that are asked for
-/// rise.
+/// rise. Sequences are walked once for each rank, from the highest on.
 template <class B, int cluster>
 class FlashAttentionPackedItems {
  public:
   struct Place {
     std::int32_t sequence, item, tiles;  // the item's number among those of the sequence; its row tiles
   };
+  /// Row tiles of a sequence, those of a cluster counted once, and the rank of its number of keys.
+  struct Lengths {
+    std::int32_t tiles, rank;
+    TILEWAVE_DEVICE bool longer() const { return tiles > 1; }
+  };
 
-  /// Returns the row tiles of a sequence, those of a cluster counted once.
-  TILEWAVE_DEVICE static std::int32_t row_tiles(const FlashAttentionArgs& a, const FlashAttentionSections& sections,
-                                                std::int32_t sequence) {
-    std::int32_t queries = 0;
-    if (sequence < a.batch) queries = B::load(a.q_starts + sequence + 1) - B::load(a.q_starts + sequence);
+  /// Returns the lengths of sequence `first` + the lane's number, which need not exist.
+  TILEWAVE_DEVICE static Lengths lengths(const FlashAttentionArgs& a, const FlashAttentionSections& sections,
+                                         std::int32_t first) {
+    const std::int32_t sequence = first + B::lane_id();
+    if (sequence >= a.batch) return {};
+    std::int32_t queries = B::load(a.q_starts + sequence + 1) - B::load(a.q_starts + sequence), keys = a.kv_capacity;
+    if (a.kv_starts != nullptr) keys = B::load(a.kv_starts + sequence + 1) - B::load(a.kv_starts + sequence);
+    if (a.kv_lengths != nullptr) keys = B::load(a.kv_lengths + sequence);
     queries = max_of(min_of(queries, a.q_length), 0);
-    return ceil_div(queries, sections.tile_queries * cluster);
+    return {ceil_div(queries, sections.tile_queries * cluster), rank_of(min_of(keys, a.left))};
   }
 
-  /// Begins with the first sequences: `tiles` are the row tiles of the one of this lane.
-  TILEWAVE_DEVICE void begin(const FlashAttentionSections& sections, std::int32_t tiles, bool longer) {
+  /// Begins with the first sequences, of which this lane has one, and with the highest rank.
+  TILEWAVE_DEVICE void begin(const FlashAttentionSections& sections, const Lengths& of, bool longer,
+                             std::int32_t highest) {
     longer_ = longer;
-    count(sections, tiles);
+    rank_ = highest;
+    count(sections, of);
   }
   TILEWAVE_DEVICE bool longer() const { return longer_; }
 
@@ -52,7 +63,11 @@ class FlashAttentionPackedItems {
     while (number >= first_item_ + items_to_end(B::facts.wave_lanes - 1)) {
       first_item_ += items_to_end(B::facts.wave_lanes - 1);
       first_sequence_ += B::facts.wave_lanes;
-      count(sections, row_tiles(a, sections, first_sequence_ + B::lane_id()));
+      if (first_sequence_ >= a.batch) {
+        first_sequence_ = 0;
+        --rank_;
+      }
+      count(sections, lengths(a, sections, first_sequence_));
     }
     const std::int32_t in_counted = number - first_item_;
     const int lane = B::uniform(static_cast<int>(B::total(items_to_end_ <= in_counted ? 1 : 0)));
@@ -61,14 +76,21 @@ class FlashAttentionPackedItems {
   }
 
  private:
+  /// Returns the rank of a number of keys: its exponent and first bit behind, of a float.
+  TILEWAVE_DEVICE static std::int32_t rank_of(std::int32_t keys) {
+    constexpr int mantissa_bits = 23;
+    return __builtin_bit_cast(std::int32_t, static_cast<float>(max_of(keys, 0))) >> (mantissa_bits - 1);
+  }
   /// Each lane counts the items of one of the next sequences, and of those before it.
-  TILEWAVE_DEVICE void count(const FlashAttentionSections& sections, std::int32_t tiles) {
-    items_to_end_ = B::sum_up_to((tiles > 1) == longer_ ? tiles * sections.heads.divisor : 0);
+  TILEWAVE_DEVICE void count(const FlashAttentionSections& sections, const Lengths& of) {
+    const bool counts = of.longer() == longer_ && of.rank == rank_;
+    items_to_end_ = B::sum_up_to(counts ? of.tiles * sections.heads.divisor : 0);
   }
   /// Returns the items to the end of the sequence that lane `lane` has counted.
   TILEWAVE_DEVICE std::int32_t items_to_end(int lane) const { return B::uniform(B::shuffle(items_to_end_, lane)); }
 
   bool longer_ = false;
+  std::int32_t rank_ = 0;
   // Sequences from `first_sequence_` on, as many as there are lanes, have items from `first_item_` on.
   std::int32_t first_sequence_ = 0, first_item_ = 0, items_to_end_ = 0;  // to the end of this lane's sequence
 };
@@ -145,18 +167,26 @@ class FlashAttentionWork {
   /// Counts the items of packed sequences, of both kinds.
   TILEWAVE_DEVICE void count_packed() {
     std::int32_t of_short = 0, of_long = 0;
+    float highest_short = 0.0f, highest_long = 0.0f;  // ranks: small integers
+    typename Packed::Lengths of_first{};
     TILEWAVE_ROLL
     for (std::int32_t first = 0; first < a_.batch; first += B::facts.wave_lanes) {
-      const std::int32_t tiles = Packed::row_tiles(a_, sections_, first + B::lane_id());
-      of_long += tiles > 1 ? tiles : 0;
-      of_short += tiles == 1 ? 1 : 0;
-      if (first > 0) continue;
-      now_.begin(sections_, tiles, true);
-      later_.begin(sections_, tiles, false);
+      const typename Packed::Lengths of = Packed::lengths(a_, sections_, first);
+      of_long += of.longer() ? of.tiles : 0;
+      of_short += of.tiles == 1 ? 1 : 0;
+      const auto rank = static_cast<float>(of.rank);
+      highest_long = max_of(highest_long, of.longer() ? rank : 0.0f);
+      highest_short = max_of(highest_short, of.tiles == 1 ? rank : 0.0f);
+      if (first == 0) of_first = of;
     }
     const auto all = [&](std::int32_t n) {
       return B::uniform(static_cast<int>(B::total(static_cast<std::uint32_t>(n)))) * sections_.heads.divisor;
     };
+    const auto highest_of = [](float rank) {
+      return B::uniform(static_cast<int>(B::template reduce<B::facts.wave_lanes>(rank, Max{})));
+    };
+    now_.begin(sections_, of_first, true, highest_of(highest_long));
+    later_.begin(sections_, of_first, false, highest_of(highest_short));
     short_tiles_ = all(of_short);
     all_items_ = short_tiles_ + all(of_long);
     if constexpr (split) all_items_ *= sections_.splits.divisor;

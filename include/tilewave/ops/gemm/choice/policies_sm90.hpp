@@ -42,10 +42,15 @@ struct Sm90Policies {
   }
   /// Two blocks an SM: one streams while the other begins or ends a tile, and the first blocks of the next kernel find
   /// room beside the last ones of this (docs/notebook/2026-11-28-engine-steps.md).
-  constexpr void add_two_blocks(int rows, int stages, int columns = 64, int most_splits = 1) {
+  constexpr void add_two_blocks(int rows, int stages, int columns = 64, int most_splits = 1, int blocks = 2) {
     GemmPolicy p{.rows = rows, .columns = columns, .stages = stages, .waves_rows = 1, .swapped = true};
-    p.splits = most_splits, p.waves_per_simd = 2;
+    p.splits = most_splits, p.waves_per_simd = blocks;
     all.add(p);
+  }
+  /// Three blocks an SM, of which a launch of few rows has one or two: those of the next launch find room beside them.
+  /// They take longer alone (docs/notebook/2026-11-28-step-norm-factor.md).
+  constexpr void add_three_blocks(int rows, int stages, int columns, int most_splits) {
+    add_two_blocks(rows, stages, columns, most_splits, 3);
   }
   /// Up to 8 rows straight to registers. `waves` share K, and each asks for `steps` of 64 bytes of its rows at a time.
   constexpr void add_few_rows(int steps, int waves, int blocks) {
@@ -159,6 +164,7 @@ constexpr GemmPolicies gemm_sm90_gated(const GemmSpec& s) {
   }
   if (s.groups == GemmGroups::one && s.weights == GemmWeights::row_major) {
     list.add_two_blocks(16, 5, 128, 8);
+    if (s.a == DType::bf16 && s.activation == ActivationKind::silu) list.add_three_blocks(16, 4, 128, 8);
   } else {
     list.add({.rows = 16, .columns = 128, .waves_rows = 1, .swapped = true, .splits = list.splits(8)});
   }
@@ -225,6 +231,7 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
   }
   if (s.scale == Scaling::per_row) list.add({.rows = 128, .columns = 128, .stream = true});
   if (s.a == DType::bf16 || s.scale == Scaling::per_row) list.add_two_blocks(16, 8, 64, 8);
+  if (s == GemmSpec{}) list.add_three_blocks(16, 7, 64, 8);
   if (!more) return list.all;
   if (s.a != DType::bf16) list.add({.rows = 64, .columns = 192, .waves_rows = 1, .pingpong = true});
   list.add({.rows = 128, .columns = 112, .splits = 8});

@@ -21,7 +21,7 @@ struct GemmGatheredRows {
   static constexpr std::uint32_t none = ~0u;
 
   /// Tiles of few rows end copying behind them. Beside block scales that was slower at 4096 tokens of DeepSeek-V3.
-  static constexpr bool partly = P.rows > lanes && S.scale != Scaling::per_block;
+  static constexpr bool partly = P.rows > lanes&& S.scale != Scaling::per_block;
 
   std::uint32_t token[count];  // a row of A, or none
   std::int32_t rows = P.rows;  // that count, where copies end behind them

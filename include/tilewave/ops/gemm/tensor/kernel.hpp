@@ -46,9 +46,14 @@ struct GemmTensorKernel {
                   std::conditional_t<L::posts_tiles, Board, NoBoard>,
                   std::conditional_t<P.pingpong, Turns, NoTurns> {};
   static constexpr bool waits_itself = true;
-  static constexpr int block_threads = (L::wave_groups + 1) * L::wave_group_lanes;
-  static constexpr int waves_per_simd = (L::wave_groups + 1) * P.waves_per_simd;
   static constexpr bool shift_registers = L::wave_groups > 1 && P.waves_per_simd == 1;
+  /// The lanes that fetch. One wave copies boxes, and some may find the norms of rows. Where rows are gathered or
+  /// scales come by stages, or registers are handed over, there is a whole wave group.
+  static constexpr int fetching_lanes = shift_registers || L::gathered || L::shared_scales
+                                            ? L::wave_group_lanes
+                                            : (L::norms ? 2 : 1) * B::facts.wave_lanes;
+  static constexpr int block_threads = L::wave_groups * L::wave_group_lanes + fetching_lanes;
+  static constexpr int waves_per_simd = ceil_div(block_threads * P.waves_per_simd, 4 * B::facts.wave_lanes);
   // Two stages of scales of fragments, and gathered rows beside them, need more than 40.
   static constexpr bool scales_ahead = L::fragments && L::wave_groups == 2;
   static constexpr int fetching_registers = P.pingpong            ? 24
@@ -79,6 +84,7 @@ struct GemmTensorKernel {
         if (B::lane_id() == 0) B::mbarrier_init(&shared.out_groups.published, L::wave_groups * L::wave_group_waves);
       }
       shared.ring.begin();
+      if constexpr (L::norms) shared.norm.ring.begin(1, L::wave_groups * L::wave_group_waves);
       if constexpr (L::posts_tiles) shared.board.barriers.begin(1, L::readers_of_tiles);
     }
     if (B::wave_id() == L::wave_groups * L::wave_group_waves && B::elected()) {
@@ -120,6 +126,8 @@ struct GemmTensorKernel {
             fetch_scales(a, tiles, wave - 1, shared);
           }
         });
+      } else if constexpr (L::norms) {
+        if (a.normalises && wave == 1) L::RowNorm::run(a, TileQueue(a, rank), shared.norm);
       }
       if (P.splits > 1 && a.gemm.splits > 1) L::Output::join_merge();
     } else {
@@ -300,6 +308,7 @@ struct GemmTensorKernel {
     GemmTile tile;
     typename Args::Steps steps;
     typename L::Output output(&maps);
+    RingSlot<1> normed;
     int number = -1;  // of the tile among the block's
     while (queue.next(tile, steps)) {
       if constexpr (P.pingpong) {
@@ -309,27 +318,22 @@ struct GemmTensorKernel {
         }
       }
       if constexpr (L::leaves_rows_out) {
-        if (tile.first_row + L::tall_row(wave_group) >= tile.row_end) {
+        if (a.k_steps <= L::most_steps_left_out && tile.first_row + L::tall_row(wave_group) >= tile.row_end) {
           pass_stages(steps, shared, ring);
           continue;
         }
       }
       output.begin(a, tile, wave_group);
       const auto end_tile = [&](Sums(&sums)[L::tiles]) TILEWAVE_INLINE_LAMBDA {
-        if (P.stream && steps.partial >= 0) {
-          output.store_partial(a, steps.partial, wave_group, sums);
-        } else if (P.splits > 1 && a.gemm.splits > 1) {
-          output.merge(a, tile, rank, wave_group, shared, sums);
-        } else {
-          output.write(a, tile, wave_group, shared, sums);
-        }
+        if (P.stream && steps.partial >= 0) return output.store_partial(a, steps.partial, wave_group, sums);
+        if (P.splits > 1 && a.gemm.splits > 1) return output.merge(a, tile, rank, wave_group, shared, sums);
+        output.write(a, tile, wave_group, shared, sums);
       };
+      Sums sums[L::tiles];
       if constexpr (L::heights.count > 1) {
         Int4::run_as_high(tile, steps, wave_group, shared, ring, end_tile);
         continue;
-      }
-      Sums sums[L::tiles];
-      if constexpr (L::packed) {
+      } else if constexpr (L::packed) {
         Int4::run(steps, wave_group, shared, ring, sums);
       } else if constexpr (L::shared_scales && P.swapped) {
         Scaled::scales_in_shared(steps, wave_group, shared, ring, sums);
@@ -348,6 +352,9 @@ struct GemmTensorKernel {
       } else {
         if constexpr (P.pingpong) B::mbarrier_wait(&shared.turn[wave_group], (number / 2 + wave_group + 1) % 2);
         multiply_plain(steps, wave_group, shared, ring, sums);
+      }
+      if constexpr (L::norms) {  // blocks that share K multiply what they have merged
+        if (a.normalises && a.gemm.splits == 1) L::RowNorm::take(shared.norm, normed, wave_group, sums);
       }
       end_tile(sums);
     }

@@ -9,6 +9,7 @@
 #include "tilewave/ops/gemm/tensor/block_scales.hpp"
 #include "tilewave/ops/gemm/tensor/fp4_fragments.hpp"
 #include "tilewave/ops/gemm/tensor/gathered_rows.hpp"
+#include "tilewave/ops/gemm/tensor/row_norm.hpp"
 #include "tilewave/tile/ring.hpp"
 
 namespace tilewave {
@@ -65,6 +66,9 @@ struct GemmTensorLayout {
 
   /// Tiles of groups are as high as the rows that they have ask for.
   static constexpr detail::GemmHeights heights = detail::gemm_heights(S, P);
+  /// Rows of A may be divided by their root mean squares, which a wave of its own finds.
+  static constexpr bool norms = detail::gemm_serves_norm(S, P);
+  using RowNorm = GemmRowNorm<GemmTensorLayout, S, P>;
 
   /// A wave group's sums of one 64-row tile. Element 4 j + 2 h + e of lane l of wave w is tall row 16 w + l / 4 + 8 h,
   /// wide row 8 j + 2 (l % 4) + e.
@@ -95,11 +99,13 @@ struct GemmTensorLayout {
     std::int32_t k_steps;
     std::int32_t split_steps, longer_splits;  // steps of a split; the first ones have one more
     bool wide_stores;                         // the base and strides of out suit the copy engine
+    bool normalises;                          // GemmProblem::rms_norm
     std::int32_t a_box_bytes;                 // in a stage
     GemmArgs gemm;
     UserEpilogue epilogue;
     GemmStream stream;
     Sum* partial;  // stream-K: [partials][P.rows][P.columns]
+    float norm_eps, inverse_k;
 
     /// The steps of a tile's K that a block takes.
     struct Steps {
@@ -144,6 +150,7 @@ struct GemmTensorLayout {
     alignas(1024) Chunk out[wave_groups][out_boxes][(P.swapped ? out_rows : 64) * 8];
     Barriers ring;
     float wide_scale[row_scales ? wave_groups : 1][row_scales ? wave_group_wide : 1];
+    [[no_unique_address]] std::conditional_t<norms, typename RowNorm::Shared, typename RowNorm::NoShared> norm;
     // The scales of each stage. Block scales are one for each row of A in the tile and one for each 64 rows of B.
     float a_scale[shared_scales && !packed ? P.stages : 1][shared_scales && !packed ? P.rows : 1];
     alignas(16) float b_scale[float_b_scales ? P.stages : 1][float_b_scales ? shared_b_scales : 1];
@@ -158,9 +165,11 @@ struct GemmTensorLayout {
       wave_groups * wave_group_waves + (gathered || shared_scales ? scale_waves : 0);
 
   /// Groups end anywhere, so wave groups below each other may have no row of the last tile. One that multiplies alone
-  /// takes longer where it reads scales between its products (docs/notebook/2026-11-28-groups.md).
+  /// takes longer where it reads scales between its products, and of two wave groups also where K is long
+  /// (docs/notebook/2026-11-28-groups.md).
   static constexpr bool leaves_rows_out =
       S.groups != GemmGroups::one && !P.swapped && P.waves_rows > 1 && !(block_scales && shared_scales);
+  static constexpr int most_steps_left_out = P.waves_rows > 2 ? 0x7fffffff : 4096 / depth_k;
 
   using Ring = RingSlot<P.stages>;
 

@@ -65,6 +65,11 @@ class GemmSumMap {
             if (r < splits) all[e] += parts[r][e];
           }
         }
+        if constexpr (L::norms) {
+          if (a.normalises) {
+            for (Sum& sum : all.data) sum *= shared.norm.rows[first.row];
+          }
+        }
         return all;
       });
     }

@@ -17,18 +17,23 @@ constexpr MlaDecodePolicies mla_decode_policies(ArchId arch, const MlaDecodeSpec
   };
   constexpr PagedAttentionSchedule balanced = PagedAttentionSchedule::balanced, even = PagedAttentionSchedule::even;
   const auto tensor = [&](PagedAttentionSchedule schedule, bool gathered, int rows = 64) {
+    const bool three = rows == 64 && !gathered && s.layout == LatentLayout::plain;  // wave groups
+    const int waves = three ? 12 : 8;
     add({.path = MlaDecodePath::tensor,
          .rows = rows,
          .tokens = 64,
-         .waves = 8,
+         .waves = waves,
          .schedule = schedule,
-         .waves_per_simd = 3,
+         .waves_per_simd = waves / 4 + 1,
          .gathered = gathered});
   };
   tensor(balanced, false);
   if (s.kv == s.q) tensor(even, false);  // path registers makes batch-invariant calls of other caches
   tensor(balanced, true);
-  if (is_fp8(s.kv)) tensor(balanced, false, 32);  // of bf16 it is no faster
+  if (is_fp8(s.kv)) {  // of bf16 they are no faster
+    tensor(balanced, false, 32);
+    tensor(balanced, false, 16);
+  }
   for (const int rows : {128, 64, 32}) {
     add({.path = MlaDecodePath::lds,
          .rows = rows,

@@ -12,7 +12,7 @@
 #include "tilewave/ops/mla_decode/swapped/output.hpp"
 #include "tilewave/ops/mla_decode/tensor/fetch_widened.hpp"
 #include "tilewave/ops/mla_decode/tensor/half_query.hpp"
-#include "tilewave/ops/mla_decode/tensor/kernel.hpp"
+#include "tilewave/ops/mla_decode/tensor/inputs.hpp"
 
 namespace tilewave {
 
@@ -24,32 +24,39 @@ struct MlaDecodeSwapped {
   using Shared = typename L::Shared;
   using Item = PagedAttentionWorkItem;
   static constexpr int block_threads = P.block_waves() * L::lanes, waves_per_simd = P.waves_per_simd;
-  static constexpr int fetching_registers = 120;
-  static constexpr int multiplying_registers = 192;
+  static constexpr int fetching_registers = L::few ? 240 : 120;
+  static constexpr int multiplying_registers = L::few ? 128 : 192;
 
-  static Status prepare(const MlaDecodeProblem& p, Args& args) { return MlaDecodeTensor<B, S, P>::prepare(p, args); }
+  static Status prepare(const MlaDecodeProblem& p, Args& args) { return MlaDecodeInputs<B, L>::prepare(p, args); }
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
     const int wave = B::wave_id(), group = wave / L::group_waves;
-    if (wave == 0) L::begin(args, shared);
-    if (wave == L::groups * L::group_waves && B::lane_id() == 0) {
-      B::prefetch_map(args.q);
-    }
-    if (wave == L::groups * L::group_waves + 1) MlaDecodeTensor<B, S, P>::touch_inputs(args.of.attention);
+    if (wave == 0) L::begin(shared);
+    MlaDecodeInputs<B, L>::touch(args, wave - L::groups * L::group_waves);
     B::barrier();
     MlaDecodeWork<L> work(args.of.attention);
     if (group == L::groups) {
-      B::template give_registers<fetching_registers>();
+      set_registers<fetching_registers>();
       MlaDecodeFetchWidened<B, S, L> fetch(args, shared, wave - L::groups * L::group_waves);
       for (; work.more(); work.next()) fetch.run(work.item(), work.table());
     } else {
-      B::template take_registers<multiplying_registers>();
+      set_registers<multiplying_registers>();
       WaveGroup of{args, shared, group, wave % L::group_waves};
       for (; work.more(); work.next()) of.run(work.item());
     }
   }
 
  private:
+  /// All waves have 168 registers at first.
+  template <int count>
+  TILEWAVE_DEVICE static void set_registers() {
+    if constexpr (count > 168) {
+      B::template take_registers<count>();
+    } else {
+      B::template give_registers<count>();
+    }
+  }
+
   using Softmax = MlaDecodeSwappedSoftmax<B, L>;
   using Scores = typename L::Scores;
   using Sums = typename L::Sums;

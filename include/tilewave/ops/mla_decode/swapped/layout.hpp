@@ -6,14 +6,18 @@
 
 namespace tilewave {
 
-/// q has boxes of 32 rows by 128 bytes. Tiles of tokens lie as in MlaDecodeTensor, and each wave group has a stage of
-/// its own, and a box for its probabilities: 64 tokens of each query row.
+/// q has boxes of 32 or 16 rows by 128 bytes. Tiles of tokens lie as in MlaDecodeTensor, and each wave group has a
+/// stage of its own, and a box for its probabilities: 64 tokens of each query row.
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
 struct MlaDecodeSwappedLayout : MlaDecodeTensorLayout<B, S, P> {
   using Base = MlaDecodeTensorLayout<B, S, P>;
   using Base::rows, Base::groups, Base::group_waves, Base::tokens, Base::box_size, Base::last_box;
   using typename Base::Args, typename Base::Mbarrier;
-  static constexpr int held_boxes = Base::one_scale ? 9 : S.layout == LatentLayout::groups_128 ? 6 : 8;
+  // Sums of sixteen rows leave registers for two tiles of codes, or one with scales. More of them under way hide more
+  // of memory's latency.
+  static constexpr bool few = rows == 16;
+  static constexpr int held_tiles = few && Base::one_scale ? 2 : 1;
+  static constexpr int held_boxes = S.layout == LatentLayout::groups_128 && !few ? 6 : held_tiles * Base::score_boxes;
 
   static constexpr int row_squares = rows / 8;  // pairs of 8 x 8 scores of a wave
   using Scores = Vec<float, rows / 2>;
@@ -37,9 +41,9 @@ struct MlaDecodeSwappedLayout : MlaDecodeTensorLayout<B, S, P> {
   };
   static_assert(int{sizeof(Shared::q)} >= rows * staged_row * int{sizeof(float)}, "q has room for half of the results");
 
-  TILEWAVE_DEVICE static void begin(const Args& args, Shared& shared) {
+  TILEWAVE_DEVICE static void begin(Shared& shared) {
     if (B::lane_id() == 0) {
-      Base::begin_fetching(args, shared);
+      Base::begin_fetching(shared);
       B::mbarrier_init(&shared.merged, groups * group_waves);
     }
     B::mbarrier_ready();

@@ -9,8 +9,8 @@
 
 namespace tilewave {
 
-/// A lane has eight query rows: row i is 8 (i / 2) + 2 (l % 4) + i % 2 of the block. Of its scores (element 4 j + 2 h +
-/// e), the row is i = 2 j + e, and the token is l / 4 + 8 h of the wave's sixteen.
+/// A lane has a quarter of the query rows: row i is 8 (i / 2) + 2 (l % 4) + i % 2 of the block. Of its scores (element
+/// 4 j + 2 h + e), the row is i = 2 j + e, and the token is l / 4 + 8 h of the wave's sixteen.
 template <class B, class L>
 class MlaDecodeSwappedSoftmax {
  public:
@@ -61,7 +61,7 @@ class MlaDecodeSwappedSoftmax {
       if (raises) own_reference_ = tile;
       TILEWAVE_UNROLL
       for (int i = 0; i < lane_rows; ++i) {
-        const float reference = B::shuffle(own_reference_, 4 * i + B::lane_id() % 4);
+        const float reference = B::shuffle(own_reference_, 32 / lane_rows * i + B::lane_id() % 4);
         factors[i] = B::exp2(reference_[i] - (reference == minus_infinity ? 0.0f : reference));
         reference_[i] = reference;
         sum_[i] *= factors[i];
@@ -95,30 +95,33 @@ class MlaDecodeSwappedSoftmax {
   static constexpr float max_slack = 8.0f, shift = L::type == DType::f16 ? 7.0f : 0.0f;  // as MlaDecodeSoftmax has it
 
  private:
-  /// Reduces each of the lane's rows over the eight lanes that have it, and returns that of row l / 4: each exchange
+  /// Reduces each of the lane's rows over the eight lanes that have it, and returns that of dealt_row(): each exchange
   /// halves the number of rows that a lane has.
   template <class Op>
   TILEWAVE_DEVICE static float deal(const Vec<float, lane_rows>& values, const Op& op) {
-    static_assert(lane_rows == 8, "eight rows for eight lanes");
+    static_assert(lane_rows == 8 || lane_rows == 4, "eight lanes have as many rows, or two have one");
     const int part = B::lane_id() / 4;
     float four[4], two[2];
     TILEWAVE_UNROLL
     for (int i = 0; i < 4; ++i) {
-      const bool upper = (part & 4) != 0;
-      const float kept = upper ? values[i + 4] : values[i], given = upper ? values[i] : values[i + 4];
-      four[i] = op(kept, B::shuffle_xor(given, 16));
+      if constexpr (lane_rows == 8) {
+        four[i] = halve(values[i], values[i + 4], part / 4 % 2, 16, op);
+      } else {
+        four[i] = values[i];
+      }
     }
+    constexpr int lanes = 32 / lane_rows * 2;  // that an exchange of two rows skips
     TILEWAVE_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      const bool upper = (part & 2) != 0;
-      const float kept = upper ? four[i + 2] : four[i], given = upper ? four[i] : four[i + 2];
-      two[i] = op(kept, B::shuffle_xor(given, 8));
-    }
-    const bool upper = (part & 1) != 0;
-    const float kept = upper ? two[1] : two[0], given = upper ? two[0] : two[1];
-    return op(kept, B::shuffle_xor(given, 4));
+    for (int i = 0; i < 2; ++i) two[i] = halve(four[i], four[i + 2], part / (lanes / 4) % 2, lanes, op);
+    const float one = halve(two[0], two[1], part / (lanes / 8) % 2, lanes / 2, op);
+    return lane_rows == 8 ? one : op(one, B::shuffle_xor(one, 4));
   }
-  TILEWAVE_DEVICE static int dealt_row() { return row(B::lane_id() / 4); }
+  template <class Op>
+  TILEWAVE_DEVICE static float halve(float low, float high, int upper, int lanes, const Op& op) {
+    const float kept = upper != 0 ? high : low, given = upper != 0 ? low : high;
+    return op(kept, B::shuffle_xor(given, lanes));
+  }
+  TILEWAVE_DEVICE static int dealt_row() { return row(B::lane_id() / 4 * lane_rows / 8); }
 
   TILEWAVE_DEVICE void mask(std::int32_t token, Scores& scores) const {
     TILEWAVE_UNROLL

@@ -48,45 +48,23 @@ class MlaDecodeCopies {
     if (first >= L::tokens) return 0;
     const std::int32_t t = min_of(token + first, item.end - 1);
     const std::int32_t page = a.block_size.quotient(t), in_page = t - page * a.block_size.divisor;
-    return B::load(table + page) * args_.page_rows + in_page / args_.box_rows * args_.box_rows;
+    return B::load(table + page) * args_.page_rows + (in_page & -args_.box_rows);  // a power of two
   }
-  /// Announces boxes [first, first + boxes) of a tile, whose segments' rows lanes have, and brings those that `mine` is
-  /// true of. In a cluster the other block brings the others, and each brings them into both.
-  template <int boxes, class Mine>
-  TILEWAVE_DEVICE void copy_boxes(std::int32_t segment_rows, int stage, int first, const Mine& mine) {
-    auto* const full = &shared_.full[stage][first];
-    Chunk* const to = shared_.kv[stage] + first * L::box_size;
-    for (int box = 0; box < boxes; ++box) B::mbarrier_expect(full + box, L::box_bytes);
-    TILEWAVE_ROLL
-    for (int token = 0; token < L::tokens; token += args_.box_rows) {
-      // One lane starts copies of the same row: they take a few clocks each, and many if lanes have rows of their own.
-      const std::int32_t row = B::uniform(B::shuffle(segment_rows, token / args_.box_rows));
-      if (B::lane_id() != 0) continue;
-      TILEWAVE_UNROLL
-      for (int box = 0; box < boxes; ++box) {
-        if (!mine(first + box)) continue;
-        Chunk* const at = to + box * L::box_size + token * L::box_chunks;
-        const int column = (first + box) * L::box_columns;
-        if (args_.clustered()) {
-          B::copy_tensor(at, args_.kv, column, row, 0, full + box, 3u);  // into both blocks
-        } else {
-          B::copy_tensor(at, args_.kv, column, row, 0, full + box);
-        }
-      }
-    }
-  }
+  // Rows of the cache are asked for so many tiles, 128 tokens, before their copies begin, which then take as long as
+  // copies from L2. That helps where row blocks share rows and products bound the kernel. Where memory bounds it, it
+  // would only push other rows out of L2.
+  static constexpr int ahead = 128 / L::tokens;
 
-  // Rows of the cache are asked for so many tiles before their copies begin, which then take as long as copies from L2.
-  // That helps where row blocks share rows and products bound the kernel. Where memory bounds it, it would only push
-  // other rows out of L2.
-  static constexpr int ahead = 2;
-
-  /// Has `count` rows brought to L2, from row `first` of the tile `ahead` behind the one from `token` on.
+  /// Has `count` rows brought to L2, from row `first` of the tile `ahead` behind the one from `token` on. Rows that
+  /// follow each other without gaps are asked for together: a lane's request takes some forty clocks of its wave.
   TILEWAVE_DEVICE void prefetch(const Item& item, const std::int32_t* table, std::int32_t token, int first, int count) {
     if (args_.of.attention.row_blocks.divisor == 1) return;
-    const std::int32_t t = token + ahead * L::tokens + first + B::lane_id();
-    if (B::lane_id() >= count || t >= item.begin + item.tiles * L::tokens || t >= item.end) return;
-    B::prefetch(LatentTokens<B, S>{args_.of, table, item.end - 1}.token(t).row, L::read_bytes);
+    constexpr std::int32_t gap = L::read_bytes / size_of(S.kv);
+    const int together = L::maps_cache && args_.of.attention.k_strides.token == gap ? min_of(args_.box_rows, count) : 1;
+    const std::int32_t n = B::lane_id() * together, t = token + ahead * L::tokens + first + n;
+    if (n >= count || t >= item.begin + item.tiles * L::tokens || t >= item.end) return;
+    const std::int32_t rows = min_of(together, item.end - t);
+    B::prefetch(LatentTokens<B, S>{args_.of, table, item.end - 1}.token(t).row, rows * L::read_bytes);
   }
 
   const typename L::Args& args_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The four waves that fetch: each has one half of one stage, and brings it whenever it is free. Wave 0 brings q as
-// well, and the waves of the second half the last box of their stage.
+// The four waves that fetch token by token: each has one half of one stage, and brings it whenever it is free. Wave 0
+// brings q as well, and the waves of the second half the last box of their stage.
 #pragma once
 
 #include "tilewave/ops/mla_decode/tensor/copies.hpp"
@@ -17,18 +17,10 @@ class MlaDecodeFetch : MlaDecodeCopies<B, S, L> {
  public:
   /// `wave`: 0 to 3 of those that fetch.
   TILEWAVE_DEVICE MlaDecodeFetch(const typename L::Args& args, typename L::Shared& shared, int wave)
-      : Copies(args, shared), stage_(wave / 2), half_(wave % 2), copies_(true) {
-    if (args.clustered()) copies_ = B::cluster_rank() == half_;
-  }
+      : Copies(args, shared), stage_(wave / 2), half_(wave % 2) {}
 
   TILEWAVE_DEVICE void run(const Item& item, const std::int32_t* table) {
     if (item.tiles == 0) return;
-    std::int32_t rows = 0;
-    const auto look_up = [&](std::int32_t tile) TILEWAVE_INLINE_LAMBDA {
-      if (!L::policy.gathered && tile < item.tiles)
-        rows = Copies::segment_row(item, table, item.begin + tile * L::tokens);
-    };
-    look_up(stage_);
     if (stage_ == 0 && half_ == 0) Copies::fetch_q(item);
     if (stage_ == 1 && half_ == 1) Copies::touch_output(item);
     for (std::int32_t i = stage_; i < item.tiles; i += L::stages) {
@@ -36,15 +28,14 @@ class MlaDecodeFetch : MlaDecodeCopies<B, S, L> {
       TILEWAVE_UNROLL
       for (int part = 0; part < L::parts; ++part) {
         B::mbarrier_wait(&shared_.free[stage_][half_][part], parity_ ^ 1);
-        fetch<L::part_boxes>(item, table, token, rows, half_ * L::half_boxes + part * L::part_boxes);
+        fetch<L::part_boxes>(item, table, token, half_ * L::half_boxes + part * L::part_boxes);
       }
       if (half_ == 1) {
         B::mbarrier_wait(&shared_.free[stage_][0][L::parts - 1], parity_ ^ 1);  // whose probabilities the last box had
-        if constexpr (L::any_last) fetch<1>(item, table, token, rows, L::last_box);
+        if constexpr (L::any_last) fetch<1>(item, table, token, L::last_box);
       }
-      look_up(i + L::stages);
       // A stage's other wave asks for the other half of the rows.
-      if (copies_) Copies::prefetch(item, table, token, half_ * L::tokens / 2, L::tokens / 2);
+      Copies::prefetch(item, table, token, half_ * L::tokens / 2, L::tokens / 2);
       parity_ ^= 1;
     }
   }
@@ -52,20 +43,14 @@ class MlaDecodeFetch : MlaDecodeCopies<B, S, L> {
  private:
   /// Brings `boxes` boxes of a tile from box `first` on.
   template <int boxes>
-  TILEWAVE_DEVICE void fetch(const Item& item, const std::int32_t* table, std::int32_t token, std::int32_t rows,
-                             int first) {
-    if constexpr (L::policy.gathered) {
-      auto* const full = &shared_.full[stage_][first];
-      gather<boxes>(LatentTokens<B, S>{args_.of, table, item.end - 1}, token, first * L::box_chunks,
-                    shared_.kv[stage_] + first * L::box_size);
-      B::shared_written();
-      for (int box = 0; box < boxes; ++box) B::mbarrier_arrive(full + box);
-    } else {
-      Copies::template copy_boxes<boxes>(rows, stage_, first, [&](int) TILEWAVE_INLINE_LAMBDA { return copies_; });
-    }
+  TILEWAVE_DEVICE void fetch(const Item& item, const std::int32_t* table, std::int32_t token, int first) {
+    gather<boxes>(LatentTokens<B, S>{args_.of, table, item.end - 1}, token, first * L::box_chunks,
+                  shared_.kv[stage_] + first * L::box_size);
+    B::shared_written();
+    for (int box = 0; box < boxes; ++box) B::mbarrier_arrive(&shared_.full[stage_][first + box]);
   }
 
-  /// The same by lanes. Lanes that follow each other have neighbouring units of a token.
+  /// Lanes that follow each other have neighbouring units of a token.
   template <int boxes>
   TILEWAVE_DEVICE void gather(const LatentTokens<B, S>& tokens, std::int32_t first_token, int first_unit, Chunk* to) {
     constexpr int units = boxes * L::box_chunks, at_once = L::lanes / units;  // tokens
@@ -87,7 +72,6 @@ class MlaDecodeFetch : MlaDecodeCopies<B, S, L> {
   }
 
   int stage_, half_, parity_ = 0;
-  bool copies_;  // whether this block brings the half, for the other block of its cluster too
 };
 
 }  // namespace tilewave

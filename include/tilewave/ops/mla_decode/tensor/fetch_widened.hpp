@@ -32,8 +32,7 @@ class MlaDecodeFetchWidened : MlaDecodeCopies<B, S, L> {
       if (wave_ == 0) Copies::fetch_q(item);
     }
     look_up(tokens, item.begin);
-    turn_page(tokens, item.begin);
-    static_for<held_boxes>([&](auto n) TILEWAVE_INLINE_LAMBDA { load<n>(); });
+    static_for<held_boxes>([&](auto n) TILEWAVE_INLINE_LAMBDA { load_next<n>(tokens, item.begin); });
     if (wave_ == 1) Copies::touch_output(item);
     TILEWAVE_ROLL
     for (std::int32_t tile = 0; tile < item.tiles; tile += L::stages) {
@@ -48,7 +47,7 @@ class MlaDecodeFetchWidened : MlaDecodeCopies<B, S, L> {
   static constexpr int wave_rows = L::tokens / L::group_waves, row_lanes = 4;  // each has sixteen codes of a box
   static constexpr int slots = wave_rows * row_lanes / B::facts.wave_lanes;    // rows of a lane, eight apart
   static constexpr int boxes = L::score_boxes, held_boxes = L::held_boxes;
-  static_assert(boxes * L::stages % held_boxes == 0 && held_boxes <= boxes, "a box is always held in the same place");
+  static_assert(boxes * L::stages % held_boxes == 0, "a box is always held in the same place");
   static constexpr bool scaled = row.group() > 0;
   static constexpr int wide_box = row.codes() / 64;  // of the 16-bit dimensions behind codes of groups
   static constexpr int scale_boxes = scaled ? row.group() / 64 : 1;
@@ -75,10 +74,15 @@ class MlaDecodeFetchWidened : MlaDecodeCopies<B, S, L> {
   /// ptxas moves streaming loads behind all of a tile's stores, where it has few registers for them. That suits lanes
   /// that hold a whole tile.
   TILEWAVE_DEVICE static Chunk load_codes(const Chunk* p) {
-    if constexpr (held_boxes == boxes) return B::load_stream(p);
+    if constexpr (held_boxes >= boxes) return B::load_stream(p);
     return B::load(p);
   }
-  /// Begins the loads of the n-th box of two tiles.
+  /// Begins the loads of the n-th box from the tile `first` stages before the one from `token` on.
+  template <int n, int first = 0>
+  TILEWAVE_DEVICE void load_next(const LatentTokens<B, S>& tokens, std::int32_t token) {
+    if constexpr (n % boxes == 0) turn_page(tokens, token + (n / boxes - first) * L::tokens);
+    load<n>();
+  }
   template <int n>
   TILEWAVE_DEVICE void load() {
     constexpr int box = L::score_box(n % boxes);
@@ -118,9 +122,7 @@ class MlaDecodeFetchWidened : MlaDecodeCopies<B, S, L> {
         B::mbarrier_wait(&shared.free[stage][box / L::half_boxes][box / L::part_boxes % L::parts], parity);
       put<box>(shared.kv[stage] + box * L::box_size, held_[n % held_boxes]);
       B::mbarrier_arrive(&shared.full[stage][box]);
-      constexpr int ahead = i + held_boxes;  // of the tile's boxes
-      if constexpr (ahead == boxes) turn_page(tokens, item.begin + (tile + 1) * L::tokens);
-      load<n + held_boxes>();
+      load_next<n + held_boxes, stage>(tokens, item.begin + tile * L::tokens);
     });
   }
 

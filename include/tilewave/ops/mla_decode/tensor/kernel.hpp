@@ -16,7 +16,7 @@
 #include "tilewave/core/static_for.hpp"
 #include "tilewave/ops/mla_decode/tensor/fetch.hpp"
 #include "tilewave/ops/mla_decode/tensor/fetch_widened.hpp"
-#include "tilewave/ops/mla_decode/tensor/half_query.hpp"
+#include "tilewave/ops/mla_decode/tensor/inputs.hpp"
 #include "tilewave/ops/mla_decode/tensor/output.hpp"
 
 namespace tilewave {
@@ -29,47 +29,16 @@ struct MlaDecodeTensor {
   using Shared = typename L::Shared;
   using Item = PagedAttentionWorkItem;
   static constexpr int block_threads = P.block_waves() * L::lanes, waves_per_simd = P.waves_per_simd;
-  // Lanes that gather or widen need more registers than those that start copies. ptxas has products wait for one
-  // another (C7512) where those that multiply have too few.
-  static constexpr int fetching_registers = L::maps_cache ? 56 : 88;
-  static constexpr int multiplying_registers = L::maps_cache ? 224 : 208;
+  // ptxas has products wait for one another (C7512) where waves that multiply have too few registers.
+  static constexpr int fetching_registers = 88, multiplying_registers = 208;
 
-  static Status prepare(const MlaDecodeProblem& p, Args& args) {
-    args.of = mla_decode_args(p, P, B::facts);
-    args.q_sequence_rows = p.sequence_rows();
-    args.cluster = mla_decode_cluster(p, P);
-    const std::int64_t q_bytes = p.q_head_stride * size_of(S.q), kv_bytes = p.token_stride * size_of(S.kv);
-    const std::int64_t q_rows = p.output_rows();
-    if (Status s = B::make_tensor_map({p.q, S.q, S.head_size, q_rows, 1, q_bytes, q_bytes, L::rows}, args.q); !s.ok())
-      return s;
-    if constexpr (L::maps_cache) {
-      args.box_rows = mla_decode_box_rows(p);
-      args.page_rows = static_cast<std::int32_t>(p.num_pages > 1 ? p.page_stride / p.token_stride : 0);
-      const std::int64_t rows = (p.num_pages - 1) * args.page_rows + p.block_size;
-      return B::make_tensor_map(
-          {p.kv, S.kv, S.row().token_bytes() / size_of(S.kv), rows, 1, kv_bytes, kv_bytes, args.box_rows}, args.kv);
-    }
-    return {};
-  }
+  static Status prepare(const MlaDecodeProblem& p, Args& args) { return MlaDecodeInputs<B, L>::prepare(p, args); }
 
-  TILEWAVE_DEVICE static void run(const Args& args, Shared& begin) {
-    // An opaque offset keeps the base of shared memory in a register. Without it, the compiler computes the base from
-    // the block's rank in its cluster wherever an address is needed.
-    const std::uint32_t offset = B::opaque(std::uint32_t{0});
-    Shared& shared = *reinterpret_cast<Shared*>(reinterpret_cast<char*>(&begin) + offset);
+  TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
     const int wave = B::wave_id(), group = wave / L::group_waves;
-    if (wave == 0) L::begin(args, shared);
-    if (wave == L::groups * L::group_waves && B::lane_id() == 0) {
-      B::prefetch_map(args.q);
-      if constexpr (L::maps_cache) B::prefetch_map(args.kv);
-    }
-    if (wave == L::groups * L::group_waves + 1) touch_inputs(args.of.attention);
-    if (args.clustered()) {
-      B::cluster_arrive();
-      B::cluster_wait();
-    } else {
-      B::barrier();
-    }
+    if (wave == 0) L::begin(shared);
+    MlaDecodeInputs<B, L>::touch(args, wave - L::groups * L::group_waves);
+    B::barrier();
     MlaDecodeWork<L> work(args.of.attention);
     if (group == L::groups) {
       B::template give_registers<fetching_registers>();
@@ -78,24 +47,9 @@ struct MlaDecodeTensor {
       for (; work.more(); work.next()) fetch.run(work.item(), work.table());
     } else {
       B::template take_registers<multiplying_registers>();
-      WaveGroup of{args, args.of, shared, group};
+      WaveGroup of{args.of, shared, group};
       for (; work.more(); work.next()) of.run(work.item(), wave % L::group_waves);
     }
-    if (args.clustered()) {  // no block leaves while the other may still write to its shared memory or arrive there
-      B::cluster_arrive();
-      B::cluster_wait();
-    }
-  }
-
-  /// Asks for the row of the block table and the queries that the block probably begins with, while lengths say with
-  /// which it does: their addresses are translated meanwhile.
-  TILEWAVE_DEVICE static void touch_inputs(const PagedAttentionArgs& a) {
-    const std::int32_t parts = max_of(a.balanced_blocks, 1);
-    const std::int32_t part = min_of(a.row_blocks.quotient(B::block_id()), parts - 1);
-    const std::int64_t sequence = P.balanced() ? std::int64_t{part} * a.batch / parts : 0;
-    if (B::lane_id() == 0) B::prefetch(a.block_table + sequence * a.table_row_stride);
-    if (B::lane_id() == 1)
-      B::prefetch(static_cast<const char*>(a.q) + sequence * a.query_tokens * a.q_row_stride * size_of(S.q));
   }
 
  private:
@@ -105,7 +59,6 @@ struct MlaDecodeTensor {
 
   /// A wave group, and the phases of the barriers that it waits for.
   struct WaveGroup {
-    const Args& all;
     const MlaDecodeArgs& args;
     Shared& shared;
     int group;
@@ -118,15 +71,8 @@ struct MlaDecodeTensor {
       Softmax softmax(args, item, wave);
       Sums out{};
       if (item.tiles > 0) {
-        if constexpr (L::converts_q) {
-          B::mbarrier_wait(&shared.q_free, q_parity ^ 1);
-          MlaDecodeHalfQuery<B, L>::put(args, item, shared, group * L::group_waves + wave);
-          B::shared_written();
-          B::mbarrier_arrive(&shared.q_full);
-        }
         B::mbarrier_wait(&shared.q_full, q_parity);
         q_parity ^= 1;
-        if constexpr (L::converts_q) softmax.multiply_scale(shared.aside.unit);
         if constexpr (L::any_last) load_last(wave);
         if (group == 0) {
           lead(item, softmax, out);
@@ -140,7 +86,10 @@ struct MlaDecodeTensor {
       // A group also waits for its own waves, whose sums are of other rows, before q is overwritten.
       B::mbarrier_wait(&shared.summed[group], summed_parity);
       summed_parity ^= 1;
-      MlaDecodeOutput<B, L>::write(args, item, softmax, out, group, shared, [&]() TILEWAVE_INLINE_LAMBDA {
+      const float total[] = {softmax.total(0, shared.sum), softmax.total(1, shared.sum)};
+      Chunk* const boxes = shared.q + group * L::half_boxes * L::q_box_size;
+      Chunk* const staged[] = {boxes, boxes + 2 * L::q_box_size};
+      MlaDecodeOutput<B, L>::write(args, item, softmax, total, out, group, staged, [&]() TILEWAVE_INLINE_LAMBDA {
         if (item.tiles > 0) B::mbarrier_arrive(&shared.q_free);
       });
     }
@@ -165,7 +114,8 @@ struct MlaDecodeTensor {
       B::mbarrier_arrive(&shared.turn);
       finish_scores(scores);
       for (std::int32_t tile = 0;; tile += 2) {
-        scale(out, softmax.run(item.begin + tile * L::tokens, scores, shared.reference[0], []() {}));
+        scale(out,
+              softmax.run(item.begin + tile * L::tokens, is_edge(item, tile), scores, shared.reference[0], []() {}));
         publish(0, softmax, scores);
         begin_values<true>(item, tile, out);
         finish_values(0, out);
@@ -200,8 +150,9 @@ struct MlaDecodeTensor {
         // A group waits while it begins products of which several are under way, so the softmax comes between.
         begin_other_values(item, tile, softmax, out);
         begin_part<false>(0, 0, out);
-        const Vec<float, 2> factor = softmax.run(item.begin + (tile + 1) * L::tokens, scores, shared.reference[1],
-                                                 [&]() TILEWAVE_INLINE_LAMBDA { begin_part<false>(0, 1, out); });
+        const Vec<float, 2> factor =
+            softmax.run(item.begin + (tile + 1) * L::tokens, is_edge(item, tile + 1), scores, shared.reference[1],
+                        [&]() TILEWAVE_INLINE_LAMBDA { begin_part<false>(0, 1, out); });
         publish(1, softmax, scores);
         finish_values(0, out);
         scale(out, factor);
@@ -321,7 +272,7 @@ struct MlaDecodeTensor {
     TILEWAVE_DEVICE void finish_part(int stage, int part) {
       B::template group_mma_wait<behind>();
       const bool last = part == L::parts - 1;
-      L::release(all, shared.free[stage][group][part]);
+      B::mbarrier_arrive(&shared.free[stage][group][part]);
       if (last) stage_parity[stage] ^= 1;
     }
     TILEWAVE_DEVICE void finish_values(int stage, Sums& out) {
@@ -329,6 +280,9 @@ struct MlaDecodeTensor {
       finish_part<1>(stage, 0);
       finish_part<0>(stage, 1);
       out.fence();
+    }
+    TILEWAVE_DEVICE static bool is_edge(const Item& item, std::int32_t tile) {
+      return item.is_edge(item.begin + tile * L::tokens, L::tokens);
     }
     TILEWAVE_DEVICE static void scale(Sums& out, const Vec<float, 2>& factor) {
       if (B::any(factor[0] != 1.0f || factor[1] != 1.0f)) out.scale(factor);

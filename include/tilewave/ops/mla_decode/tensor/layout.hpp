@@ -30,7 +30,7 @@ struct MlaDecodeTensorLayout {
   static constexpr int row_tiles = 1, atom_rows = rows;
 
   static constexpr bool widens = is_fp8(S.kv), one_scale = widens && S.layout == LatentLayout::plain;
-  static constexpr bool maps_cache = !P.gathered && !widens;           // tensor copies bring tiles, else lanes do
+  static constexpr bool maps_cache = P.waves == 12;                    // tensor copies bring tiles, else lanes do
   static constexpr DType type = one_scale ? DType::f16 : DType::bf16;  // of both products
   static constexpr bool converts_q = one_scale;                        // lanes do, as they bring it
   static constexpr int box_columns = 128 / size_of(type), slice = 32 / size_of(type);
@@ -44,7 +44,7 @@ struct MlaDecodeTensorLayout {
   static constexpr int read_bytes = S.row().token_bytes();
   static constexpr int full_waves = widens ? group_waves : 1;  // that make a box full
   // Boxes of codes that lanes hold in registers. There must be room for them, and two tiles have a multiple of them.
-  static constexpr int held_boxes = one_scale ? 6 : S.layout == LatentLayout::groups_128 ? 3 : 4;
+  static constexpr int held_boxes = S.layout == LatentLayout::groups_128 ? 3 : 4;
   static constexpr int stages = 2, half_columns = latent_value_size / groups;
   static constexpr bool any_last = score_boxes > last_box;  // whether rows have dimensions behind their values
 
@@ -63,7 +63,7 @@ struct MlaDecodeTensorLayout {
     typename B::TensorMap q, kv;
 
     const MlaDecodeArgs& decode() const { return of; }
-    TILEWAVE_DEVICE bool clustered() const { return !P.gathered && P.balanced() && cluster > 1; }
+    TILEWAVE_DEVICE bool clustered() const { return maps_cache && P.balanced() && cluster > 1; }
   };
 
   struct Units {
@@ -79,16 +79,16 @@ struct MlaDecodeTensorLayout {
     float sum[groups][rows];
     Mbarrier q_full, q_free;
     Mbarrier full[stages][boxes];  // of each box, so that scores begin with the first
-    // Wave group g of each block of the cluster frees the parts of its half of the values.
+    // Wave group g frees the parts of its half of the values.
     Mbarrier free[stages][groups][parts];
     Mbarrier probabilities[stages], summed[groups];
     Mbarrier turn;  // group 1 begins its scores behind those of group 0
   };
 
   /// Wave 0 initialises the barriers, in front of a barrier of the block.
-  TILEWAVE_DEVICE static void begin(const Args& args, Shared& shared) {
+  TILEWAVE_DEVICE static void begin(Shared& shared) {
     if (B::lane_id() == 0) {
-      begin_fetching(args, shared);
+      begin_fetching(shared);
       B::mbarrier_init(&shared.turn, group_waves);
       for (int stage = 0; stage < stages; ++stage) {
         B::mbarrier_init(&shared.probabilities[stage], group_waves);
@@ -100,13 +100,13 @@ struct MlaDecodeTensorLayout {
 
   /// Initialises the barriers of q and of stages.
   template <class AnyShared>
-  TILEWAVE_DEVICE static void begin_fetching(const Args& args, AnyShared& shared) {
+  TILEWAVE_DEVICE static void begin_fetching(AnyShared& shared) {
     B::mbarrier_init(&shared.q_full, converts_q ? groups * group_waves : 1);
     B::mbarrier_init(&shared.q_free, groups * group_waves);
     for (int stage = 0; stage < stages; ++stage) {
       for (int box = 0; box < boxes; ++box) B::mbarrier_init(&shared.full[stage][box], full_waves);
       for (auto& half : shared.free[stage])
-        for (auto& part : half) B::mbarrier_init(&part, group_waves * args.cluster);
+        for (auto& part : half) B::mbarrier_init(&part, group_waves);
     }
   }
 
@@ -134,7 +134,7 @@ struct MlaDecodeTensorLayout {
   }
   /// The n-th box that scores take: those come first whose places are free first.
   TILEWAVE_HOST_DEVICE static constexpr int score_box(int n) {
-    if (P.rows == 32 || n >= last_box) return n;
+    if (P.rows < 64 || n >= last_box) return n;
     return n / part_boxes % groups * half_boxes + n / (groups * part_boxes) * part_boxes + n % part_boxes;
   }
   /// Waits for the n-th box of scores, of those up to `end`. Codes are awaited two boxes at a time: what lanes stored

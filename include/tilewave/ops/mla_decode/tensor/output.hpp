@@ -7,27 +7,27 @@
 
 namespace tilewave {
 
-template <class B, class L>
+/// `Softmax` knows the lane's rows, their sums and references, as MlaDecodeSoftmax does.
+template <class B, class L, class Softmax = MlaDecodeSoftmax<B, L>>
 struct MlaDecodeOutput {
-  using Softmax = MlaDecodeSoftmax<B, L>;
-  static constexpr int wave_rows = 16, passes = size_of(L::type) == 1 ? 2 : 1;
-  static constexpr int row_units = L::half_columns / passes / 8;  // of a pass
-  static_assert(L::lanes % row_units == 0 && L::boxes / 2 >= row_units / L::box_chunks, "whole rows; room for them");
+  static constexpr int wave_rows = 16, row_units = L::half_columns / 8;
+  static constexpr int places = 2, place_units = row_units / places;
+  static_assert(L::lanes == row_units && place_units == 2 * L::box_chunks, "a wave stores whole rows");
 
-  /// Both groups have left their sums. Nobody reads q any more, until release() is called.
+  /// `total` has the sums of the lane's rows. Nobody else uses `staged` until release() is called: two
+  /// places of two boxes of 64 rows by 128 bytes.
   template <class Release>
   TILEWAVE_DEVICE static void write(const MlaDecodeArgs& args, const PagedAttentionWorkItem& item,
-                                    const Softmax& softmax, const typename L::Sums& out, int group,
-                                    typename L::Shared& shared, const Release& release) {
+                                    const Softmax& softmax, const float (&total)[2], const typename L::Sums& out,
+                                    int group, Chunk* const (&staged)[places], const Release& release) {
     const PagedAttentionArgs& a = args.attention;
     float v_scale = 1.0f;
     if constexpr (L::one_scale) v_scale = B::load(a.k_scale);
     float scale[2];
     TILEWAVE_UNROLL
     for (int h = 0; h < 2; ++h) {
-      const float total = softmax.total(h, shared.sum);
-      scale[h] = total == 0.0f ? 0.0f : v_scale / total;
-      float lse = softmax.lse(h, total);
+      scale[h] = total[h] == 0.0f ? 0.0f : v_scale / total[h];
+      float lse = softmax.lse(h, total[h]);
       const std::int32_t row = item.first_row + softmax.block_row(h);
       const QueryRow query = query_row(a, item, min_of(row, a.rows - 1));
       if (item.slot < 0 && a.sinks != nullptr) {
@@ -47,7 +47,7 @@ struct MlaDecodeOutput {
       release();
       write_partial(a, item, softmax, out, scale, group);
     } else {
-      write_rows(a, item, softmax, out, scale, group, shared, release);
+      write_rows(a, item, softmax, out, scale, group, staged, release);
     }
   }
 
@@ -80,37 +80,31 @@ struct MlaDecodeOutput {
   template <class Release>
   TILEWAVE_DEVICE static void write_rows(const PagedAttentionArgs& a, const PagedAttentionWorkItem& item,
                                          const Softmax& softmax, const typename L::Sums& out, const float (&scale)[2],
-                                         int group, typename L::Shared& shared, const Release& release) {
-    constexpr int squares = L::half_columns / 16 / passes, at_once = L::lanes / row_units;  // rows of a store
-    const int lane = B::lane_id(), first_row = softmax.block_row(0) - lane / 4;             // of the wave
-    Chunk* const boxes = shared.q + group * (row_units / L::box_chunks) * L::box_size;
-    const int matrix = lane / 8, staged = first_row + lane % 8 + 8 * (matrix % 2);
+                                         int group, Chunk* const (&staged)[places], const Release& release) {
+    const int lane = B::lane_id(), first_row = softmax.block_row(0) - lane / 4;  // of the wave
+    const int matrix = lane / 8, lane_row = first_row + lane % 8 + 8 * (matrix % 2);
     TILEWAVE_UNROLL
-    for (int pass = 0; pass < passes; ++pass) {
-      if (pass > 0) B::wave_barrier();
+    for (int square = 0; square < row_units / 2; ++square) {
+      Chunk words;
       TILEWAVE_UNROLL
-      for (int square = 0; square < squares; ++square) {
-        Chunk words;
-        TILEWAVE_UNROLL
-        for (int m = 0; m < 4; ++m) {
-          const int i = 8 * (pass * squares + square) + 4 * (m / 2) + 2 * (m % 2);
-          // Combine adds partial results to 0, which turns -0 into +0. So does this.
-          words[m] = B::round_bf16(fused(out.at(i), scale[m % 2], 0.0f), fused(out.at(i + 1), scale[m % 2], 0.0f));
-        }
-        B::template store_matrices_straight<4>(boxes + chunk(staged, 2 * square + matrix / 2), words);
+      for (int m = 0; m < 4; ++m) {
+        const int i = 8 * square + 4 * (m / 2) + 2 * (m % 2);
+        // Combine adds partial results to 0, which turns -0 into +0. So does this.
+        words[m] = B::round_bf16(fused(out.at(i), scale[m % 2], 0.0f), fused(out.at(i + 1), scale[m % 2], 0.0f));
       }
-      B::wave_barrier();
-      TILEWAVE_ROLL
-      for (int i = 0; i < wave_rows; i += at_once) {
-        const int staged_row = first_row + i + lane / row_units;
-        const Chunk words = boxes[chunk(staged_row, lane % row_units)];
-        const std::int32_t row = item.first_row + staged_row;
-        if (row >= a.rows) continue;
-        const QueryRow query = query_row(a, item, row);
-        auto* const to = static_cast<std::uint16_t*>(a.out) + query.out_row * a.out_row_stride +
-                         query.head * a.out_head_stride + group * L::half_columns;
-        B::store(reinterpret_cast<Chunk*>(to) + pass * row_units + lane % row_units, words);
-      }
+      const int unit = 2 * square % place_units + matrix / 2;
+      B::template store_matrices_straight<4>(staged[2 * square / place_units] + chunk(lane_row, unit), words);
+    }
+    B::wave_barrier();
+    const Chunk* const from = lane < place_units ? staged[0] : staged[1];
+    TILEWAVE_ROLL
+    for (int r = first_row; r < first_row + wave_rows; ++r) {
+      const std::int32_t row = item.first_row + r;
+      if (row >= a.rows) continue;
+      const QueryRow query = query_row(a, item, row);
+      auto* const to = static_cast<std::uint16_t*>(a.out) + query.out_row * a.out_row_stride +
+                       query.head * a.out_head_stride + group * L::half_columns;
+      B::store(reinterpret_cast<Chunk*>(to) + lane, from[chunk(r, lane % place_units)]);
     }
     B::shared_written();
     release();

@@ -19,13 +19,10 @@ class MlaDecodeSoftmax {
   using Lane = LaneScores<B, L::tokens>;
 
   TILEWAVE_DEVICE MlaDecodeSoftmax(const MlaDecodeArgs& args, const PagedAttentionWorkItem& item, int wave)
-      : item_(item), row_(16 * wave + B::lane_id() / 4) {
-    const PagedAttentionArgs& a = args.attention;
-    for (float& scale : scale_) scale = a.scale_log2;
+      : a_(args.attention), item_(item), row_(16 * wave + B::lane_id() / 4) {
+    for (float& scale : scale_) scale = a_.scale_log2;
     TILEWAVE_UNROLL
     for (int h = 0; h < 2; ++h) {
-      const std::int32_t row = min_of(item.first_row + block_row(h), a.rows - 1);
-      causal_end_[h] = item.end - a.query_tokens + query_row(a, item, row).token + 1;
       reference_[h] = minus_infinity;
       sum_[h] = 0.0f;
     }
@@ -34,19 +31,20 @@ class MlaDecodeSoftmax {
   /// Returns the lane's row h of the block.
   TILEWAVE_DEVICE int block_row(int h) const { return row_ + 8 * h; }
 
-  /// Scores are multiples of each row's unit.
-  TILEWAVE_DEVICE void multiply_scale(const float (&units)[L::rows]) {
+  /// Scores are multiples of units, one for each row.
+  TILEWAVE_DEVICE void multiply_scale(const Vec<float, 2>& unit) {
     // A product that is too small would make NaN of scores of -inf, of tokens that a row does not see.
-    for (int h = 0; h < 2; ++h) scale_[h] = max_of(scale_[h] * units[block_row(h)], 0x1p-126f);
+    for (int h = 0; h < 2; ++h) scale_[h] = max_of(scale_[h] * unit[h], 0x1p-126f);
   }
 
   /// Turns the scores of the tile from `token` on into probabilities, as f32, and leaves the reference for the other
-  /// group. Returns what sums and outputs so far must be multiplied by. `between` is called between the two rows.
+  /// group. `edge` says whether rows may not see all of it. Returns what sums and outputs so far must be multiplied by.
+  /// `between` is called between the two rows.
   template <class Between>
-  TILEWAVE_DEVICE Vec<float, 2> run(std::int32_t token, Scores& scores, float (&references)[L::rows],
+  TILEWAVE_DEVICE Vec<float, 2> run(std::int32_t token, bool edge, Scores& scores, float (&references)[L::rows],
                                     const Between& between) {
     Vec<float, 2> factor;
-    if (item_.is_edge(token, L::tokens)) mask(token, scores);
+    if (edge) mask(token, scores);
     TILEWAVE_UNROLL
     for (int h = 0; h < 2; ++h) {
       const float scale = scale_[L::converts_q ? h : 0];
@@ -97,8 +95,9 @@ class MlaDecodeSoftmax {
   TILEWAVE_DEVICE float total(int h, const float (&sums)[2][L::rows]) const {
     return item_.beyond_table ? __builtin_nanf("") : sums[0][block_row(h)] + sums[1][block_row(h)];
   }
-  TILEWAVE_DEVICE float lse(int h, float total) const {
-    return total == 0.0f ? minus_infinity : (reference_[h] - shift + B::log2(total)) * ln_2;
+  TILEWAVE_DEVICE float lse(int h, float total) const { return lse_of(reference_[h], total); }
+  TILEWAVE_DEVICE static float lse_of(float reference, float total) {
+    return total == 0.0f ? minus_infinity : (reference - shift + B::log2(total)) * ln_2;
   }
 
  private:
@@ -116,15 +115,21 @@ class MlaDecodeSoftmax {
   TILEWAVE_DEVICE void mask(std::int32_t token, Scores& scores) const {
     const std::int32_t first = token + 2 * (B::lane_id() % 4);
     TILEWAVE_UNROLL
-    for (int i = 0; i < Scores::size; ++i) {
-      if (first + i / 4 * 8 + i % 2 >= causal_end_[i / 2 % 2]) scores[i] = minus_infinity;
+    for (int h = 0; h < 2; ++h) {
+      const std::int32_t row = min_of(item_.first_row + block_row(h), a_.rows - 1);
+      const std::int32_t end = item_.end - a_.query_tokens + query_row(a_, item_, row).token + 1;
+      TILEWAVE_UNROLL
+      for (int i = 2 * h; i < Scores::size; i += 4) {
+        if (first + i / 4 * 8 >= end) scores[i] = minus_infinity;
+        if (first + i / 4 * 8 + 1 >= end) scores[i + 1] = minus_infinity;
+      }
     }
   }
 
+  const PagedAttentionArgs& a_;
   const PagedAttentionWorkItem& item_;
   float scale_[2];  // scores times scale are log2 units
   int row_;
-  std::int32_t causal_end_[2];   // the first token that a row does not see
   float reference_[2], sum_[2];  // log2 units, -inf before the first token; sums of this lane's tokens
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Row tiles of path tensor have queries of one head, or of all heads that share a kv head.
+// Row tiles of paths tensor and lds have queries of one head, or of all heads that share a kv head.
 #pragma once
 
 #include "tilewave/ops/flash_attention/policy.hpp"
@@ -7,7 +7,7 @@
 
 namespace tilewave::detail {
 
-/// Returns the heads whose queries share the row tiles of path tensor: those of a kv head, or one. Short sequences fill
+/// Returns the heads whose queries share row tiles: those of a kv head, or one. Short sequences fill
 /// fewer tiles so. Packed sequences may be short, whatever the longest is.
 constexpr std::int32_t flash_row_heads(const FlashAttentionPolicy& policy, const FlashAttentionProblem& p) {
   const std::int32_t ratio = p.q_heads / p.kv_heads;

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+// Tests of rows that are divided by their root mean square (GemmProblem::rms_norm), and of who refuses them.
+#include "entries/gemm.hpp"
+#include "test/ops/gemm/call.hpp"
+#include "test/turns.hpp"
+
+namespace tilewave::test {
+namespace {
+
+/// Calls f(entry) for each sampled entry of a spec that takes rms_norm.
+template <class F>
+void each_entry(const F& f) {
+  for (const auto entries : {all_gemm_entries(), all_gemm_feature_entries(), all_gemm_gated_entries()}) {
+    for (const GemmEntry* const entry : in_turn(entries)) {
+      if (!gemm_spec_takes_norm(entry->spec)) continue;
+      INFO(name_of(entry->arch) << " " << name_of(entry->spec) << " " << name_of(entry->policy));
+      f(*entry);
+    }
+  }
+}
+void check(const GemmEntry& e, GemmShape s) {
+  s.rms_norm = true;
+  if (e.spec.in_strips()) s.n = align_up(s.n, e.spec.gated ? 32 : 16), s.k = align_up(s.k, 32);
+  if (e.spec.gated) s.n = align_up(s.n, 2);
+  INFO(name_of(s));
+  const std::string wrong = GemmCall(e.spec, s).run(e);
+  if (detail::gemm_serves_norm(e.spec, e.policy)) {
+    CHECK(wrong == "");
+  } else {
+    CHECK(wrong.starts_with("no_matching_entry"));
+  }
+}
+
+TEST_CASE("rows are divided by their root mean square") {
+  each_entry([](const GemmEntry& e) {
+    const GemmPolicy& p = e.policy;
+    const std::int32_t step = p.depth_bytes / 2;
+    check(e, {.m = 1, .n = 1, .k = 1});
+    check(e, {.m = p.rows, .n = p.columns, .k = 2 * step});
+    check(e, {.m = p.rows + 5,
+              .n = p.columns + 4,
+              .k = 13 * step + 17,
+              .batch = 2,
+              .gap = 3,
+              .bias = true,
+              .residual = true,
+              .alpha = -0.75f});
+    if (p.splits == 1) return;
+    check(e, {.m = 3, .n = p.columns + 1, .k = 9 * step + 5, .bias = true, .splits = 2});
+    check(e, {.m = p.rows - 1, .n = 2 * p.columns, .k = p.splits * step, .splits = p.splits});
+  });
+}
+
+TEST_CASE("a plan for rows to be divided takes an entry that serves them") {
+  for (const ArchId arch : all_archs) {
+    const ArchFacts& facts = facts_of(arch);
+    std::vector<const GemmEntry*> entries;
+    for (const GemmEntry* const e : all_gemm_entries())
+      if (e->arch == arch && e->spec == GemmSpec{}) entries.push_back(e);
+    if (entries.empty()) continue;
+    INFO(name_of(arch));
+    for (const std::int32_t m : {1, 16, 64, 700}) {
+      GemmCall call(GemmSpec{}, {.m = m, .n = 512, .k = 256, .rms_norm = true});
+      GemmPlan plan;
+      const Status status = gemm_select(call.on_device(), entries, facts, plan);
+      if (arch == ArchId::sm90) {
+        REQUIRE(status.ok());
+        CHECK(detail::gemm_serves_norm(plan.entry->spec, plan.entry->policy));
+      } else {
+        CHECK(status.code == StatusCode::no_matching_entry);
+      }
+    }
+  }
+}
+
+TEST_CASE("a few rows of a chain take an entry that leaves the next product room, and no other call does") {
+  std::vector<const GemmEntry*> entries;
+  for (const GemmEntry* const e : all_gemm_entries())
+    if (e->arch == ArchId::sm90 && e->spec == GemmSpec{}) entries.push_back(e);
+  if (entries.empty()) return;
+  const auto choice = [&](std::int32_t m, bool ready, bool invariant) {
+    GemmProblem p = GemmCall(GemmSpec{}, {.m = m, .n = 6144, .k = 64}).on_device();
+    p.k = 4096, p.a_stride = p.b_stride = 4096;  // a choice reads no tensors
+    p.b_ready = ready, p.batch_invariant = invariant;
+    GemmPlan plan;
+    REQUIRE(gemm_select(p, entries, sm90_facts, plan).ok());
+    return plan;
+  };
+  const GemmPlan plan = choice(1, true, false);
+  CHECK(plan.entry->policy.leaves_room());
+  CHECK(plan.splits == 2);  // 96 tiles are too few for 132 SMs
+  CHECK(choice(4, true, false).entry->policy.leaves_room());
+  CHECK_FALSE(choice(5, true, false).entry->policy.leaves_room());
+  CHECK_FALSE(choice(1, false, false).entry->policy.leaves_room());
+  CHECK_FALSE(choice(1, true, true).entry->policy.leaves_room());
+}
+
+TEST_CASE("rms_norm that makes no sense is refused") {
+  const GemmCall call(GemmSpec{}, {.m = 4, .n = 16, .k = 64, .rms_norm = true});
+  const auto code = [&](void (*change)(GemmProblem&)) {
+    GemmProblem p = call.on_device();
+    change(p);
+    return gemm_check(p, sm90_facts).code;
+  };
+  CHECK(code([](GemmProblem&) {}) == StatusCode::ok);
+  CHECK(code([](GemmProblem& p) { p.norm_eps = -1e-6f; }) == StatusCode::bad_value);
+  CHECK(code([](GemmProblem& p) { p.norm_eps = std::numeric_limits<float>::infinity(); }) == StatusCode::bad_value);
+  CHECK(code([](GemmProblem& p) { p.rms_norm = false; }) == StatusCode::bad_value);
+  CHECK(code([](GemmProblem& p) { p.k = 0; }) == StatusCode::bad_extent);
+  CHECK(code([](GemmProblem& p) { p.spec.a = p.spec.b = DType::i8; }) != StatusCode::ok);
+}
+
+}  // namespace
+}  // namespace tilewave::test
