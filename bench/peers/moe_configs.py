@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import common
 
-KEY = re.compile(r"moe/(?P<x>bf16)/(?P<weights>bf16|fp8)(?:\.(?P<scale>block))?/c(?P<columns>\d+)/r(?P<rows>\d+)/i(?P<intermediate>\d+)"
-                 r"/e(?P<experts>\d+)/k(?P<topk>\d+)/(?P<load>balanced|random|zipf|one)/(?P<stage>\w+)")
+KEY = re.compile(r"moe/(?P<x>bf16)/(?P<weights>bf16|fp8|fp4_e2m1)(?:\.(?P<scale>block|group))?/c(?P<columns>\d+)/r(?P<rows>\d+)"
+                 r"/i(?P<intermediate>\d+)/e(?P<experts>\d+)/k(?P<topk>\d+)/(?P<load>balanced|random|zipf|one)/(?P<stage>\w+)")
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ def config_of(key):
     if not (match := KEY.fullmatch(key)):
         raise ValueError(f"'{key}' is no config of bench_moe")
     named = match.groupdict()
-    left_out = "fp8 blocks" if named["scale"] else "a stage" if named["stage"] != "layer" else ""
+    scaled = {None: "", "block": "fp8 blocks", "group": "MXFP4"}[named["scale"]]
+    left_out = scaled or ("a stage" if named["stage"] != "layer" else "")
     numbers = {field: int(named[field]) for field in ("columns", "rows", "intermediate", "experts", "topk")}
     return Config(load=named["load"], left_out=left_out, **numbers)
 

@@ -15,7 +15,7 @@ import moe_configs  # noqa: E402
 
 IDENTITY = ("kind arch x_dtype weight_dtype scale intermediate experts topk load stage columns rows config_rows experts_hit seed "
             "results").split()
-NAME = re.compile(r"(?P<kind>moe)/(?P<arch>gfx942|gfx950|sm90)/(?P<x>bf16)/(?P<w>bf16|fp8)(\.(?P<scale>block))?/c(?P<columns>\d+)"
+NAME = re.compile(r"(?P<kind>moe)/(?P<arch>gfx942|gfx950|sm90)/(?P<x>bf16)/(?P<w>bf16|fp8|fp4_e2m1)(\.(?P<scale>block|group))?/c(?P<columns>\d+)"
                   r"/r(?P<rows>\d+)(of(?P<config_rows>\d+))?/i(?P<intermediate>\d+)/e(?P<experts>\d+)/k(?P<topk>\d+)"
                   r"/(?P<load>balanced|random|zipf|one)/(?P<stage>layer|gating|sort|quant_x|first|second|sum)"
                   r"/(?P<results>rows|slots)")
@@ -25,8 +25,9 @@ def work(row):
     """Bytes and operations of a row: weights of the experts that are hit, and what a stage moves of tokens and choices."""
     hidden, intermediate, tokens, topk, experts, hit = (
         int(row[column]) for column in ("columns", "intermediate", "rows", "topk", "experts", "experts_hit"))
-    choices, weight = tokens * topk, 2 if row["weight_dtype"] == "bf16" else 1
-    second = hit * hidden * intermediate * weight
+    choices, values = tokens * topk, hit * hidden * intermediate
+    weight = 1 if row["weight_dtype"].startswith("fp8") else 2  # of rows of h, too, beside MXFP4
+    second = values // 2 + values // 32 if row["weight_dtype"] == "fp4_e2m1" else values * weight
     product = 2 * hidden * intermediate * choices
     return {"layer": (2 * tokens * experts + 4 * tokens * hidden + 3 * second, 3 * product),
             "gating": (2 * tokens * experts + 8 * choices, tokens * experts),
@@ -43,7 +44,7 @@ class Csv(op_contract.OpContract):
     fewest = ["--benchmark_filter=/r1/"]
 
     def named(self, match):
-        return {"scale": "per_block" if match["scale"] else "none"}
+        return {"scale": "per_" + match["scale"] if match["scale"] else "none"}
 
     def policy_of(self, match):
         return match["results"]
@@ -65,6 +66,10 @@ class Csv(op_contract.OpContract):
         rows = self.good_rows(every(3))
         self.assertEqual(len(rows), self.rows if contract.all_rows else self.rows // 3)
         self.assertEqual({row["arch"] for row in rows}, {"gfx950"})
+
+    def test_mxfp4_on_sm90(self):
+        rows = self.good_rows("--arch=sm90", "--benchmark_filter=/fp4")
+        self.assertEqual([(row["weight_dtype"], row["scale"]) for row in rows], [("fp4_e2m1", "per_group")] * 4)
 
     def test_both_policies(self):
         names = run("--benchmark_list_tests", "--policies=all", *self.few).stdout.splitlines()

@@ -5,7 +5,8 @@
 // outputs(), work_of(), verify_row(), default_sweep(). A Case has arch, rows, config_rows, columns, seed, out() (the
 // type of its output), and each_column(), which declares what distinguishes configs: the columns of the CSV. An Op with
 // `indexes_by_results` is run once before it is modelled: its later launches take addresses from the results of earlier
-// ones, and the model leaves memory unchanged.
+// ones, and the model leaves memory unchanged. Where an entry has launch_indexes(), that is run instead: the launches
+// whose results are addresses.
 #pragma once
 
 #include <algorithm>
@@ -102,7 +103,14 @@ class RowOpRunner {
     const std::vector<const TwinBuffer*> outputs = Op::outputs(tensors);
     const auto launch = [&](hipStream_t stream) { return plan.entry->launch(problem, stream); };
     if constexpr (requires { Op::indexes_by_results; }) {
-      if (const Status s = model_time.on ? launch({}) : Status{}; !s.ok()) throw std::runtime_error(s.reason);
+      const auto indexes = [&] {
+        if constexpr (requires { plan.entry->launch_indexes(problem, hipStream_t{}); }) {
+          return plan.entry->launch_indexes(problem, {});
+        } else {
+          return launch({});
+        }
+      };
+      if (const Status s = model_time.on ? indexes() : Status{}; !s.ok()) throw std::runtime_error(s.reason);
     }
     if (!meter_.run(c.arch, launch, row.timing, outputs)) return;
     for (const TwinBuffer* buffer : outputs) buffer->download();

@@ -6,9 +6,8 @@
 #include <memory>
 #include <numeric>
 
-#include "bench/harness/rows/row_op.hpp"
-#include "bench/harness/shapes.hpp"
 #include "bench/ops/gemm/tensors.hpp"
+#include "bench/ops/moe/case.hpp"
 #include "entries/gemm.hpp"
 #include "entries/moe.hpp"
 #include "entries/moe_reduce.hpp"
@@ -19,147 +18,8 @@
 
 namespace tilewave::bench {
 
-/// How tokens spread over experts: equally, at random, with odds 1 / (1 + number of the expert), or all to the same.
-enum class MoeLoad : int { balanced, random, zipf, one };
-constexpr const char* name_of(MoeLoad l) {
-  constexpr const char* names[] = {"balanced", "random", "zipf", "one"};
-  return names[static_cast<int>(l)];
-}
-/// What a row times: the whole layer, or one of its launches.
-enum class MoeStage : int { layer, gating, sort, quant_x, first, second, sum };
-constexpr const char* name_of(MoeStage s) {
-  constexpr const char* names[] = {"layer", "gating", "sort", "quant_x", "first", "second", "sum"};
-  return names[static_cast<int>(s)];
-}
-template <>
-inline constexpr int enumerators_of<MoeLoad> = 4;
-template <>
-inline constexpr int enumerators_of<MoeStage> = 7;
-
-/// A row is a token, its columns are hidden.
-struct MoeCase {
-  ArchId arch = ArchId::gfx950;
-  MoeSpec spec{};
-  std::int32_t columns = 0, rows = 0;  // rows: launched
-  std::int32_t config_rows = 0;        // of the config, see launched_rows
-  std::int32_t intermediate = 0, experts = 0, topk = 0;
-  MoeLoad load = MoeLoad::random;
-  MoeStage stage = MoeStage::layer;
-  std::uint64_t seed = 123;
-
-  DType out() const { return spec.out; }
-  /// What emulating and verifying a token costs.
-  std::int64_t row_elements() const { return std::int64_t{columns} * intermediate * topk; }
-  std::int32_t launched_rows() const { return cuts_configs() ? std::min(config_rows, 64) : config_rows; }
-
-  /// Returns the experts of all tokens, [rows][topk]. Those of a token differ.
-  std::vector<std::int32_t> choices() const {
-    std::vector<std::int32_t> all(static_cast<std::size_t>(rows) * topk);
-    std::vector<double> sums(experts);  // of odds
-    for (std::int32_t e = 0; e < experts; ++e) sums[e] = (e > 0 ? sums[e - 1] : 0.0) + 1.0 / (1 + e);
-    for (std::int32_t t = 0; t < rows; ++t) {
-      std::int32_t* const ids = all.data() + std::int64_t{t} * topk;
-      for (std::int32_t slot = 0; slot < topk; ++slot) {
-        std::uint64_t turn = 0;
-        do {  // again where the token has the expert
-          const std::uint64_t bits =
-              random_bits({seed, 'e', std::uint64_t(t), std::uint64_t(slot), std::uint64_t(turn++)});
-          if (load == MoeLoad::balanced) {
-            ids[slot] = static_cast<std::int32_t>((std::int64_t{t} * topk + slot) % experts);
-          } else if (load == MoeLoad::one) {
-            ids[slot] = slot;
-          } else if (load == MoeLoad::random) {
-            ids[slot] = static_cast<std::int32_t>(random_below(bits, experts));
-          } else {
-            const double at = sums.back() * (static_cast<double>(bits >> 11) * 0x1p-53);
-            const auto found = std::upper_bound(sums.begin(), sums.end(), at) - sums.begin();
-            ids[slot] = std::min(static_cast<std::int32_t>(found), experts - 1);
-          }
-        } while (std::find(ids, ids + slot, ids[slot]) != ids + slot);
-      }
-    }
-    return all;
-  }
-  /// Returns how many experts have a token.
-  std::int32_t experts_hit() const {
-    if (rows < 1 || topk < 1 || experts < topk) return 0;
-    std::vector<bool> hit(experts);
-    for (const std::int32_t e : choices()) hit[e] = true;
-    return static_cast<std::int32_t>(std::count(hit.begin(), hit.end(), true));
-  }
-
-  static constexpr NamePart name_parts[] = {{"moe", "kind", "moe"},
-                                            {"c", "columns"},
-                                            {"r", "config_rows"},
-                                            {"i", "intermediate"},
-                                            {"e", "experts"},
-                                            {"k", "topk"},
-                                            {"balanced", "load", "balanced"},
-                                            {"random", "load", "random"},
-                                            {"zipf", "load", "zipf"},
-                                            {"one", "load", "one"},
-                                            {"layer", "stage", "layer"},
-                                            {"gating", "stage", "gating"},
-                                            {"sort", "stage", "sort"},
-                                            {"quant_x", "stage", "quant_x"},
-                                            {"first", "stage", "first"},
-                                            {"second", "stage", "second"},
-                                            {"sum", "stage", "sum"},
-                                            {"rows", "", "rows"},  // policies, which are no part of a config
-                                            {"slots", "", "slots"}};
-  static constexpr std::string_view name_types[] = {"x_dtype", "weight_dtype"};
-  static constexpr std::string_view name_mode = "scale";
-  static void imply(Words& words) { words.imply("config_rows", "rows"); }
-  void complete() {
-    rows = config_rows;
-    spec.out = spec.x;
-  }
-  std::string fault() const {
-    if (const Status s = moe_check_spec(spec, facts_of(arch)); !s.ok()) return s.reason;
-    if (intermediate < 1 || experts < 1 || topk < 1) return "intermediate, experts or topk is below 1 or missing";
-    if (topk > experts) return "more choices than experts";
-    if (stage == MoeStage::quant_x && !spec.quantises_x()) return "this layer quantises no x";
-    if (std::int64_t{experts} * intermediate * columns > std::int64_t{1} << 36) return "more than 2^36 weights";
-    return extent_fault(*this);
-  }
-
-  template <class Case, class Visit>  // a MoeCase, const or not
-  static void each_column(Case& c, Visit& visit) {
-    visit.derived("kind", "moe");
-    visit("arch", c.arch);
-    visit("x_dtype", c.spec.x);
-    visit("weight_dtype", c.spec.weights);
-    visit("scale", c.spec.scale);
-    visit("intermediate", c.intermediate);
-    visit("experts", c.experts);
-    visit("topk", c.topk);
-    visit("load", c.load);
-    visit("stage", c.stage);
-    visit("columns", c.columns);
-    visit.chosen("rows", c.rows);
-    visit("config_rows", c.config_rows);
-    visit.chosen("experts_hit", c.experts_hit());
-    visit("seed", c.seed);
-  }
-};
-
-/// `moe/sm90/bf16/fp8.block/c7168/r128/i2048/e256/k8/random/layer`: arch, types of x and weights, hidden, tokens,
-/// intermediate, experts, choices, load, stage.
-inline std::string name_of(const MoeCase& c) {
-  return "moe/" + std::string(name_of(c.arch)) + "/" + short_name(c.spec.x) + "/" + short_name(c.spec.weights) +
-         (c.spec.scale == Scaling::none ? "" : "." + std::string(scale_word(c.spec.scale))) + "/" + extent_name(c) +
-         "/i" + std::to_string(c.intermediate) + "/e" + std::to_string(c.experts) + "/k" + std::to_string(c.topk) +
-         "/" + name_of(c.load) + "/" + name_of(c.stage);
-}
-
-/// The column of a policy; without one it is `none`.
-template <class Visit>
-void each_column(const MoePolicy* policy, Visit& visit) {
-  visit("results", policy != nullptr ? name_of(*policy) : "none");
-}
-
 struct MoeTensors {
-  TwinBuffer x, w1, w2, w1_scale, w2_scale, logits, out;
+  TwinBuffer x, w1, w2, w1_scale, w2_scale, logits, out;  // scales: of MXFP4 e8m0 [experts][columns / 32, rows]
 };
 
 /// A problem with its plan, which the first launch makes, and with its workspace.
@@ -187,9 +47,33 @@ inline MoeParts moe_bench_parts() {
 /// A layer's entry as the harness launches it.
 struct MoeTimedEntry : MoeEntry {
   Status launch(const MoeTimedProblem& problem, hipStream_t stream) const {
+    return planned(problem, [&](const MoeProblem& p, const MoePlan& plan, bool first) {
+      // What a stage reads is written by the stages before it.
+      if (const Status s = first && !model_time.on ? plan.launch(p, stream) : Status{}; !s.ok()) return s;
+      constexpr MoeLaunch launches[] = {MoeLaunch::gating, MoeLaunch::sort,   MoeLaunch::quant_x,
+                                        MoeLaunch::first,  MoeLaunch::second, MoeLaunch::sum};
+      const int stage = static_cast<int>(problem.stage);
+      return stage == 0 ? plan.launch(p, stream) : plan.launch_one(p, launches[stage - 1], stream);
+    });
+  }
+  /// Runs the launches whose results are addresses in others. The products of a whole layer would take the emulated
+  /// device hours, and no address depends on them.
+  Status launch_indexes(const MoeTimedProblem& problem, hipStream_t stream) const {
+    return planned(problem, [&](const MoeProblem& p, const MoePlan& plan, bool) {
+      for (const MoeLaunch l : {MoeLaunch::gating, MoeLaunch::route, MoeLaunch::sort})
+        if (const Status s = plan.launch_one(p, l, stream); !s.ok()) return s;
+      return Status{};
+    });
+  }
+
+ private:
+  /// Calls body(problem with its workspace, plan, whether the plan was made for this call).
+  template <class Body>
+  Status planned(const MoeTimedProblem& problem, const Body& body) const {
     MoeTimedProblem::Made& made = *problem.made;
     MoeProblem p = problem;
-    if (made.plan.entry == nullptr) {
+    const bool first = made.plan.entry == nullptr;
+    if (first) {
       const MoeEntry* const only = this;
       MoeParts parts = moe_bench_parts();
       parts.layers = {&only, 1};
@@ -197,21 +81,10 @@ struct MoeTimedEntry : MoeEntry {
       for (const MoeEntry* e : all_moe_entries())  // `parts` ends here
         if (e->arch == arch && e->spec == spec && e->policy == policy) made.plan.entry = e;
       made.workspace = DeviceBuffer(made.plan.workspace_bytes(p));
-      made.workspace.fill(0xff);
-      p.workspace = made.workspace.data(), p.workspace_bytes = made.workspace.bytes();
-      if (Status s = made.plan.launch(p, stream); !s.ok()) return s;
+      if (!model_time.on) made.workspace.fill(0xff);
     }
     p.workspace = made.workspace.data(), p.workspace_bytes = made.workspace.bytes();
-    switch (problem.stage) {
-      case MoeStage::layer: return made.plan.launch(p, stream);
-      case MoeStage::gating: return made.plan.launch_one(p, MoeLaunch::gating, stream);
-      case MoeStage::sort: return made.plan.launch_one(p, MoeLaunch::sort, stream);
-      case MoeStage::quant_x: return made.plan.launch_one(p, MoeLaunch::quant_x, stream);
-      case MoeStage::first: return made.plan.launch_one(p, MoeLaunch::first, stream);
-      case MoeStage::second: return made.plan.launch_one(p, MoeLaunch::second, stream);
-      case MoeStage::sum: return made.plan.launch_one(p, MoeLaunch::sum, stream);
-    }
-    return {};
+    return body(p, made.plan, first);
   }
 };
 
@@ -257,6 +130,7 @@ struct MoeOp {
       p.w1.scale = static_cast<const float*>(address(t.w1_scale));
       p.w2.scale = static_cast<const float*>(address(t.w2_scale));
     }
+    if (c.spec.four_bit()) p.w1.group_scale = address(t.w1_scale), p.w2.group_scale = address(t.w2_scale);
     p.logits = address(t.logits), p.logits_stride = c.experts;
     p.renormalise = true;
     p.tokens = c.rows, p.hidden = c.columns, p.intermediate = c.intermediate;
@@ -282,8 +156,12 @@ struct MoeOp {
       buffer.upload();
       return buffer;
     };
-    t.w1 = weights('u', std::int64_t{c.experts} * 2 * c.intermediate, c.columns);
-    t.w2 = weights('d', std::int64_t{c.experts} * c.columns, c.intermediate);
+    if (c.spec.four_bit()) {
+      fill_codes(c, threads, t);
+    } else {
+      t.w1 = weights('u', std::int64_t{c.experts} * 2 * c.intermediate, c.columns);
+      t.w2 = weights('d', std::int64_t{c.experts} * c.columns, c.intermediate);
+    }
     if (c.spec.quantised()) {
       const auto scales = [&](char name, std::int32_t rows, std::int32_t columns) {
         const float usual = 1 / (deviation_of(c.spec.weights) * std::sqrt(static_cast<float>(columns)));
@@ -303,16 +181,43 @@ struct MoeOp {
     t.out = poisoned(c.out(), std::int64_t{c.rows} * c.columns);
     return t;
   }
+  /// Any bits are codes. They deviate by 3, and scales make what a row's products add up to deviate by 1 or so.
+  static void fill_codes(const Case& c, int threads, Tensors& t) {
+    const auto codes = [&](char name, std::int64_t rows, std::int32_t columns) {
+      TwinBuffer buffer(static_cast<std::size_t>(rows * columns / 2), "bytes");
+      if (!fills(buffer.bytes())) return buffer;
+      reference::parallel_for(rows, threads, [&](std::int64_t r) {
+        for (std::int32_t i = 0; i < columns / 2; i += 8) {
+          const std::uint64_t bits = random_bits({c.seed, std::uint64_t(name), std::uint64_t(r), std::uint64_t(i)});
+          std::memcpy(buffer.host() + r * (columns / 2) + i, &bits, 8);
+        }
+      });
+      buffer.upload();
+      return buffer;
+    };
+    const auto scales = [&](char name, std::int32_t rows, std::int32_t columns) {
+      const int usual = 127 - 2 - std::ilogb(columns) / 2;
+      return filled(DType::i8, c.experts * (columns / 32), rows, threads, [&](std::int64_t r, std::int64_t row) {
+        return static_cast<float>(usual + (drawn(c.seed, name, r, row) > 0.5f));
+      });
+    };
+    t.w1 = codes('u', std::int64_t{c.experts} * 2 * c.intermediate, c.columns);
+    t.w2 = codes('d', std::int64_t{c.experts} * c.columns, c.intermediate);
+    t.w1_scale = scales('s', 2 * c.intermediate, c.columns);
+    t.w2_scale = scales('t', c.columns, c.intermediate);
+  }
   static std::vector<const TwinBuffer*> outputs(const Tensors& t) { return {&t.out}; }
 
   /// Weights of the experts that are hit once, and what a stage reads and writes of tokens and choices once.
   static Work work_of(const Case& c) {
     const std::int64_t tokens = c.rows, choices = tokens * c.topk, hit = c.experts_hit();
-    const std::int64_t weight = size_of(c.spec.weights), two = size_of(c.spec.x), h = c.spec.quantised() ? 1 : two;
+    const std::int64_t two = size_of(c.spec.x), h = c.spec.quantised() ? 1 : two;
     const std::int64_t products = std::int64_t{2} * c.columns * c.intermediate;  // operations of a choice of w2
-    const std::int64_t w2 = hit * c.columns * c.intermediate * weight, w1 = 2 * w2;
+    const std::int64_t values = hit * c.columns * c.intermediate;
+    const std::int64_t w2 = c.spec.four_bit() ? values / 2 + values / 32 : values * size_of(c.spec.weights),
+                       w1 = 2 * w2;
     const std::int64_t x = tokens * c.columns, logits = tokens * c.experts * size_of(c.spec.logits);
-    const double rate = matrix_flops(facts_of(c.arch), c.spec.weights);
+    const double rate = matrix_flops(facts_of(c.arch), c.spec.operand());
     switch (c.stage) {
       case MoeStage::layer:
         return {.bytes = logits + 2 * two * x + w1 + w2,
@@ -358,9 +263,15 @@ struct MoeOp {
       one.x = static_cast<const char*>(p.x) + row * p.x_stride * size_of(p.spec.x);
       one.logits = nullptr, one.topk_ids = &id, one.topk_weights = &weight, one.ids_stride = one.weights_stride = 1;
       one.tokens = one.experts = one.local_experts = one.topk = 1;
-      const int size = size_of(p.spec.weights);
-      one.w1.data = static_cast<const char*>(p.w1.data) + expert * p.w1.expert_stride * size;
-      one.w2.data = static_cast<const char*>(p.w2.data) + expert * p.w2.expert_stride * size;
+      const auto of_expert = [&](const MoeWeights& w) {
+        return static_cast<const char*>(w.data) +
+               expert * w.expert_stride * size_of(p.spec.weights);
+      };
+      one.w1.data = of_expert(p.w1), one.w2.data = of_expert(p.w2);
+      if (p.spec.four_bit()) {
+        one.w1.group_scale = static_cast<const char*>(p.w1.group_scale) + expert * p.w1.scale_expert_stride;
+        one.w2.group_scale = static_cast<const char*>(p.w2.group_scale) + expert * p.w2.scale_expert_stride;
+      }
       if (p.spec.quantised())
         one.w1.scale += expert * p.w1.scale_expert_stride, one.w2.scale += expert * p.w2.scale_expert_stride;
       const reference::Moe result(one);

@@ -312,12 +312,14 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
     detail::touch(b, columns);
   }
   template <DType type, int columns, bool add = true, class B>
-  static void group_multiply(const Chunk& a, const B& b, Vec<float, columns / 2>& acc, Where where = {}) {
+  static void group_multiply(const Chunk& a, const B& b, auto& acc, Where where = {}) {
     static_assert(detail::group_type<Id, type>, "wave groups multiply bf16, f16 and the chip's fp8 here");
     static_assert(std::is_same_v<B, SwizzledOperand> || (is_16_bits(type) && columns % 64 == 0),
                   "transposed operands have 16-bit elements, and those of b whole boxes of 64 columns");
-    static_assert(detail::narrow_columns<columns> || columns == 128 || columns == 256,
+    static_assert(detail::narrow_columns<columns> || columns == 128 || columns == 160 || columns == 256,
                   "the sm90 room multiplies an operand in registers by these widths alone");
+    static_assert(std::remove_reference_t<decltype(acc)>::size >= columns / 2,
+                  "an accumulator has as many sums as a product, or more, which stay");
     detail::call_mma({.kind = GroupCall::Kind::mma,
                       .registers = true,
                       .add = add,
@@ -330,7 +332,7 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
   }
   /// The registers of a are read until the wait.
   template <DType type, int columns, bool add = true, class B>
-  static void group_multiply(Chunk&& a, const B& b, Vec<float, columns / 2>& acc) = delete;
+  static void group_multiply(Chunk&& a, const B& b, auto& acc) = delete;
   template <DType type, int columns>
   static void group_mma(Chunk&& a, const GroupOperand& b, Vec<float, columns / 2>& acc) = delete;
 

@@ -186,9 +186,9 @@ TILEWAVE_DEVICE void multiply_group_of_ints(std::uint64_t a, std::uint64_t b, st
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names),                    \
                  "C"(MmaTypes<type>::k), "C"(RegisterMmaScales<type, b_transposed, add>::text))
 
-/// acc = a b^T, plus acc if `add`: a in registers, b a matrix descriptor.
+/// acc = a b^T, plus acc if `add`: a in registers, b a matrix descriptor. `acc` may have more sums, which stay.
 template <DType type, int columns, bool b_transposed = false, bool add = true>
-TILEWAVE_DEVICE void multiply_registers(const Chunk& a, std::uint64_t b_at, Vec<float, columns / 2>& acc) {
+TILEWAVE_DEVICE void multiply_registers(const Chunk& a, std::uint64_t b_at, auto& acc) {
   if constexpr (columns == 8) {
     TILEWAVE_WGMMA_REGISTERS(8, 4, 4, 5, 6, 7, 8, 9, 10, 11);
   } else if constexpr (columns == 16) {
@@ -199,6 +199,8 @@ TILEWAVE_DEVICE void multiply_registers(const Chunk& a, std::uint64_t b_at, Vec<
     TILEWAVE_WGMMA_REGISTERS(64, 32, 32, 33, 34, 35, 36, 37, 38, 39);
   } else if constexpr (columns == 128) {
     TILEWAVE_WGMMA_REGISTERS(128, 64, 64, 65, 66, 67, 68, 69, 70, 71);
+  } else if constexpr (columns == 160) {
+    TILEWAVE_WGMMA_REGISTERS(160, 80, 80, 81, 82, 83, 84, 85, 86, 87);
   } else {
     static_assert(columns == 256, "this product is written out for the widths above and 256");
     TILEWAVE_WGMMA_REGISTERS(256, 128, 128, 129, 130, 131, 132, 133, 134, 135);

@@ -117,7 +117,7 @@ struct Tensor {
   }
 
   template <DType type, int columns, bool add = true>
-  TILEWAVE_DEVICE static void group_multiply(const Chunk& a, SwizzledOperand b, Vec<float, columns / 2>& acc) {
+  TILEWAVE_DEVICE static void group_multiply(const Chunk& a, SwizzledOperand b, auto& acc) {
     multiply_registers<type, columns, false, add>(a, descriptor(b), acc);
   }
   template <DType type, int columns, bool add = true>

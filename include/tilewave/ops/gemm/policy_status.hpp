@@ -45,11 +45,29 @@ constexpr bool gemm_shares_block_scales(const GemmSpec& s, const GemmPolicy& p) 
   return s.scale == Scaling::per_block && (p.swapped || (s.gated && s.groups != GemmGroups::one));
 }
 
+/// The heights that a tile may have, in rows of A: the least one that has all rows that the group has is multiplied.
+struct GemmHeights {
+  int count = 0, rows[3]{};
+};
+/// Weights in fragments have products of up to 16 rows by waves, and registers for those of one or two widths by wave
+/// groups: ptxas gives the sums of each loop registers of their own, and waits for each product where they do not
+/// suffice (C7512). Each height of a list is the most rows that it serves.
+constexpr GemmHeights gemm_heights(const GemmSpec& s, const GemmPolicy& p) {
+  if (s.weights == GemmWeights::fragments && s.groups != GemmGroups::one && p.waves_columns == 1) {
+    if (p.rows == 64) return {3, {16, 32, 64}};
+    if (p.rows == 128 && s.gated) return {2, {16, 128}};
+    if (p.rows == 128) return {3, {16, 64, 128}};
+    if (p.rows == 160 && !s.gated) return {2, {128, 160}};
+  }
+  return {1, {p.rows}};
+}
+
 /// Says whether the entry of a policy serves GemmProblem::rms_norm: tiles of few rows, which one wave reads beside the
 /// products.
 constexpr bool gemm_serves_norm(const GemmSpec& s, const GemmPolicy& p) {
   return gemm_spec_takes_norm(s) && p.path == GemmPath::tensor && p.rows <= 16 && !p.pingpong && !p.stream;
 }
+
 /// Says whether one wave finds the tiles for all others, see GemmTensorLayout::posts_tiles.
 constexpr bool gemm_posts_tiles(const GemmSpec& s, const GemmPolicy& p) {
   const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
@@ -127,7 +145,7 @@ constexpr Status gemm_tensor_product(const GemmSpec& s, const GemmPolicy& p) {
   const int n = sums_by_stage ? gemm_part_wide(group_wide) : group_wide;
   const bool narrow = n == 8 || n == 16 || n == 32 || n == 64 || n == 128 || (sums_by_stage && n == 192);
   const bool in_unit = s.mxfp4() && s.a == DType::bf16;  // sums stay in the matrix unit
-  if (s.four_bit() && !narrow && !(in_unit && n == 256))
+  if (s.four_bit() && !narrow && !(in_unit && (n == 160 || n == 256)))
     return illegal_policy("products of int4 weights have 8, 16, 32, 64 or 128 rows of A for a wave group");
   if (s.a == DType::i8 && n != 16 && n != 64 && n != 128 && n != 256)
     return illegal_policy("products of i8 are 16, 64, 128 or 256 wide for a wave group");

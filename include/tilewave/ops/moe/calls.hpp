@@ -153,24 +153,27 @@ struct MoeCalls {
     g.batch_invariant = p.batch_invariant;
   }
 
-  /// Fills in what copies the rows of the first product, which are fp8 with block scales, into the order of experts.
+  /// Fills in what copies the rows of the first product, and block scales of theirs, into the order of experts.
   void copy_rows(const MoeProblem& p) {
-    const std::int64_t chunks = ceil_div(p.hidden, 16), rows = p.rows();
+    const std::int64_t unit = elements_of_unit(first.spec.a), rows = p.rows();
+    const std::int64_t chunks = ceil_div<std::int64_t>(p.hidden, unit);
+    const bool scaled = p.spec.quantised();
     copy = {.x = static_cast<const Chunk*>(first.a),
             .out = take<Chunk>(rows * chunks),
             .scale = first.a_scale,
             .row_ids = sort.sorted_ids,
             .count = sort.group_offsets + p.resident(),
-            .x_stride = first.a_stride / 16,
+            .x_stride = first.a_stride / unit,
             .out_stride = chunks,
             .scale_stride = first.a_scale_stride,
             .scale_group_stride = first.a_scale_k_stride,
             .rows = static_cast<std::int32_t>(rows),
             .chunks = static_cast<std::int32_t>(chunks),
-            .groups = ceil_div(p.hidden, scale_group),
+            .groups = scaled ? ceil_div(p.hidden, scale_group) : 0,
             .tokens = p.tokens};
     copy.out_scale = take<float>(rows * copy.groups);
-    first.a = copy.out, first.a_stride = 16 * chunks;
+    first.a = copy.out, first.a_stride = unit * chunks;
+    if (!scaled) return;
     first.a_scale = copy.out_scale, first.a_scale_stride = copy.groups, first.a_scale_k_stride = 1;
   }
 

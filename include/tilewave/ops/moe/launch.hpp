@@ -138,7 +138,9 @@ namespace detail {
 /// Says whether a policy brings rows to the first product as they are expected to come fastest: copied where experts
 /// have many rows (docs/notebook/2026-11-28-groups.md).
 inline bool moe_suits(const MoeProblem& p, const MoePolicy& policy, const ArchFacts& facts) {
-  const bool many = moe_may_copy(facts.id, p.spec) && !p.batch_invariant && p.rows() >= std::int64_t{48} * p.resident();
+  // Rows of 16 bits: docs/notebook/2026-11-28-moe-heights.md.
+  const std::int64_t enough = p.spec.quantised() ? 48 : p.spec.fragments ? 96 : 128;
+  const bool many = moe_may_copy(facts.id, p.spec) && !p.batch_invariant && p.rows() >= enough * p.resident();
   return many == (policy.rows == MoeRows::copied);
 }
 

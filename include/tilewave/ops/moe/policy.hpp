@@ -33,9 +33,11 @@ inline std::string name_of(const MoePolicy& p) {
   return std::string(p.results == MoeResults::rows ? "rows" : "slots") + (p.rows == MoeRows::copied ? ".copied" : "");
 }
 
-/// Says whether a room copies rows: where the copy engine and block scales are, and no weight goes with a row.
+/// Says whether a room copies rows: where the copy engine is, and no weight goes with a row. Rows are of 16 bits, or
+/// have block scales.
 constexpr bool moe_may_copy(ArchId arch, const MoeSpec& s) {
-  return arch == ArchId::sm90 && s.quantised() && s.scale == Scaling::per_block && !s.masked() &&
+  const bool scaled = s.quantised() && s.scale == Scaling::per_block;
+  return arch == ArchId::sm90 && (scaled || s.scale == Scaling::none || s.fragments) && !s.masked() &&
          s.weight == MoeWeight::output;
 }
 using MoePolicies = ValueList<MoePolicy, 3>;

@@ -8,7 +8,7 @@
 
 namespace tilewave {
 
-/// Returns the specs that every architecture serves, with the entries of the library's lists.
+/// Returns the specs that an architecture serves with the entries of the library's lists. sm90 has gpt-oss, too.
 constexpr ValueList<MoeSpec> moe_specs(ArchId arch) {
   const DType bf16 = DType::bf16, fp8 = facts_of(arch).fp8;
   constexpr MoeRouting logits = MoeRouting::logits, given = MoeRouting::given;
@@ -31,6 +31,9 @@ constexpr ValueList<MoeSpec> moe_specs(ArchId arch) {
   add(fp8, fp8, Scaling::per_block, MoeRouting::masked);
   add(bf16, bf16, Scaling::none, logits).logits = DType::f32;
   add(bf16, fp8, Scaling::per_block, logits).logits = DType::f32;
+  if (facts_of(arch).matrix != Matrix::mma) return specs;
+  MoeSpec& mxfp4 = add(bf16, DType::fp4_e2m1, Scaling::per_group, logits);
+  mxfp4.scale_k = 32, mxfp4.activation = ActivationKind::swigluoai, mxfp4.fragments = true;
   return specs;
 }
 

@@ -74,6 +74,17 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double b_bytes = spec.four_bit() ? 0.5 + double(size_of(spec.group_scale())) / spec.scale_k : element;
   const double sms = sm90_facts.compute_units;
   GemmTileCount count = gemm_tile_count(problem, m, p);
+  // Weights in fragments: cycles of a stage of 64 rows of B under so many of A.
+  const auto of_fragments = [](double rows) { return rows <= 16 ? 240 + 5.7 * rows : 270 + 3.5 * rows; };
+  double fragment_cycles = of_fragments(p.rows);
+  if (const detail::GemmHeights heights = detail::gemm_heights(spec, p); heights.count > 1 && contiguous) {
+    const double groups = gemm_groups_hit(problem, m);
+    const GemmHeightCost cost = gemm_height_cost(m / groups, heights, of_fragments);
+    count.tiles = groups * cost.tiles * ceil_div(problem.n, p.columns);
+    // A loop takes a little longer than that, and gathers fill three stages too slowly (2026-11-28-moe-heights.md).
+    fragment_cycles = cost.of_tiles / cost.tiles * (p.rows == 64 ? 1.18 : 1.05);
+    if (spec.gathered && p.rows > 64) fragment_cycles *= 1 + 0.5 * min_of(1.0, m / groups / 128);
+  }
   // Block scales: rows of a group, and its tiles.
   const bool group_scales = spec.scale == Scaling::per_block && !p.swapped && spec.groups != GemmGroups::one;
   double group_rows_scaled = 0.0;
@@ -105,14 +116,16 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
     if (block) cycles = max_of(1.4 * cycles, (270 + 2.8 * wide) * (p.waves_rows > 1 ? 1.5 : 1.0));
     // Rows that count have scales that lie apart, and gathered ones come by lanes.
     if (block && contiguous) cycles *= 1 + min_of(1.0, m / gemm_groups_hit(problem, m) / 32);
+    // Lanes that gather many rows take longer than the products (docs/notebook/2026-11-28-moe-heights.md).
     if (spec.gathered && p.swapped && p.rows >= 64) cycles *= 2.0;
+    if (spec.gathered && !p.swapped && !block) cycles *= 1 + 0.4 * min_of(1.0, m / gemm_groups_hit(problem, m) / 256);
     if (spec.has_sums_to_choose() && spec.sums == GemmSums::promoted) cycles *= 1.035;
   }
   const bool fragments = spec.weights == GemmWeights::fragments;
   if (spec.four_bit()) {  // a stage of 128 k: a chain of waits, and the groups of an SM widen in turn
     if (fragments) {      // blocks of an SM widen in turn, where there are two
       const double beside = min_of(double(p.waves_per_simd), max_of(1.0, count.tiles * splits / sms));
-      cycles = tall / 64 * beside * (wide <= 16 ? 240 + 5.7 * wide : 270 + 3.5 * wide);
+      cycles = tall / 64 * beside * fragment_cycles;
     } else {
       const double groups = tall / 64 * (count.tiles * splits > sms ? p.waves_per_simd : 1);
       cycles = 250 + 3.25 * wide * element + 320 * groups;

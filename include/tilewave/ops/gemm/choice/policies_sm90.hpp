@@ -74,9 +74,12 @@ constexpr GemmPolicies gemm_sm90_fragments(const GemmSpec& s) {
   codes(8, columns, 2);
   codes(16, columns, 2);
   codes(64, columns, 1);
+  if (s.groups != GemmGroups::one) {  // as high as a group's rows ask for
+    codes(s.gated ? 128 : 160, columns, 1);
+    return list.all;
+  }
   if (s.gated) return list.all;
   codes(128, columns, 1);
-  if (s.groups != GemmGroups::one) return list.all;
   codes(32, columns, 1);
   list.add({.rows = 256, .columns = 128, .swapped = true});
   return list.all;

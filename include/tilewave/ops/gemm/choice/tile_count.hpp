@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "tilewave/core/math.hpp"
-#include "tilewave/ops/gemm/policy.hpp"
+#include "tilewave/ops/gemm/policy_status.hpp"
 #include "tilewave/ops/gemm/problem.hpp"
 
 namespace tilewave {
@@ -44,6 +44,28 @@ inline GemmTileCount gemm_tile_count(const GemmProblem& problem, std::int32_t m,
     m = min_of(m, problem.expected_group_rows);
   const double layers = problem.spec.groups == GemmGroups::masked ? problem.groups : problem.batch;
   return {double(ceil_div(m, tile_rows)) * columns * layers, double(m) * layers};
+}
+
+/// The tiles of a contiguous group with the policy's heights, and what all of them take by cost(height). Rows of groups
+/// lie about their mean as those of tokens that choose at random.
+struct GemmHeightCost {
+  double tiles = 0, of_tiles = 0;
+};
+template <class Cost>
+GemmHeightCost gemm_height_cost(double group_rows, const detail::GemmHeights& heights, const Cost& cost) {
+  const double most = heights.rows[heights.count - 1];
+  GemmHeightCost mean;
+  double all = 0;
+  for (double z = -2; z <= 2; z += 0.5) {
+    const double odds = std::exp(-z * z / 2), rows = max_of(1.0, std::floor(group_rows + z * std::sqrt(group_rows)));
+    const double whole = std::floor((rows - 1) / most), rest = rows - whole * most;  // the last tile has the rest
+    int height = 0;
+    while (height + 1 < heights.count && heights.rows[height] < rest) ++height;
+    all += odds;
+    mean.tiles += odds * (whole + 1);
+    mean.of_tiles += odds * (whole * cost(most) + cost(heights.rows[height]));
+  }
+  return {mean.tiles / all, mean.of_tiles / all};
 }
 
 }  // namespace tilewave

@@ -239,37 +239,49 @@ struct GemmFewRowsKernel {
   }
 
   /// Adds the products of `count` strips of C of a stage: `all`, unless that is 0. Then there are no branches between
-  /// them, and ptxas mixes them: a strip by itself is a chain of eight products. `read_unit`: the unit of a strip that
-  /// has this lane's codes.
+  /// them, and ptxas mixes them: a strip by itself is a chain of eight products. Under sixteen rows of A those of two
+  /// strips alternate, which is one to three percent faster at 60 MB. `read_unit`: the unit of a strip that has this
+  /// lane's codes.
   template <int all>
   TILEWAVE_DEVICE static void multiply(const Operands& operands, const Stage& stage, int read_unit, int count,
                                        Atom (&sums)[strips][panels]) {
+    constexpr int together = all > 0 && panels > 1 && strips % 2 == 0 ? 2 : 1;
+    const auto counts = [&](int s) TILEWAVE_INLINE_LAMBDA { return s % group_strips < (all > 0 ? all : count); };
     TILEWAVE_UNROLL
-    for (int s = 0; s < strips; ++s) {
-      if (all > 0 ? s % group_strips >= all : s % group_strips >= count) continue;
-      Atom stage_sums[panels];
+    for (int first = 0; first < strips; first += together) {
+      if (together == 1 && !counts(first)) continue;
+      Atom stage_sums[together][panels];
       TILEWAVE_UNROLL
-      for (int n = 0; n < panels; ++n) stage_sums[n] = operands.bias_sums[n];
+      for (int i = 0; i < together * panels; ++i) stage_sums[i / panels][i % panels] = operands.bias_sums[i % panels];
       TILEWAVE_UNROLL
       for (int j = 0; j < 4; ++j) {
-        const Chunk& codes = stage.codes[s][j / 2][read_unit];
-        const Chunk first = B::template widen_i4_biased<type>(codes[j % 2]);
-        const Chunk second = B::template widen_i4_biased<type>(codes[2 + j % 2]);
         TILEWAVE_UNROLL
-        for (int p = 0; p < 2; ++p) {
+        for (int t = 0; t < together; ++t)
+          if (counts(first + t)) add_eight_k(operands, stage.codes[first + t][j / 2][read_unit], j, stage_sums[t]);
+      }
+      TILEWAVE_UNROLL
+      for (int t = 0; t < together; ++t) {
+        const int s = first + t;
+        if (!counts(s)) continue;
+        const auto scale = tilewave::widen<B, S.group_scale(), 2>(stage.scales[s][B::lane_id() / 4]);
+        TILEWAVE_UNROLL
+        for (int n = 0; n < panels; ++n) {
           TILEWAVE_UNROLL
-          for (int n = 0; n < panels; ++n) {
-            stage_sums[n] =
-                product(operands.values[j][n][p], {{first[2 * p], first[2 * p + 1], second[2 * p], second[2 * p + 1]}},
-                        stage_sums[n]);
-          }
+          for (int e = 0; e < 4; ++e) sums[s][n][e] += stage_sums[t][n][e] * scale[e / 2];
         }
       }
-      const auto scale = tilewave::widen<B, S.group_scale(), 2>(stage.scales[s][B::lane_id() / 4]);
+    }
+  }
+  /// Adds the products of eight k of the lane, number j of a stage.
+  TILEWAVE_DEVICE static void add_eight_k(const Operands& operands, const Chunk& codes, int j, Atom (&sums)[panels]) {
+    const Chunk first = B::template widen_i4_biased<type>(codes[j % 2]);
+    const Chunk second = B::template widen_i4_biased<type>(codes[2 + j % 2]);
+    TILEWAVE_UNROLL
+    for (int p = 0; p < 2; ++p) {
       TILEWAVE_UNROLL
       for (int n = 0; n < panels; ++n) {
-        TILEWAVE_UNROLL
-        for (int e = 0; e < 4; ++e) sums[s][n][e] += stage_sums[n][e] * scale[e / 2];
+        sums[n] = product(operands.values[j][n][p],
+                          {{first[2 * p], first[2 * p + 1], second[2 * p], second[2 * p + 1]}}, sums[n]);
       }
     }
   }

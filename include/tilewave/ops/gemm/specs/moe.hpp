@@ -1,38 +1,54 @@
 // SPDX-License-Identifier: MIT
 // The list of specs of a layer of experts: first products gather tokens or have masked groups, second ones scatter to
-// slots. Second products whose rows stay in order are in the list of grouped specs.
+// slots. Second products whose rows stay in order are in the list of grouped specs, but those of MXFP4 in fragments.
 #pragma once
 
 #include "tilewave/ops/gemm/registry.hpp"
 
 namespace tilewave {
 
-constexpr std::array<GemmSpec, 6> gemm_moe_specs(ArchId arch) {
+constexpr ValueList<GemmSpec> gemm_moe_specs(ArchId arch) {
   constexpr ActivationKind silu = ActivationKind::silu;
   constexpr GemmGroups contiguous = GemmGroups::contiguous;
   constexpr Scaling block = Scaling::per_block;
   const DType fp8 = facts_of(arch).fp8;
-  return {{{.groups = contiguous, .activation = silu, .gated = true, .gathered = true},
-           {.groups = contiguous, .scattered = true},
-           {.a = fp8,
-            .b = fp8,
-            .out = fp8,
-            .scale = block,
-            .groups = contiguous,
-            .activation = silu,
-            .gated = true,
-            .out_scale = Scaling::per_group,
-            .gathered = true},
-           {.a = fp8, .b = fp8, .scale = block, .groups = contiguous, .scattered = true},
-           {.groups = GemmGroups::masked, .activation = silu, .gated = true},
-           {.a = fp8,
-            .b = fp8,
-            .out = fp8,
-            .scale = block,
-            .groups = GemmGroups::masked,
-            .activation = silu,
-            .gated = true,
-            .out_scale = Scaling::per_group}}};
+  ValueList<GemmSpec> specs;
+  for (const GemmSpec& s : {GemmSpec{.groups = contiguous, .activation = silu, .gated = true, .gathered = true},
+                            GemmSpec{.groups = contiguous, .scattered = true},
+                            GemmSpec{.a = fp8,
+                            .b = fp8,
+                            .out = fp8,
+                            .scale = block,
+                            .groups = contiguous,
+                            .activation = silu,
+                            .gated = true,
+                            .out_scale = Scaling::per_group,
+                            .gathered = true},
+                            GemmSpec{.a = fp8, .b = fp8, .scale = block, .groups = contiguous, .scattered = true},
+                            GemmSpec{.groups = GemmGroups::masked, .activation = silu, .gated = true},
+                            GemmSpec{.a = fp8,
+                            .b = fp8,
+                            .out = fp8,
+                            .scale = block,
+                            .groups = GemmGroups::masked,
+                            .activation = silu,
+                            .gated = true,
+                            .out_scale = Scaling::per_group}})
+    specs.add(s);
+  if (facts_of(arch).matrix != Matrix::mma) return specs;
+  specs.add({.groups = contiguous, .activation = silu, .gated = true});  // of rows that were copied before
+  GemmSpec second{.b = DType::fp4_e2m1,
+                  .scale = Scaling::per_group,
+                  .weights = GemmWeights::fragments,
+                  .groups = contiguous,
+                  .scale_k = 32};
+  GemmSpec first = second;
+  first.activation = ActivationKind::swigluoai, first.gated = first.gathered = true;
+  specs.add(first);
+  specs.add(second);
+  first.gathered = false;
+  specs.add(first);
+  return specs;
 }
 
 constexpr GemmPolicies gemm_moe_policies(ArchId arch, const GemmSpec& s) { return gemm_policies(arch, s); }

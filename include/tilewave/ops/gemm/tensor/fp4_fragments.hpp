@@ -58,15 +58,16 @@ struct GemmFp4Fragments : GemmInt4Rows<B, S, P, TileRows> {
       for (int i = 0; i < 4; ++i) codes[slice][i] = B::multiply_bf16(codes[slice][i], second[i % 2][scale]);
     }
   }
-  /// Widens the codes of 64 rows of a stage into operands a of group_multiply.
+  /// Widens the codes of 64 rows of a stage, from slice `first_slice` on, into operands a of group_multiply.
+  template <int count>
   TILEWAVE_DEVICE static void widen(const Chunk* rows, const std::uint32_t* factors, int first, int wave, bool beyond,
-                                    Chunk (&codes)[slices]) {
+                                    int first_slice, Chunk (&codes)[count]) {
     Factors own[2], second[2];
     read_factors(factors, first, wave, beyond, own, second);
     TILEWAVE_UNROLL
-    for (int scale = 0; scale < scales; ++scale) {
+    for (int scale = 0; scale < count / 2; ++scale) {
       Chunk two[2];
-      widen_scale(rows, wave, scale, beyond, own, second, two);
+      widen_scale(rows, wave, first_slice / 2 + scale, beyond, own, second, two);
       TILEWAVE_UNROLL
       for (int slice = 0; slice < 2; ++slice) codes[2 * scale + slice] = two[slice];
     }

@@ -20,9 +20,14 @@ struct GemmGatheredRows {
   static constexpr int batch = min_of(copies, lanes / rows_at_a_time);  // copies whose tokens are under way at once
   static constexpr std::uint32_t none = ~0u;
 
+  /// Tiles of few rows end copying behind them. Beside block scales that was slower at 4096 tokens of DeepSeek-V3.
+  static constexpr bool partly = P.rows > lanes&& S.scale != Scaling::per_block;
+
   std::uint32_t token[count];  // a row of A, or none
+  std::int32_t rows = P.rows;  // that count, where copies end behind them
 
   TILEWAVE_DEVICE void load(const GemmArgs& a, const GemmTile& tile) {
+    if constexpr (partly) rows = tile.row_end - tile.first_row;
     TILEWAVE_UNROLL
     for (int i = 0; i < count; ++i) {
       const int r = i * lanes + B::lane_id();
@@ -45,6 +50,7 @@ struct GemmGatheredRows {
       const bool inside = in_row < units;
       TILEWAVE_UNROLL
       for (int done = 0; done < copies; done += batch) {
+        if (partly && done > 0 && rows_at_a_time * done >= rows) break;
         std::uint32_t tokens[batch];
         TILEWAVE_UNROLL
         for (int i = 0; i < batch; ++i) {

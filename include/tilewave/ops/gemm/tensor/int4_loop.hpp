@@ -23,13 +23,32 @@ struct GemmInt4Loop {
   TILEWAVE_DEVICE static void run(typename L::Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
                                   Sums (&sums)[L::tiles]) {
     if constexpr (L::fragments && L::wave_group_wide <= 16) {
-      run_waves(steps, wave_group, shared, ring, sums);
+      run_waves<L::wave_group_wide>(steps, wave_group, shared, ring, sums);
     } else if constexpr (L::fragments) {
-      run_fragments(steps, wave_group, shared, ring, sums);
+      run_fragments<L::wave_group_wide>(steps, wave_group, shared, ring, sums);
     } else if constexpr (Codes::scales_in_exponents) {
       run_in_unit(steps, wave_group, shared, ring, sums);
     } else {
       run_scaled(steps, wave_group, shared, ring, sums);
+    }
+  }
+
+  /// Runs a tile as high as its rows ask for, at least height number `number`, and calls end(sums). Each height has a
+  /// loop and sums of its own: where those of several loops meet, ptxas waits for each product (C7512, C7515).
+  template <int number = 0, class End>
+  TILEWAVE_DEVICE static void run_as_high(const GemmTile& tile, typename L::Args::Steps steps, int wave_group,
+                                          Shared& shared, Ring& ring, const End& end) {
+    constexpr int high = L::heights.rows[number], last = L::heights.count - 1;
+    if (number == last || tile.row_end - tile.first_row <= high) {
+      Sums sums[L::tiles];
+      if constexpr (high <= 16) {
+        run_waves<high>(steps, wave_group, shared, ring, sums);
+      } else {
+        run_fragments<high>(steps, wave_group, shared, ring, sums);
+      }
+      end(sums);
+    } else if constexpr (number < last) {
+      run_as_high<number + 1>(tile, steps, wave_group, shared, ring, end);
     }
   }
 
@@ -77,29 +96,38 @@ struct GemmInt4Loop {
     for (int t = 0; t < L::tiles; ++t) B::group_mma_fence(sums[t]);
   }
 
-  /// Sums stay in the matrix unit. A tile is widened while the products of the tile before run, which may be the last
-  /// of the stage before.
+  /// The products that begin together, of a 64-row tile. Two batches of codes are in registers: one is widened while
+  /// the other's products run. Tiles with many sums have room for half a stage.
+  static constexpr int batch =
+      L::tiles > 1 && L::wave_group_wide <= 64 && L::heights.count == 1 ? Codes::slices : Codes::slices / 2;
+
+  /// Sums stay in the matrix unit, those of `high` rows of A. Codes are widened while the products of the batch before
+  /// run, which may be the last of the stage before.
+  template <int high>
   TILEWAVE_DEVICE static void run_fragments(typename L::Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
                                             Sums (&sums)[L::tiles]) {
     L::clear(sums);
-    Chunk codes[L::tiles][Codes::slices];
+    TILEWAVE_UNROLL
+    for (int t = 0; t < L::tiles; ++t) B::group_mma_fence(sums[t]);
+    Chunk codes[2][batch];
     int before = 0;
     for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
       L::wait_full(shared, ring);
       const int slot = B::uniform(ring.slot);  // for the addresses of products, which are scalars
       const std::uint32_t* const factors = shared.row_pairs[ring.slot];
       const bool beyond = factors[Codes::scales * P.columns] != 0;
-      static_for<L::tiles>([&](auto t) TILEWAVE_INLINE_LAMBDA {
-        B::template group_mma_wait<L::tiles - 1>();  // this tile's products of the stage before
-        if (t == L::tiles - 1 && step != steps.first) shared.ring.release(before);
+      static_for<L::tiles * Codes::slices / batch>([&](auto number) TILEWAVE_INLINE_LAMBDA {
+        constexpr int t = number * batch / Codes::slices, first_slice = number * batch % Codes::slices;
+        B::template group_mma_wait<1>();  // the products of the codes that are overwritten
+        if (number == 1 && step != steps.first) shared.ring.release(before);
         const int first = L::tall_row(wave_group) + 64 * t;
         Codes::widen(shared.tall[ring.slot] + first / 16 * Codes::strip_chunks, factors, first, L::wave_in_wave_group(),
-                     beyond, codes[t]);
-        B::group_mma_fence(sums[t]);
+                     beyond, first_slice, codes[number % 2]);
+        if constexpr (batch == Codes::slices) B::group_mma_fence(sums[t]);  // else the batch before still adds to them
         B::group_mma_begin();
-        static_for<Codes::slices>([&](auto i) TILEWAVE_INLINE_LAMBDA {
-          B::template group_multiply<S.a, L::wave_group_wide>(codes[t][i], wide_rows(wave_group, shared, slot, i),
-                                                              sums[t]);
+        static_for<batch>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+          B::template group_multiply<S.a, high>(codes[number % 2][i],
+                                                wide_rows(wave_group, shared, slot, first_slice + i), sums[t]);
         });
         B::group_mma_end();
       });
@@ -113,9 +141,10 @@ struct GemmInt4Loop {
 
   /// Few rows of A: waves multiply for themselves. A product of a wave group takes 32 cycles for up to 32 rows of A,
   /// those of its waves 8 for each eight. The lane's words and sums are the same.
+  template <int high>
   TILEWAVE_DEVICE static void run_waves(typename L::Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
                                         Sums (&sums)[L::tiles]) {
-    constexpr int panels = L::wave_group_wide / 8;  // of eight rows of A
+    constexpr int panels = high / 8;  // of eight rows of A
     L::clear(sums);
     // A load brings four parts of eight rows by 16 bytes: of both panels for one slice of k, or of one for two.
     const int lane = B::lane_id(), part = lane / 8,
@@ -138,7 +167,7 @@ struct GemmInt4Loop {
           for (int load = 0; load < panels; ++load) {
             const int first_unit = scale * 4 + 2 * load;
             const Chunk* const box = shared.wide[ring.slot] + first_unit / 8 * (L::wide_rows * L::row_chunks);
-            const Chunk parts = B::load_matrices(box + row * L::row_chunks + (first_unit % 8 + unit ^ row % 8));
+            const Chunk parts = B::load_matrices(box + row * L::row_chunks + ((first_unit % 8 + unit) ^ row % 8));
             TILEWAVE_UNROLL
             for (int i = 0; i < 2; ++i) {
               auto& to = panels == 2 ? rows[load][i] : rows[i][0];

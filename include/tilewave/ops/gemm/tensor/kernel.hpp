@@ -324,8 +324,16 @@ struct GemmTensorKernel {
         }
       }
       output.begin(a, tile, wave_group);
+      const auto end_tile = [&](Sums(&sums)[L::tiles]) TILEWAVE_INLINE_LAMBDA {
+        if (P.stream && steps.partial >= 0) return output.store_partial(a, steps.partial, wave_group, sums);
+        if (P.splits > 1 && a.gemm.splits > 1) return output.merge(a, tile, rank, wave_group, shared, sums);
+        output.write(a, tile, wave_group, shared, sums);
+      };
       Sums sums[L::tiles];
-      if constexpr (L::packed) {
+      if constexpr (L::heights.count > 1) {
+        Int4::run_as_high(tile, steps, wave_group, shared, ring, end_tile);
+        continue;
+      } else if constexpr (L::packed) {
         Int4::run(steps, wave_group, shared, ring, sums);
       } else if constexpr (L::shared_scales && P.swapped) {
         Scaled::scales_in_shared(steps, wave_group, shared, ring, sums);
@@ -348,13 +356,7 @@ struct GemmTensorKernel {
       if constexpr (L::norms) {  // blocks that share K multiply what they have merged
         if (a.normalises && a.gemm.splits == 1) L::RowNorm::take(shared.norm, normed, wave_group, sums);
       }
-      if (P.stream && steps.partial >= 0) {
-        output.store_partial(a, steps.partial, wave_group, sums);
-      } else if (P.splits > 1 && a.gemm.splits > 1) {
-        output.merge(a, tile, rank, wave_group, shared, sums);
-      } else {
-        output.write(a, tile, wave_group, shared, sums);
-      }
+      end_tile(sums);
     }
     output.finish();
   }

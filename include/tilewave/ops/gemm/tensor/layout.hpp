@@ -64,6 +64,8 @@ struct GemmTensorLayout {
   static constexpr bool scaled_ahead =
       wave_groups <= 2 && wave_group_wide <= 128 && (promoted ? tiles * wave_group_wide <= 128 : tiles == 1);
 
+  /// Tiles of groups are as high as the rows that they have ask for.
+  static constexpr detail::GemmHeights heights = detail::gemm_heights(S, P);
   /// Rows of A may be divided by their root mean squares, which a wave of its own finds.
   static constexpr bool norms = detail::gemm_serves_norm(S, P);
   using RowNorm = GemmRowNorm<GemmTensorLayout, S, P>;
