@@ -264,8 +264,7 @@ struct MoeOp {
       one.logits = nullptr, one.topk_ids = &id, one.topk_weights = &weight, one.ids_stride = one.weights_stride = 1;
       one.tokens = one.experts = one.local_experts = one.topk = 1;
       const auto of_expert = [&](const MoeWeights& w) {
-        return static_cast<const char*>(w.data) +
-               expert * w.expert_stride * size_of(p.spec.weights);
+        return static_cast<const char*>(w.data) + expert * w.expert_stride * size_of(p.spec.weights);
       };
       one.w1.data = of_expert(p.w1), one.w2.data = of_expert(p.w2);
       if (p.spec.four_bit()) {

@@ -46,7 +46,7 @@ using LoadedObjects = std::map<std::vector<std::uint8_t>, CodeObject>;
 
 struct BundleOptions {
   std::string objdump;
-  std::string write_outputs;        // directory for what the kernels wrote, empty for nowhere
+  std::string write_outputs;  // directory for what the kernels wrote, empty for nowhere
   MachineOptions machine;
   LoadedObjects* loaded = nullptr;  // to be kept from bundle to bundle; a few are
 };

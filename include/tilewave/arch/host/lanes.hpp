@@ -54,6 +54,20 @@ TILEWAVE_HOST_UNTRACKED void each_posted(std::uint32_t value, const Collective& 
   for (int lane = 0; lane < wave.lanes; ++lane) f(lane, posted[lane]);
 }
 
+/// Copies words between a wave's values and an array of the same size. ThreadSanitizer would see a call of memcpy.
+template <class To, class From>
+TILEWAVE_HOST_UNTRACKED void copy_words(To* to, const From* from, int count) {
+  static_assert(sizeof(To) == sizeof(From));
+  if constexpr (under_tsan) {
+    for (int i = 0; i < count; ++i) {
+      const From word = const_cast<const volatile From*>(from)[i];
+      const_cast<volatile To*>(to)[i] = std::bit_cast<To>(word);
+    }
+  } else {
+    std::memcpy(to, from, count * sizeof(To));
+  }
+}
+
 /// Combines the values of each aligned group of `lanes` lanes, in the steps of a butterfly: op(own, other).
 template <class Op>
 TILEWAVE_HOST_UNTRACKED void butterfly(float& value, int lanes, const Op& op, const Collective& call) {
@@ -63,15 +77,14 @@ TILEWAVE_HOST_UNTRACKED void butterfly(float& value, int lanes, const Op& op, co
   asm("" : "+m"(value));  // a product contracted into the addition would differ from lane to lane
   posted[self.index] = std::bit_cast<std::uint32_t>(value);
   if (meet(self, call)) {
-    const std::size_t bytes = wave.lanes * sizeof(float);
     float own[max_wave_lanes], combined[max_wave_lanes];
-    std::memcpy(own, posted, bytes);
+    copy_words(own, posted, wave.lanes);
     for (int mask = 1; mask < lanes; mask *= 2) {
       for (int lane = 0; lane < wave.lanes; ++lane) combined[lane] = op(own[lane], own[lane ^ mask]);
-      std::memcpy(own, combined, bytes);
+      copy_words(own, combined, wave.lanes);
       ++self.cluster->counters.shuffles;
     }
-    std::memcpy(posted, own, bytes);
+    copy_words(posted, own, wave.lanes);
     complete(self);
   }
   value = std::bit_cast<float>(posted[self.index]);

@@ -161,6 +161,7 @@ struct MoeCalls {
     copy = {.x = static_cast<const Chunk*>(first.a),
             .out = take<Chunk>(rows * chunks),
             .scale = first.a_scale,
+            .out_scale = nullptr,
             .row_ids = sort.sorted_ids,
             .count = sort.group_offsets + p.resident(),
             .x_stride = first.a_stride / unit,
