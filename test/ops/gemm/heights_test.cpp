@@ -35,6 +35,26 @@ void check(const std::vector<std::int32_t>& rows) {
   for (const std::int32_t k : {416, 96}) CHECK(GemmCall(S, {.m = m, .n = 288, .k = k, .rows = rows}).run(entry) == "");
 }
 
+TEST_CASE("a batch-invariant call takes no tile whose height chooses the instruction") {
+  int differing = 0;
+  for (const bool gated : {false, true}) {
+    const GemmSpec spec = of_groups(gated);
+    int left = 0;
+    for (const GemmPolicy& policy : gemm_sm90_policies(spec)) {
+      const GemmEntry entry{ArchId::sm90, true, spec, policy, nullptr};
+      GemmProblem p;
+      p.spec = spec;
+      REQUIRE(GemmRegistry::considers(p, entry, sm90_facts).ok());
+      p.batch_invariant = true;
+      const bool taken = GemmRegistry::considers(p, entry, sm90_facts).ok();
+      CHECK(taken == !detail::gemm_height_changes_bits(spec, policy));
+      taken ? ++left : ++differing;
+    }
+    CHECK(left > 0);
+  }
+  CHECK(differing > 0);
+}
+
 TEST_CASE("a tile is as high as the rows that its group has") {
   AllRooms::each([]<class B>() {
     if constexpr (B::facts.matrix == Matrix::mma) {

@@ -132,7 +132,8 @@ TEST_CASE("results in slots, and tokens that were copied, make the sums that the
       continue;
     }
     if (entry->spec.masked() || (entry->spec.quantised() && !all_entries())) continue;
-    if (entry->spec.four_bit() && entry->policy.results == MoeResults::slots) continue;  // no list has its products
+    // No list has products of MXFP4 for slots, and where rows are copied they may take another instruction.
+    if (entry->spec.four_bit()) continue;
     REQUIRE((rows->arch == entry->arch && rows->spec == entry->spec));
     INFO(name_of(entry->arch) << " " << name_of(entry->spec));
     const MoeShape shape{.tokens = 29, .experts = 12, .topk = 4, .first_expert = 2, .local_experts = 7};

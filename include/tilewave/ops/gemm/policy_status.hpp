@@ -62,6 +62,13 @@ constexpr GemmHeights gemm_heights(const GemmSpec& s, const GemmPolicy& p) {
   return {1, {p.rows}};
 }
 
+/// Says whether rows have other bits in low tiles than in high ones: sm90 multiplies up to 16 rows of fragments by
+/// mma.sync and more by wgmma, which add up in orders of their own.
+constexpr bool gemm_height_changes_bits(const GemmSpec& s, const GemmPolicy& p) {
+  const GemmHeights heights = gemm_heights(s, p);
+  return heights.rows[0] <= 16 && heights.count > 1;
+}
+
 /// Says whether the entry of a policy serves GemmProblem::rms_norm: tiles of few rows, which one wave reads beside the
 /// products.
 constexpr bool gemm_serves_norm(const GemmSpec& s, const GemmPolicy& p) {
