@@ -55,6 +55,7 @@ struct MoePlan {
   /// reason.
   Status launch(const MoeProblem& p, hipStream_t stream) const {
     return checked(p, [&](const MoeCalls& calls) {
+      const LaunchesApart apart(entry->policy.rows == MoeRows::copied && p.spec.quantised());
       for (int l = 0; l < moe_launches; ++l)
         if (Status s = run(p, calls, static_cast<MoeLaunch>(l), stream); !s.ok()) return s;
       return Status{};
@@ -90,6 +91,16 @@ struct MoePlan {
   }
 
  private:
+  /// Where experts have many rows, kernels begin when the one before has ended. Blocks that begin one by one, as others
+  /// leave their SMs, do not read the same weights at the same time, and L2 no longer serves them: a layer of 4096
+  /// tokens takes 1.4 times as long (docs/notebook/2026-11-28-groups.md).
+  struct LaunchesApart {
+    bool before = overlap_launches;
+    explicit LaunchesApart(bool apart) { overlap_launches = before && !apart; }
+    LaunchesApart(const LaunchesApart&) = delete;
+    LaunchesApart& operator=(const LaunchesApart&) = delete;
+    ~LaunchesApart() { overlap_launches = before; }
+  };
   MoeEntryBytes entry_bytes(const MoeProblem& p) const {
     const MoeCalls calls(p, entry->policy, moe_no_workspace(), {});
     MoeEntryBytes bytes;
