@@ -251,8 +251,8 @@ Status gemm_launch_with(const Epilogue& epilogue, const GemmProblem& p, int spli
   if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
   if (Status s = gemm_check(p, B::facts); !s.ok()) return s;
   if (splits < 1 || splits > P.splits) return {StatusCode::bad_value, "splits is not from 1 to the policy's"};
-  if (p.batch_invariant && (splits > 1 || P.stream))
-    return {StatusCode::bad_value, "a batch-invariant product does not split K"};
+  if (p.batch_invariant && splits > 1) return {StatusCode::bad_value, "a batch-invariant product does not split K"};
+  if (constexpr Status kept = detail::gemm_batch_invariance(S, P); p.batch_invariant && !kept.ok()) return kept;
   if (p.rms_norm && !detail::gemm_serves_norm(S, P))
     return {StatusCode::no_matching_entry, "the entry does not serve rms_norm"};
   if (p.m == 0 || p.n == 0 || (S.groups != GemmGroups::one && p.groups == 0)) return {};

@@ -69,6 +69,15 @@ constexpr bool gemm_height_changes_bits(const GemmSpec& s, const GemmPolicy& p) 
   return heights.rows[0] <= 16 && heights.count > 1;
 }
 
+/// Says whether an entry keeps a row's bits whatever rows are beside it, as batch-invariant calls ask. Errors:
+/// bad_value with the reason.
+constexpr Status gemm_batch_invariance(const GemmSpec& s, const GemmPolicy& p) {
+  if (p.stream) return illegal_policy("a batch-invariant product is not cut by stream-K");
+  if (gemm_height_changes_bits(s, p))
+    return illegal_policy("a batch-invariant product has the same instructions for groups of few rows and of many");
+  return {};
+}
+
 /// Says whether the entry of a policy serves GemmProblem::rms_norm: tiles of few rows, which one wave reads beside the
 /// products.
 constexpr bool gemm_serves_norm(const GemmSpec& s, const GemmPolicy& p) {

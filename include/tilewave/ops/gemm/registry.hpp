@@ -94,9 +94,8 @@ struct GemmRegistry {
       return {none, "for up to four rows of a chain of products, whose weights are ready"};
     if (p.rms_norm && !detail::gemm_serves_norm(e.spec, e.policy))
       return {none, "rms_norm is served by tiles of at most 16 rows on sm90"};
-    if (p.batch_invariant && e.policy.stream) return {none, "a batch-invariant product is not cut by stream-K"};
-    if (p.batch_invariant && detail::gemm_height_changes_bits(e.spec, e.policy))
-      return {none, "a batch-invariant product has the same instructions for groups of few rows and of many"};
+    if (const Status s = detail::gemm_batch_invariance(e.spec, e.policy); p.batch_invariant && !s.ok())
+      return {none, s.reason};
     return {};
   }
   /// Returns a name such as `t16x64x128.w1x1.s12.tensor.swap.k8.by4`. Where blocks may share K, `by4` says how many do.
