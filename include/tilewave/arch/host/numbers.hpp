@@ -84,6 +84,18 @@ struct Numbers {
   }
 
   template <DType type>
+  static std::uint32_t i4_offsets(std::uint32_t zeros, std::uint32_t) {
+    return zeros;
+  }
+  template <DType type>
+  static Vec<std::uint32_t, 2> widen_i4_pairs_times(const Vec<std::uint32_t, 2>& words, int pair, std::uint32_t powers,
+                                                    std::uint32_t offsets) {
+    Vec<std::uint32_t, 2> pairs = widen_i4_pairs<type>(words, pair, offsets);
+    for (int i = 0; i < 2; ++i) pairs[i] = multiply_pair<type>(pairs[i], powers);
+    return pairs;
+  }
+
+  template <DType type>
   static constexpr std::uint32_t i4_negative_biases = type == DType::bf16 ? 0xc1c0c1c0u : 0xd480d480u;
   template <DType type>
   static Chunk widen_i4_biased(std::uint32_t word) {
@@ -125,8 +137,7 @@ struct Numbers {
   }
 
   static std::uint32_t multiply_bf16(std::uint32_t pair, std::uint32_t factors) {
-    const auto half = [](std::uint32_t word, int i) { return bf16_to_f32(static_cast<std::uint16_t>(word >> 16 * i)); };
-    return pack_bf16(half(pair, 0) * half(factors, 0), half(pair, 1) * half(factors, 1));
+    return multiply_pair<DType::bf16>(pair, factors);
   }
   /// Returns four of the 8 bytes low, high as a word; low's bytes come first.
   template <int a, int b, int c, int d>
@@ -154,6 +165,16 @@ struct Numbers {
   static Vec<std::uint32_t, 2> widened(std::uint32_t word, const Table& codes) {
     const auto at = [&](int byte) { return std::uint32_t{codes[word >> (8 * byte) & 0xffu]}; };
     return {{at(0) | at(1) << 16, at(2) | at(3) << 16}};
+  }
+
+  template <DType type>
+  static std::uint32_t multiply_pair(std::uint32_t pair, std::uint32_t factors) {
+    const auto half = [](std::uint32_t word, int i) {
+      const auto bits = static_cast<std::uint16_t>(word >> 16 * i);
+      return type == DType::bf16 ? bf16_to_f32(bits) : f16_to_f32(bits);
+    };
+    const float low = half(pair, 0) * half(factors, 0), high = half(pair, 1) * half(factors, 1);
+    return type == DType::bf16 ? pack_bf16(low, high) : pack_f16(low, high);
   }
 
   static Chunk widened_fp4(std::uint32_t word, std::uint16_t (*narrow)(float)) {

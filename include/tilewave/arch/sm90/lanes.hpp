@@ -245,20 +245,33 @@ struct Lanes {
   TILEWAVE_DEVICE static Vec<std::uint32_t, 2> widen_i4_pairs(const Vec<std::uint32_t, 2>& words, int pair,
                                                               std::uint32_t zeros = type == DType::bf16 ? 0x43084308u
                                                                                                         : 0x64086408u) {
-    constexpr std::uint32_t high_bytes = type == DType::bf16 ? 0x43004300u : 0x64006400u;
-    std::uint32_t codes;
-    asm("prmt.b32 %0, %1, %2, %3;"
-        : "=r"(codes)
-        : "r"(words[0]), "r"(words[1]), "r"(pair % 2 == 0 ? 0x5410u : 0x7632u));
-    // This is (codes & mask) ^ bits in one instruction; without it ptxas takes two.
-    asm("lop3.b32 %0, %1, %2, %3, 0x6a;"
-        : "=r"(codes)
-        : "r"(codes >> pair / 2 * 4), "r"(0x0f0f0f0fu), "r"(0x08080808u));
-    Vec<std::uint32_t, 2> pairs;
-    asm("prmt.b32 %0, %1, %2, 0x5150;" : "=r"(pairs[0]) : "r"(codes), "r"(high_bytes));
-    asm("prmt.b32 %0, %1, %2, 0x5352;" : "=r"(pairs[1]) : "r"(codes), "r"(high_bytes));
+    Vec<std::uint32_t, 2> pairs = biased_pairs<type>(words, pair);
     TILEWAVE_UNROLL
     for (int i = 0; i < 2; ++i) pairs[i] = less_pair<type>(pairs[i], zeros);
+    return pairs;
+  }
+  /// The same times a pair of powers of two, from which `zeros` made the offsets.
+  template <DType type>
+  TILEWAVE_DEVICE static std::uint32_t i4_offsets(std::uint32_t zeros, std::uint32_t powers) {
+    if constexpr (type == DType::bf16) {
+      asm("mul.rn.bf16x2 %0, %0, %1;" : "+r"(zeros) : "r"(powers));
+    } else {
+      asm("mul.rn.f16x2 %0, %0, %1;" : "+r"(zeros) : "r"(powers));
+    }
+    return zeros ^ 0x80008000u;
+  }
+  template <DType type>
+  TILEWAVE_DEVICE static Vec<std::uint32_t, 2> widen_i4_pairs_times(const Vec<std::uint32_t, 2>& words, int pair,
+                                                                    std::uint32_t powers, std::uint32_t offsets) {
+    Vec<std::uint32_t, 2> pairs = biased_pairs<type>(words, pair);
+    TILEWAVE_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      if constexpr (type == DType::bf16) {
+        asm("fma.rn.bf16x2 %0, %0, %1, %2;" : "+r"(pairs[i]) : "r"(powers), "r"(offsets));
+      } else {
+        asm("fma.rn.f16x2 %0, %0, %1, %2;" : "+r"(pairs[i]) : "r"(powers), "r"(offsets));
+      }
+    }
     return pairs;
   }
 
@@ -323,6 +336,23 @@ struct Lanes {
   }
 
  private:
+  /// Returns two bytes of a word, its low or high halves, each below the type's high byte.
+  template <DType type>
+  TILEWAVE_DEVICE static Vec<std::uint32_t, 2> biased_pairs(const Vec<std::uint32_t, 2>& words, int pair) {
+    constexpr std::uint32_t high_bytes = type == DType::bf16 ? 0x43004300u : 0x64006400u;
+    std::uint32_t codes;
+    asm("prmt.b32 %0, %1, %2, %3;"
+        : "=r"(codes)
+        : "r"(words[0]), "r"(words[1]), "r"(pair % 2 == 0 ? 0x5410u : 0x7632u));
+    // This is (codes & mask) ^ bits in one instruction; without it ptxas takes two.
+    asm("lop3.b32 %0, %1, %2, %3, 0x6a;"
+        : "=r"(codes)
+        : "r"(codes >> pair / 2 * 4), "r"(0x0f0f0f0fu), "r"(0x08080808u));
+    Vec<std::uint32_t, 2> pairs;
+    asm("prmt.b32 %0, %1, %2, 0x5150;" : "=r"(pairs[0]) : "r"(codes), "r"(high_bytes));
+    asm("prmt.b32 %0, %1, %2, 0x5352;" : "=r"(pairs[1]) : "r"(codes), "r"(high_bytes));
+    return pairs;
+  }
   /// Returns the differences of two pairs of bf16 or f16.
   template <DType type>
   TILEWAVE_DEVICE static std::uint32_t less_pair(std::uint32_t pair, std::uint32_t less) {
