@@ -98,6 +98,8 @@ struct Numbers {
   template <DType type>
   static constexpr std::uint32_t i4_negative_biases = type == DType::bf16 ? 0xc1c0c1c0u : 0xd480d480u;
   template <DType type>
+  static constexpr float i4_bias = type == DType::bf16 ? 24.0f : 72.0f;
+  template <DType type>
   static Chunk widen_i4_biased(std::uint32_t word) {
     const Chunk values = type == DType::bf16 ? widened_i4(word, [](float v) { return f32_to_bf16(24.0f + v); })
                                              : widened_i4(word, [](float v) { return f32_to_f16(72.0f + v); });

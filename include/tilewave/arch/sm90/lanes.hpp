@@ -279,6 +279,8 @@ struct Lanes {
   template <DType type>
   static constexpr std::uint32_t i4_negative_biases = type == DType::bf16 ? 0xc1c0c1c0u : 0xd480d480u;
   template <DType type>
+  static constexpr float i4_bias = type == DType::bf16 ? 24.0f : 72.0f;
+  template <DType type>
   TILEWAVE_DEVICE static Chunk widen_i4_biased(std::uint32_t word) {
     constexpr bool bf16 = type == DType::bf16;
     constexpr std::uint32_t mask = bf16 ? 0x00780078u : 0x00f000f0u, base = i4_negative_biases<type> ^ 0x80008000u;

@@ -98,7 +98,7 @@ constexpr GemmPolicies gemm_sm90_int4(const GemmSpec& s) {
   };
   // A group of `waves` has `strips` of each pass of a block. `blocks`: an SM.
   const auto few_rows = [&](int rows, int strips, int groups, int waves, int blocks = 1) {
-    if (s.scale_k != 128 || s.zero_points || s.groups != GemmGroups::one) return;
+    if (s.scale_k != 128 || s.groups != GemmGroups::one) return;
     GemmPolicy p{.rows = rows, .columns = 16 * strips * groups, .depth_bytes = 128 * size_of(s.a), .stages = 2};
     p.path = GemmPath::weights_in_registers;
     p.waves_rows = 1, p.waves_columns = groups, p.waves_k = waves, p.waves_per_simd = blocks;
@@ -115,7 +115,7 @@ constexpr GemmPolicies gemm_sm90_int4(const GemmSpec& s) {
   codes(16, 64, 1, splits);
   codes(64, 128, 2, splits);
   if (s.groups != GemmGroups::one) return list.all;
-  codes(16, 256, 4, 4);
+  if (!s.zero_points) codes(16, 256, 4, 4);
   codes(32, 128, 2, splits);
   codes(64, 192, 3, splits);
   codes(128, 128, 2, splits);
@@ -123,8 +123,10 @@ constexpr GemmPolicies gemm_sm90_int4(const GemmSpec& s) {
     list.add({.rows = 256, .columns = 128, .swapped = true});
   }
   few_rows(8, 2, 1, 16);
-  for (const int groups : {1, 2, 4}) few_rows(8, 4, groups, 16 / groups);
+  for (const int groups : {1, 2, 4})
+    if (groups == 4 || !s.zero_points) few_rows(8, 4, groups, 16 / groups);
   few_rows(16, 4, 1, 12);
+  if (s.zero_points) return list.all;
   few_rows(16, 8, 2, 4);
   return list.all;
 }
