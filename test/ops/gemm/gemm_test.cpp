@@ -180,8 +180,8 @@ TEST_CASE("scales of i4 may be of any size, negative or none") {
   each_entry([](const GemmEntry& e) {
     if (e.spec.b != DType::i4 || e.spec.groups != GemmGroups::one || e.spec.gated) return;
     const bool f16 = e.spec.group_scale() == DType::f16;
-    for (const GemmValues values : {f16 ? of_all_sizes<true, -7> : of_all_sizes<false, -7>,
-                                    f16 ? of_all_sizes<true, 7> : of_all_sizes<false, 7>})
+    for (const GemmValues values :
+         {f16 ? of_all_sizes<true, -7> : of_all_sizes<false, -7>, f16 ? of_all_sizes<true, 7> : of_all_sizes<false, 7>})
       CHECK(GemmCall(e.spec, {.m = 36, .n = 64, .k = 384}, values).run(e) == "");
   });
 }

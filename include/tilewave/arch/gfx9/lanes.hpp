@@ -227,6 +227,29 @@ struct Lanes {
     }
     return wide;
   }
+  /// The same from a table of bf16 to whose exponents the scale's is added. The code 0 stays 0.
+  TILEWAVE_DEVICE static Chunk widen_fp4_scaled(std::uint32_t word, std::uint32_t scale) {
+    using Pair = std::uint16_t __attribute__((ext_vector_type(2)));
+    const auto add = static_cast<std::uint16_t>((scale - 127) << 7);
+    const auto entries = [add](std::uint32_t two, bool first) TILEWAVE_INLINE_LAMBDA {
+      return __builtin_bit_cast(std::uint32_t,
+                                __builtin_bit_cast(Pair, two) + Pair{first ? std::uint16_t{0} : add, add});
+    };
+    const std::uint32_t of01 = entries(0x3f000000u, true), of23 = entries(0x3fc03f80u, false),
+                        of45 = entries(0x40404000u, false), of67 = entries(0x40c04080u, false);
+    const std::uint32_t high_of03 = pick_bytes<1, 3, 5, 7>(of01, of23), low_of03 = pick_bytes<0, 2, 4, 6>(of01, of23);
+    const std::uint32_t high_of47 = pick_bytes<1, 3, 5, 7>(of45, of67), low_of47 = pick_bytes<0, 2, 4, 6>(of45, of67);
+    Chunk wide;
+    TILEWAVE_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const std::uint32_t codes = half == 0 ? word : word >> 4, chosen = codes & 0x07070707u;
+      const std::uint32_t high = __builtin_amdgcn_perm(high_of47, high_of03, chosen) | (codes << 4 & 0x80808080u);
+      const std::uint32_t low = __builtin_amdgcn_perm(low_of47, low_of03, chosen);
+      wide[2 * half] = pick_bytes<0, 4, 1, 5>(low, high);
+      wide[2 * half + 1] = pick_bytes<2, 6, 3, 7>(low, high);
+    }
+    return wide;
+  }
   TILEWAVE_DEVICE static Chunk widen_fp4_to_f16(std::uint32_t word) {
     Chunk wide;
     TILEWAVE_UNROLL

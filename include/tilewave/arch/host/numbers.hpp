@@ -121,6 +121,15 @@ struct Numbers {
 
   /// Widens eight fp4 in the same order, exactly.
   static Chunk widen_fp4(std::uint32_t word) { return widened_fp4(word, f32_to_bf16); }
+  static Chunk widen_fp4_scaled(std::uint32_t word, std::uint32_t scale) {
+    const float power = e8m0_to_f32(static_cast<std::uint8_t>(scale));
+    Chunk pairs{};
+    for (int i = 0; i < 8; ++i) {
+      const auto code = static_cast<std::uint8_t>(word >> (i < 4 ? 8 * i : 8 * (i - 4) + 4) & 15u);
+      pairs[i / 2] |= std::uint32_t{f32_to_bf16(power * fp4_to_f32(code))} << 16 * (i % 2);
+    }
+    return pairs;
+  }
   static Chunk widen_fp4_to_f16(std::uint32_t word) { return widened_fp4(word, f32_to_f16); }
   template <DType type>
   static Vec<std::uint32_t, 2> widen_fp4_pairs(const Vec<std::uint32_t, 2>& words, int pair) {
@@ -241,15 +250,6 @@ struct MxNumbers {};
 
 template <>
 struct MxNumbers<true> {
-  static Chunk widen_fp4_scaled(std::uint32_t word, std::uint32_t scale) {
-    const float power = e8m0_to_f32(static_cast<std::uint8_t>(scale));
-    Chunk pairs{};
-    for (int i = 0; i < 8; ++i) {
-      const auto code = static_cast<std::uint8_t>(word >> (i < 4 ? 8 * i : 8 * (i - 4) + 4) & 15u);
-      pairs[i / 2] |= std::uint32_t{f32_to_bf16(power * fp4_to_f32(code))} << 16 * (i % 2);
-    }
-    return pairs;
-  }
   static std::uint32_t pack_fp4(const Vec<float, 8>& v) {
     std::uint32_t word = 0;
     for (int e = 0; e < 8; ++e) word |= std::uint32_t{f32_to_fp4(v[e])} << 4 * e;

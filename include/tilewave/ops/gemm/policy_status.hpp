@@ -90,12 +90,6 @@ constexpr bool gemm_posts_tiles(const GemmSpec& s, const GemmPolicy& p) {
   return (s.scale == Scaling::per_block || promoted) && !p.swapped && s.groups != GemmGroups::one;
 }
 
-/// Says whether sums of int4 stay in the matrix unit and are multiplied where scales change (GemmInt4Rows::rescaled):
-/// stages of 64 k.
-constexpr bool gemm_rescales_sums(const GemmSpec& s, const GemmPolicy& p) {
-  return s.b == DType::i4 && !is_fp8(s.a) && p.path == GemmPath::tensor && p.depth_bytes == 128;
-}
-
 /// Returns the bytes of shared memory that GemmTensorLayout takes. A test compares it with those of all entries.
 constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   const bool int4 = s.four_bit();
@@ -117,7 +111,8 @@ constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   small += 4 * (shared_scales && !int4 ? p.stages * p.rows : 1);
   const bool in_exponents = s.mxfp4() && s.a == DType::bf16, fragments = s.weights == GemmWeights::fragments;
   small = align_up(small, 16) + 4 * (shared_scales && !in_exponents ? p.stages * b_scales : 1);
-  small = align_up(small, 16) + 4 * (s.zero_points || in_exponents || rescaled ? p.stages * (b_scales + (fragments ? 4 : 0)) : 1);
+  small = align_up(small, 16) +
+          4 * (s.zero_points || in_exponents || rescaled ? p.stages * (b_scales + (fragments ? 4 : 0)) : 1);
   const int tall_bytes = tall * (int4 ? depth_k / 2 : p.depth_bytes);
   small += p.pingpong ? align_up(small, 8) - small + 2 * 8 : 0;                              // GemmTensorKernel::Turns
   if (s.out_scale == Scaling::per_group && !p.swapped && group_wide / halves < scale_group)  // L::OutGroups

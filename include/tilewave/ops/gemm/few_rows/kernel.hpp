@@ -208,8 +208,8 @@ struct GemmFewRowsKernel {
     }
   };
 
-  /// The same rows as operands, in the order in which codes are widened, and the negative sum of the codes' biases. With
-  /// zero points, which are biases, too, it is the sum of A's values, since rows of B differ.
+  /// The same rows as operands, in the order in which codes are widened, and the negative sum of the codes' biases.
+  /// With zero points, which are biases, too, it is the sum of A's values, since rows of B differ.
   struct Operands {
     typename B::KvOperand values[4][panels][2];  // two products for each 8 k
     Atom bias_sums[panels];

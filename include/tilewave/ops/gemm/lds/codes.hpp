@@ -118,11 +118,9 @@ struct GemmLdsCodes : GemmStripsSlot<W, W::spec.a, rows> {
   }
   /// Conversions that scale are taken where all scales of the wave are such that weights are normal numbers of bf16.
   TILEWAVE_DEVICE static void store_scaled(const Codes& two, std::uint32_t scale, Chunk* to) {
-    if constexpr (B::facts.mx) {
-      if (!B::any(scale < 4 || scale > 254)) [[likely]] {
-        for (int half = 0; half < 2; ++half) to[half * strip] = B::widen_fp4_scaled(two[half], scale - 2);
-        return;
-      }
+    if (!B::any(scale < 4 || scale > 254)) [[likely]] {
+      for (int half = 0; half < 2; ++half) to[half * strip] = B::widen_fp4_scaled(two[half], scale - 2);
+      return;
     }
     const std::uint32_t bits = scale > 254 ? 0x7fc00000u : scale > 2 ? (scale - 2) << 23 : 0x00100000u << scale;
     const float quarter = __builtin_bit_cast(float, bits);

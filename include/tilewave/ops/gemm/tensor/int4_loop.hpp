@@ -265,8 +265,7 @@ struct GemmInt4Loop {
   /// Widens the codes under scale number `scale` of a stage.
   TILEWAVE_DEVICE static void widen(int wave_group, const Shared& shared, int slot, int scale, Widened& codes) {
     TILEWAVE_UNROLL
-    for (int t = 0; t < L::tiles; ++t)
-      widen_slices(wave_group, shared, slot, scale * Codes::k_slices, codes[t], t);
+    for (int t = 0; t < L::tiles; ++t) widen_slices(wave_group, shared, slot, scale * Codes::k_slices, codes[t], t);
   }
   /// Widens the codes of a tile, from k slice `first_slice` of a stage on, under one scale.
   template <int slices>

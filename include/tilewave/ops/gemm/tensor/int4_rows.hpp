@@ -10,8 +10,9 @@
 namespace tilewave {
 
 /// A scale as value * power * factor, where the power of two is a pair of type T. Every code, less a zero point, times
-/// the power is exact, and so are codes before the bias of widening is subtracted. The value is 1 to 2, or less for scales below T's normal numbers. A scale of zero is
-/// a power of zero, so that values are never zero. Those that are no numbers are in the value.
+/// the power is exact, and so are codes before the bias of widening is subtracted. The value is 1 to 2, or less for
+/// scales below T's normal numbers. A scale of zero is a power of zero, so that values are never zero. Those that are
+/// no numbers are in the value.
 template <DType T>
 struct GemmSignificand {
   static constexpr float factor = T == DType::bf16 ? 0x1p7f : 0x1p10f;
@@ -38,7 +39,7 @@ struct GemmSignificand {
 template <class B, GemmSpec S, GemmPolicy P, class TileRows>
 struct GemmInt4Rows {
   static constexpr int step = P.depth_bytes / size_of(S.a), strip_chunks = step * 8 / 16, strips = P.columns / 16;
-  static constexpr int slice_k = 32 / size_of(S.a);  // values of k in a product
+  static constexpr int slice_k = 32 / size_of(S.a);                                      // values of k in a product
   static constexpr int scale_k = S.four_bit() ? min_of(S.scale_k, step) : step;          // of a stage
   static constexpr int scales_per_stage = step / scale_k, k_slices = scale_k / slice_k;  // k slices under one scale
   static constexpr int box_strips = S.gated ? TileRows::run / 16 : strips;
@@ -48,15 +49,15 @@ struct GemmInt4Rows {
   /// Codes of MXFP4 under bf16 are widened with their scales in the exponents, less two: then all are exact, the least
   /// as subnormals, and the largest, 6 times 2^127, fits. Sums stay in the matrix unit.
   static constexpr bool scales_in_exponents = S.mxfp4() && S.a == DType::bf16;
-  /// Sums of int4 stay in the matrix unit, too. Codes are widened with the exponents of their scales, exactly. A scale's
-  /// significand is the unit in which sums count, so they are multiplied by its ratio to the next one.
+  /// Sums of int4 stay in the matrix unit, too. Codes are widened with the exponents of their scales, exactly. A
+  /// scale's significand is the unit in which sums count, so they are multiplied by its ratio to the next one.
   static constexpr bool rescaled = detail::gemm_rescales_sums(S, P);
   /// What makes sums of the values that `widen` makes those of the weights. It multiplies whole sums, since a scale of
   /// 2^127 leaves no room for it.
   static constexpr float factor = rescaled              ? GemmSignificand<S.a>::factor
                                   : scales_in_exponents ? 4.0f
-                                  : !is_fp8(S.a)      ? 1.0f
-                                                      : 1.0f / (S.mxfp4() ? B::fp4_fp8_unit : B::i4_fp8_unit);
+                                  : !is_fp8(S.a)        ? 1.0f
+                                                        : 1.0f / (S.mxfp4() ? B::fp4_fp8_unit : B::i4_fp8_unit);
 
   /// B as the tensor map sees it: the strips of all layers, each of K / line_k lines.
   static TensorShape shape(const void* b, std::int32_t k, std::int64_t strips_of_all) {
