@@ -153,8 +153,8 @@ constexpr Status gemm_tensor_tile(const GemmSpec& s, const GemmPolicy& p) {
     return illegal_policy(s.four_bit()
                               ? "a stage of int4 weights is 128 values of k: depth_bytes is 128 times A's element"
                               : "a stage is one box of the tensor copy engine: depth_bytes is 128");
-  if (rescaled && (tiles != 1 || p.splits > 1))
-    return illegal_policy("sums that are rescaled: a wave group has 64 columns, and K is not shared");
+  if (rescaled && (tiles != 1 || p.splits > 1 || s.scale_k < 64))
+    return illegal_policy("sums that are rescaled: a wave group has 64 columns, K is not shared, scale_k is 64 or 128");
   if (p.stages < 3 && (s.four_bit() || gemm_shares_block_scales(s, p)))
     return illegal_policy("three waves fetch scales in turns, each for a stage: at least 3 stages");
   return {};
