@@ -12,6 +12,7 @@ namespace {
 
 struct WidenedInt4 {
   Chunk bf16, f16, fp4_bf16, fp4_f16;
+  Vec<std::uint32_t, 2> fp8;  // of rooms whose products of fp8 take their codes from LDS
 };
 
 template <class B>
@@ -27,7 +28,8 @@ struct WidenInt4Kernel {
   TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
     const int i = B::wave_id() * B::facts.wave_lanes + B::lane_id();
     args.out[i] = {B::widen_i4(args.in[i]), B::widen_i4_to_f16(args.in[i]), B::widen_fp4(args.in[i]),
-                   B::widen_fp4_to_f16(args.in[i])};
+                   B::widen_fp4_to_f16(args.in[i]), {}};
+    if constexpr (LdsBackend<B>) args.out[i].fp8 = B::widen_i4_to_fp8(args.in[i]);
   }
 };
 
@@ -51,6 +53,10 @@ struct CheckWidenInt4 {
         CHECK(f16_to_f32(of(out[i].f16)) == static_cast<float>(expected));
         CHECK(bf16_to_f32(of(out[i].fp4_bf16)) == fp4_to_f32(static_cast<std::uint8_t>(code)));
         CHECK(f16_to_f32(of(out[i].fp4_f16)) == fp4_to_f32(static_cast<std::uint8_t>(code)));
+        if constexpr (LdsBackend<B>) {
+          const auto fp8 = static_cast<std::uint8_t>(out[i].fp8[value / 4] >> 8 * (value % 4));
+          CHECK(fp8_to_f32(B::facts.fp8, fp8) == static_cast<float>(expected));
+        }
       }
     }
   }
