@@ -74,19 +74,24 @@ class RoomKernels final : public Kernels {
   bool normalises(const Linear& by, std::int32_t rows) const override {
     if (by.format == WeightFormat::fp8) return true;  // as they are quantised
     if (config_.batch_invariant) return false;        // more rows are normalised by a launch of their own
-    return norms_in_weights && by.norm_in_weight && rows <= 4;
+    return norms_in_weights && by.norm_in_weight && (rows <= 4 || by.squares != nullptr);
+  }
+  bool writes_squares(const Linear& by, std::int32_t rows) const override {
+    return norms_in_weights && by.format == WeightFormat::bf16 && by.n % tilewave::gemm_squares_columns == 0 &&
+           rows > 8 && rows <= most_square_rows && !config_.batch_invariant;
   }
   void linear(const void* x, const Linear& by, const void* residual, void* out, std::int32_t rows) override {
     auto p = product(spec_of(by, false), x, by, out, rows);
     if (by.bias != nullptr) p = p.with_bias(by.bias);
     if (residual != nullptr) p = p.with_residual(residual);
-    const std::int32_t extras =
-        (by.bias != nullptr ? 1 : 0) + (residual != nullptr ? 2 : 0) + (by.norm != nullptr ? 4 : 0);
+    p.out_squares = by.squares_out;
+    const std::int32_t extras = (by.bias != nullptr ? 1 : 0) + (residual != nullptr ? 2 : 0) + norm_of(by) +
+                                (by.squares_out != nullptr ? 16 : 0);
     launch("gemm", linears_[{rows, by.n, by.k, extras}], p, plan_of(by));
   }
 
   void gated(const void* x, const Linear& by, void* out, std::int32_t rows) override {
-    launch("gated gemm", gates_[{rows, by.n, by.k, by.norm != nullptr}], product(spec_of(by, true), x, by, out, rows),
+    launch("gated gemm", gates_[{rows, by.n, by.k, norm_of(by)}], product(spec_of(by, true), x, by, out, rows),
            plan_of(by));
   }
 
@@ -239,6 +244,10 @@ class RoomKernels final : public Kernels {
     launch("kv_cache_write", writes_[p.tokens], p, tilewave::kv_cache_write_plan<R, spec>);
   }
 
+  /// What of a plan's key says how rows are normalised.
+  static std::int32_t norm_of(const Linear& by) {
+    return (by.norm != nullptr ? 4 : 0) + (by.norm != nullptr && by.squares != nullptr ? 8 : 0);
+  }
   tilewave::DType cache_type() const { return config_.fp8_cache ? R::facts.fp8 : tilewave::DType::bf16; }
   const tilewave::GemmSpec& spec_of(const Linear& by, bool gated) const {
     const bool gelu = gated && config_.gemma;
@@ -259,7 +268,7 @@ class RoomKernels final : public Kernels {
       auto p = tilewave::GemmProblem::packed(spec, x, by.weight, out, rows, by.n, by.k);
       p.batch_invariant = config_.batch_invariant;
       p.b_group_scale = by.scale, p.b_ready = true;
-      if (by.norm != nullptr) p.rms_norm = true, p.norm_eps = config_.norm_eps;
+      if (by.norm != nullptr) p.rms_norm = true, p.norm_eps = config_.norm_eps, p.a_squares = by.squares;
       return p;
     }
     const std::size_t codes = static_cast<std::size_t>(rows) * by.k, bytes = codes + rows * sizeof(float);
