@@ -101,11 +101,15 @@ class RoomKernels final : public Kernels {
     auto router = product(logits_spec, x, by.router, router_logits_.data(), rows);
     if (by.router.bias != nullptr) router = router.with_bias(by.router.bias);
     launch("router", routers_[rows], router, GemmPlans<R>::plan);
-    const bool mxfp4 = by.gate_up.format == WeightFormat::mxfp4;
-    tilewave::MoeProblem p{.spec = mxfp4 ? mxfp4_experts_spec<R> : experts_spec, .x = x, .residual = sum, .out = sum};
+    tilewave::MoeProblem p{.spec = spec_of_experts(by.gate_up.format), .x = x, .residual = sum, .out = sum};
+    const bool quantised = p.spec == fp8_experts_spec<R> || p.spec == int4_experts_spec;
     const auto weights = [&](const Linear& of) {
       tilewave::MoeWeights w = tilewave::MoeWeights::packed(p.spec, of.weight, of.n, of.k);
-      w.group_scale = of.scale;
+      if (p.spec.quantised()) {
+        w.scale = static_cast<const float*>(of.scale);
+      } else {
+        w.group_scale = of.scale;
+      }
       return of.bias == nullptr ? w : w.with_bias(of.bias, of.n);
     };
     p.w1 = weights(by.gate_up), p.w2 = weights(by.down);
@@ -115,7 +119,7 @@ class RoomKernels final : public Kernels {
     p.tokens = rows, p.hidden = by.gate_up.k, p.intermediate = by.down.k;
     p.experts = p.local_experts = experts, p.topk = by.chosen;
     p.x_stride = p.out_stride = p.residual_stride = p.hidden, p.logits_stride = experts;
-    launch("moe", experts_[rows], p, MoePlans<R>::plan);
+    launch("moe", experts_[rows], p, quantised ? MoePlans<R>::quantised : MoePlans<R>::plan);
   }
 
   void logits(const void* x, const Linear& by, float* out, std::int32_t rows) override {
@@ -254,6 +258,12 @@ class RoomKernels final : public Kernels {
     if (by.format == WeightFormat::fp8) return gelu ? fp8_gelu_spec<R> : gated ? fp8_gated_spec<R> : fp8_linear_spec<R>;
     if (by.format == WeightFormat::int4) return gelu ? int4_gelu_spec : gated ? int4_gated_spec : int4_linear_spec;
     return gelu ? gelu_spec : gated ? gated_spec : linear_spec;
+  }
+  static constexpr tilewave::MoeSpec spec_of_experts(WeightFormat format) {
+    return format == WeightFormat::fp8     ? fp8_experts_spec<R>
+           : format == WeightFormat::int4  ? int4_experts_spec
+           : format == WeightFormat::mxfp4 ? mxfp4_experts_spec<R>
+                                           : experts_spec;
   }
   static auto plan_of(const Linear& by) {
     return by.format == WeightFormat::fp8    ? Fp8Plans<R>::product

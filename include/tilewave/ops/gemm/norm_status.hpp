@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which calls ask for root mean squares of rows (GemmProblem::rms_norm, a_squares, out_squares), and which entries serve
-// them.
+// Which calls ask for root mean squares of rows (GemmProblem::rms_norm, a_squares, out_squares), and which entries
+// serve them.
 #pragma once
 
 #include <cmath>

@@ -202,8 +202,8 @@ class GemmSumMap {
   TILEWAVE_DEVICE static InTile vector_of(int i) {
     return {i / (columns / vector_size), i % (columns / vector_size) * vector_size};
   }
-  /// Runs the epilogue on vector i of a tile, stores what of it is in the matrix, and returns it. `sums_of(first, half)`
-  /// gives its sums over all of K.
+  /// Runs the epilogue on vector i of a tile, stores what of it is in the matrix, and returns it.
+  /// `sums_of(first, half)` gives its sums over all of K.
   template <class SumsOf>
   TILEWAVE_DEVICE Vec<float, vector_size> write_vector(const Args& a, const GemmTile& tile, int i,
                                                        const SumsOf& sums_of) {
