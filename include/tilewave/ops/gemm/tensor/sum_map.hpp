@@ -48,7 +48,8 @@ class GemmSumMap {
     for (int i = rank * lanes + B::block_lane_id(); i < vectors; i += splits * lanes) {
       // What is read of other blocks is stored, so a lane that is here again knows that its reads are done.
       const bool whole_rows = L::writes_squares && a.out_squares != nullptr;  // whose lanes add up their squares
-      if (!whole_rows && tile.first_row + vector_of(i).row >= tile.row_end) continue;
+      const int of_wave = whole_rows ? i / B::facts.wave_lanes * B::facts.wave_lanes : i;
+      if (tile.first_row + vector_of(of_wave).row >= tile.row_end) continue;
       if (!per_group && tile.first_column + vector_of(i).column >= a.gemm.n) continue;
       const auto values = write_vector(a, tile, i, [&](InTile first, int half) TILEWAVE_INLINE_LAMBDA {
         // All partials are asked for before the first is added: a read of another block's memory takes long.
