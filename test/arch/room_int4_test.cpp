@@ -27,8 +27,11 @@ struct WidenInt4Kernel {
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
     const int i = B::wave_id() * B::facts.wave_lanes + B::lane_id();
-    args.out[i] = {B::widen_i4(args.in[i]), B::widen_i4_to_f16(args.in[i]), B::widen_fp4(args.in[i]),
-                   B::widen_fp4_to_f16(args.in[i]), {}};
+    args.out[i] = {B::widen_i4(args.in[i]),
+                   B::widen_i4_to_f16(args.in[i]),
+                   B::widen_fp4(args.in[i]),
+                   B::widen_fp4_to_f16(args.in[i]),
+                   {}};
     if constexpr (LdsBackend<B>) args.out[i].fp8 = B::widen_i4_to_fp8(args.in[i]);
   }
 };

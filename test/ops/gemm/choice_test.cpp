@@ -26,6 +26,7 @@ GemmPolicy chosen(const GemmSpec& spec, std::int32_t m, std::int32_t n, std::int
   p.m = m, p.n = n, p.k = k;
   p.a_stride = k, p.out_stride = n;
   if (!spec.in_strips()) p.b_stride = k;
+  if (spec.zero_points) p.b_zero = static_cast<const std::int8_t*>(somewhere(8));
   p.batch_invariant = batch_invariant;
   if (spec.scale == Scaling::per_block) {
     p.a_scale = p.b_scale = static_cast<const float*>(somewhere(5));

@@ -213,6 +213,26 @@ struct Lanes {
              less(pick_bytes<0, 4, 1, 4>(second, high)), less(pick_bytes<2, 4, 3, 4>(second, high))}};
   }
 
+  /// The low three bits of a code choose a byte of two tables, of 0 to 7 and of -8 to -1. `type` is the chip's fp8.
+  template <DType type>
+  TILEWAVE_DEVICE static Vec<std::uint32_t, 2> widen_i4_to_fp8_of(std::uint32_t word) {
+    constexpr auto four = [](int first) {
+      std::uint32_t bytes = 0;
+      for (int i = 0; i < 4; ++i) bytes |= std::uint32_t{f32_to_fp8(type, static_cast<float>(first + i))} << 8 * i;
+      return bytes;
+    };
+    constexpr std::uint32_t of0 = four(0), of4 = four(4), of_minus8 = four(-8), of_minus4 = four(-4);
+    Vec<std::uint32_t, 2> wide;
+    TILEWAVE_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const std::uint32_t codes = half == 0 ? word : word >> 4, chosen = codes & 0x07070707u;
+      const std::uint32_t sign = codes >> 3 & 0x01010101u, negative = (sign << 8) - sign;
+      wide[half] = (__builtin_amdgcn_perm(of_minus4, of_minus8, chosen) & negative) |
+                   (__builtin_amdgcn_perm(of4, of0, chosen) & ~negative);
+    }
+    return wide;
+  }
+
   /// The low three bits of a code, its magnitude, choose a byte of a table: the high bytes of bf16 and f16, and the low
   /// bytes of bf16. The low bytes of f16 are 0.
   TILEWAVE_DEVICE static Chunk widen_fp4(std::uint32_t word) {

@@ -76,6 +76,15 @@ struct Numbers {
     return widened_i4(word, f32_to_f16, zeros);
   }
 
+  static Vec<std::uint32_t, 2> widen_i4_to_fp8(std::uint32_t word) {
+    Vec<std::uint32_t, 2> codes{};
+    for (int i = 0; i < 8; ++i) {
+      const int code = static_cast<int>(word >> (8 * (i % 4) + 4 * (i / 4)) & 15u), value = code < 8 ? code : code - 16;
+      codes[i / 4] |= std::uint32_t{f32_to_fp8(Fp8, static_cast<float>(value))} << 8 * (i % 4);
+    }
+    return codes;
+  }
+
   template <DType type>
   static Vec<std::uint32_t, 2> widen_i4_pairs(const Vec<std::uint32_t, 2>& words, int pair, std::uint32_t zeros = 0) {
     static_assert(type == DType::bf16 || type == DType::f16, "pairs are of bf16 or f16");

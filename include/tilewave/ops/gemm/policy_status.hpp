@@ -311,10 +311,11 @@ constexpr Status gemm_transposed_policy(const GemmPolicy& p, int rows, int side)
 /// The laws of GemmLdsKernel: operands through LDS on CDNA.
 constexpr Status gemm_lds_policy(const ArchFacts& facts, const GemmSpec& s, const GemmPolicy& p) {
   const bool direct = p.path == GemmPath::direct;
-  if (s.four_bit() && (direct || (s.mxfp4() ? s.a != DType::bf16 : is_fp8(s.a) || s.scale_k < 64) || p.waves_k > 1))
+  const int least_scale_k = 128 / size_of(s.a);  // a step
+  if (s.four_bit() && (direct || (s.mxfp4() ? s.a != DType::bf16 : s.scale_k < least_scale_k) || p.waves_k > 1))
     return illegal_policy(
-        "weights of four bits through LDS: path staged, one of waves_k; mxfp4 under bf16, or int4 under bf16 or f16 "
-        "with scale_k 64 or 128");
+        "weights of four bits through LDS: path staged, one of waves_k; mxfp4 under bf16, or int4 whose scale_k is a "
+        "step or more: 64 under bf16 or f16, 128 under fp8");
   if (direct && !facts.direct_copies)
     return illegal_policy("path direct needs copies of 16 bytes a lane into LDS, which gfx950 has");
   if (direct ? p.stages < 2 : p.stages > 2)

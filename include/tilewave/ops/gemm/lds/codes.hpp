@@ -10,7 +10,8 @@
 namespace tilewave {
 
 /// A slot of `rows` rows of B, those of a tile that W::TileRowsB names, for path staged. An item is the codes of 16 k
-/// of a row. They are 8 bytes in memory, beside those of the other rows of the strip, and two units in the slot.
+/// of a row. They are 8 bytes in memory, beside those of the other rows of the strip, and two units in the slot, or one
+/// of fp8.
 template <class W, int rows>
 struct GemmLdsCodes : GemmStripsSlot<W, W::spec.a, rows> {
   using Slot = GemmStripsSlot<W, W::spec.a, rows>;
@@ -18,6 +19,7 @@ struct GemmLdsCodes : GemmStripsSlot<W, W::spec.a, rows> {
   using Slot::strip;
   static constexpr GemmSpec spec = W::spec;
   static constexpr int item_k = 16, row_items = W::step_k / item_k, strip_items = strip * row_items;
+  static constexpr int item_units = item_k * size_of(spec.a) / 16;    // in the slot
   static constexpr int copies = rows * row_items / W::block_threads;  // items of a lane for a slot
   static_assert(rows * row_items % W::block_threads == 0, "lanes widen equally much");
   static_assert(spec.mxfp4() || spec.scale_k % W::step_k == 0, "a step has one scale of int4 for each row");
@@ -80,8 +82,11 @@ struct GemmLdsCodes : GemmStripsSlot<W, W::spec.a, rows> {
   template <int i>
   TILEWAVE_DEVICE void store(Chunk* slot) const {
     const int number = item(i);
-    Chunk* const to = slot + (number / strip * 2) * strip + number % strip;
-    if constexpr (spec.mxfp4()) {
+    Chunk* const to = slot + (number / strip * item_units) * strip + number % strip;
+    if constexpr (is_fp8(spec.a)) {
+      const auto first = B::widen_i4_to_fp8(loaded[i][0]), last = B::widen_i4_to_fp8(loaded[i][1]);
+      to[0] = {{first[0], first[1], last[0], last[1]}};
+    } else if constexpr (spec.mxfp4()) {
       store_scaled(loaded[i], byte[i][0], to);
     } else {
       to[0] = widened(loaded[i][0], i);
