@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
-# cmake -D SOURCE=... -D SCRATCH=... -D PRESET=... -D GENERATOR=... -D TARGETS="bench_X ..." -D CORES=... [-D QUICKLY=ON]
-#       -P gfx_preset.cmake
+# cmake -D SOURCE=... -D SCRATCH=... -D PRESET=... -D GENERATOR=... -D TARGETS="bench_X ..." -D CORES=... -P gfx_preset.cmake
 # The preset of an AMD room configures, compiles and links; without an AMD GPU its programs say so in one line and exit.
-# QUICKLY: the host's side is not optimised, half of what takes the time. Kernels are, as ever.
 cmake_minimum_required(VERSION 3.25)
 separate_arguments(TARGETS)
 
@@ -20,11 +18,7 @@ function(says status pattern)
   endif()
 endfunction()
 
-set(host_side)
-if(QUICKLY)
-  set(host_side -D CMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS_DEBUG=-O3 -DNDEBUG -Xarch_host -O0")
-endif()
-run(${CMAKE_COMMAND} --preset ${PRESET} -B ${SCRATCH} -G ${GENERATOR} ${host_side})
+run(${CMAKE_COMMAND} --preset ${PRESET} -B ${SCRATCH} -G ${GENERATOR})
 run(${CMAKE_COMMAND} --build ${SCRATCH} --parallel ${CORES} --target ${TARGETS})
 
 list(GET TARGETS 0 benchmark)
