@@ -149,8 +149,8 @@ inline Status check_moe_overlap(const MoeProblem& p, const MoeCalls& calls, cons
   const Region x_scale = p.spec.quantises_x() ? words(p.x_scale, 1) : first.a_scale, h_scale = words(p.h_scale, 1);
   const Region bias = words(p.gating_bias, p.experts);
   for (const Region* written : {&out, &workspace}) {
-    if (!clear_of(*written, {x, first.b, second.b, first.b_scale, second.b_scale, first.bias, second.bias, x_scale,
-                             h_scale, logits, ids, weights, map, counts, bias})) {
+    if (!clear_of(*written, {x, first.b, second.b, first.b_scale, second.b_scale, first.b_zero, second.b_zero,
+                             first.bias, second.bias, x_scale, h_scale, logits, ids, weights, map, counts, bias})) {
       return {StatusCode::bad_value, written == &out ? "out overlaps an input" : "workspace overlaps an input"};
     }
   }
