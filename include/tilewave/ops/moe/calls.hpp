@@ -162,16 +162,16 @@ struct MoeCalls {
             .out = take<Chunk>(rows * chunks),
             .scale = first.a_scale,
             .out_scale = nullptr,
-            .row_ids = sort.sorted_ids,
-            .count = sort.group_offsets + p.resident(),
+            .rows = sort.rows,
             .x_stride = first.a_stride / unit,
             .out_stride = chunks,
             .scale_stride = first.a_scale_stride,
             .scale_group_stride = first.a_scale_k_stride,
-            .rows = static_cast<std::int32_t>(rows),
+            .parts = {},
+            .tokens = p.tokens,
+            .slots = p.slots(),
             .chunks = static_cast<std::int32_t>(chunks),
-            .groups = scaled ? ceil_div(p.hidden, scale_group) : 0,
-            .tokens = p.tokens};
+            .groups = scaled ? ceil_div(p.hidden, scale_group) : 0};
     copy.out_scale = take<float>(rows * copy.groups);
     first.a = copy.out, first.a_stride = unit * chunks;
     if (!scaled) return;
