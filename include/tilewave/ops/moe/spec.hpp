@@ -33,8 +33,8 @@ constexpr const char* name_of(MoeWeight w) { return w == MoeWeight::output ? "ou
 /// - none: weights are of x's type.
 /// - per_tensor, per_row, per_block: weights are the chip's fp8, and so are the operands x and h: with a given scale
 ///   for each, one that is found for each of their rows, or for each 128 columns of a row. x may come quantised.
-/// - per_group: weights are i4, or fp4 with e8m0 scales (MXFP4), under rows of x's type, and preshuffled. Those of i4 may
-///   have zero points, as AWQ's and GPTQ's do.
+/// - per_group: weights are i4, or fp4 with e8m0 scales (MXFP4), under rows of x's type, and preshuffled. Those of i4
+///   may have zero points, as AWQ's and GPTQ's do.
 /// - mx: x comes with MX scales, in the chip's fp8, and the layer quantises h alike. Weights are fp4 or fp8 with MX
 ///   scales, and preshuffled. Tokens lie by expert (masked).
 struct MoeSpec {

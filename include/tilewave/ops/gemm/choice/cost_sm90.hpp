@@ -181,7 +181,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
       !contiguous      ? 1.0
       : !spec.gathered ? 1 + 0.6 * high_ratio * (1 - count.rows / rows_read)
                        : (p.swapped ? 1 + 0.05 * min_of(1.0, group_rows / 64) : 1.0) / min_of(1.0, 0.55 + room / 290e3);
-  // Few rows a tile: a group's further tiles read its weights again, from L2 (docs/notebook/2026-11-28-moe-launches.md).
+  // A group's further tiles of few rows read its weights again, from L2 (docs/notebook/2026-11-28-moe-launches.md).
   const double read_again = contiguous && !spec.gathered && !spec.four_bit() && p.rows < 64
                                 ? 1 + 0.25 * (count.tiles / (layers * ceil_div(problem.n, p.columns)) - 1)
                                 : 1.0;
