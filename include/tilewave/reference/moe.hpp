@@ -184,7 +184,7 @@ class Moe {
     if (p.spec.mx()) {
       g.b_mx_scale = static_cast<const std::uint8_t*>(w.group_scale);
     } else {
-      g.b_group_scale = w.group_scale;
+      g.b_group_scale = w.group_scale, g.b_zero = w.group_zero;
     }
     g.b_stride = w.stride, g.b_batch_stride = w.expert_stride;
     g.b_scale_stride = w.scale_stride, g.b_scale_k_stride = w.scale_k_stride;
