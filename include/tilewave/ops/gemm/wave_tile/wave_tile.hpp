@@ -175,6 +175,11 @@ struct GemmWaveTile {
   TILEWAVE_DEVICE static void clear(WaveSums& sums) {
     static_for<tiles_m * tiles_n>([&](auto i) TILEWAVE_INLINE_LAMBDA { sums[i / tiles_n][i % tiles_n] = {}; });
   }
+  TILEWAVE_DEVICE static void multiply(WaveSums& sums, float factor) {
+    static_for<tiles_m * tiles_n * Map::sums>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+      sums[i / Map::sums / tiles_n][i / Map::sums % tiles_n][i % Map::sums] *= factor;
+    });
+  }
 
   // From here on: how sums become partials or output.
 
