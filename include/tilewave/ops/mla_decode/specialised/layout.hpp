@@ -13,7 +13,8 @@ namespace tilewave {
 /// a tail takes the probabilities of the tile.
 ///
 /// Codes of fp8 come to places of their own, a box of 128 codes of 64 rows for each pair and for the tail. Lanes widen
-/// them to f16 in the rings.
+/// them to f16 in the rings. In a cluster each block has places for the pairs of one value group, of two tiles: it
+/// widens these, and copies them to the other.
 ///
 /// An item without tiles takes the places of one: its output passes through them.
 ///
@@ -55,6 +56,7 @@ struct MlaDecodeSpecialisedLayout : MlaDecodeTensorLayout<B, S, P> {
     Mbarrier probabilities[tails];  // of a tile are there
     Mbarrier q_full, q_free;        // q's boxes that stay, and the next item
     Mbarrier item_ready, summed, written;
+    Mbarrier sent;  // the other block has all pairs that this one widened for an item
   };
 
   /// Wave 0 initialises the barriers, in front of a barrier of the block.
@@ -75,6 +77,7 @@ struct MlaDecodeSpecialisedLayout : MlaDecodeTensorLayout<B, S, P> {
       B::mbarrier_init(&shared.q_full, 1);
       for (auto* barrier : {&shared.q_free, &shared.item_ready, &shared.summed}) B::mbarrier_init(barrier, group_waves);
       B::mbarrier_init(&shared.written, groups * group_waves);
+      B::mbarrier_init(&shared.sent, group_waves);
     }
     B::mbarrier_ready();
   }

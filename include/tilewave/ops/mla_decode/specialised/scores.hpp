@@ -44,6 +44,7 @@ class MlaDecodeScoreGroup {
     for (std::int32_t tile = 0; tile < tiles; ++tile) {
       make_scores(scores);
       if (tile == 0) announce_item();
+      if (tile + 1 == tiles) tell_received();
       const Vec<float, 2> factor = softmax.run(item.begin + tile * L::tokens, tile >= whole, scores, shared_.reference,
                                                []() TILEWAVE_INLINE_LAMBDA {});
       publish(softmax, scores, factor);
@@ -51,6 +52,7 @@ class MlaDecodeScoreGroup {
     }
     if (tiles == 0) {
       announce_item();
+      tell_received();
       B::mbarrier_arrive(&shared_.scored[place_.tail.slot]);
       B::mbarrier_arrive(&shared_.probabilities[place_.tail.slot]);
       place_.next_tile();
@@ -63,6 +65,11 @@ class MlaDecodeScoreGroup {
   TILEWAVE_DEVICE void announce_item() {
     B::mbarrier_wait(&shared_.written, item_parity_ ^ 1);
     B::mbarrier_arrive(&shared_.item_ready);
+  }
+
+  /// Tells the other block of a cluster that all pairs of the item have come from it.
+  TILEWAVE_DEVICE void tell_received() {
+    if (L::widens && args_.clustered()) B::mbarrier_arrive(&shared_.sent, B::cluster_rank() ^ 1);
   }
 
   /// Takes q, and passes its places in the ring on.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The four waves that fetch for MlaDecodeSpecialised from a cache of fp8. The copy engine brings codes to shared
-// memory. Each wave widens sixteen rows of every box to f16, into the rings.
+// memory. Each wave widens sixteen rows of every box to f16, into the rings. In a cluster each block widens half of
+// the boxes, and copies them to the other.
 #pragma once
 
 #include "tilewave/core/static_for.hpp"
@@ -32,21 +33,27 @@ class MlaDecodeSpecialisedWiden : MlaDecodeCopies<B, S, L> {
       const Item item = work.item();
       fetch_q_boxes(item);
       if (wave_ == 1) Copies::touch_output(item);
+      const int ahead = args_.clustered() ? 2 : 1;
       look_up(item, work.table(), 0);
-      for (int box = 0; box < L::code_boxes; ++box) copy_codes(item, box, 0);
+      copy_tail(item, 0, rows_);
+      TILEWAVE_ROLL
+      for (int tile = 0; tile < ahead; ++tile) {
+        if (tile > 0) look_up(item, work.table(), tile);
+        for (int half = 0; half < 2; ++half) copy_codes(item, half, tile);
+      }
       TILEWAVE_ROLL
       for (std::int32_t tile = 0; tile < item.tiles; ++tile) {
-        look_up(item, work.table(), tile + 1);
+        std::int32_t tail_rows = rows_;
+        look_up(item, work.table(), tile + ahead);
+        if (ahead == 1) tail_rows = rows_;
         if (wave_ == 3) ask(item, work.table(), item.begin + tile * L::tokens);
-        widen_boxes<0, 2>();
-        copy_codes(item, 0, tile + 1);
-        copy_codes(item, 2, tile + 1);
-        widen_boxes<tail>();
-        copy_codes(item, tail, tile + 1);
-        widen_boxes<1, 3>();
-        copy_codes(item, 1, tile + 1);
-        copy_codes(item, 3, tile + 1);
-        codes_parity_ ^= 1;
+        const std::int32_t there = item.end - item.begin - tile * L::tokens;  // tokens of the tile
+        widen_pairs(0, tile, there);
+        copy_codes(item, 0, tile + ahead);
+        widen_tail();
+        copy_tail(item, tile + 1, tail_rows);
+        widen_pairs(1, tile, there);
+        copy_codes(item, 1, tile + ahead);
         place_.next_tile();
       }
       if (item.tiles == 0) fill_nothing();
@@ -96,49 +103,95 @@ class MlaDecodeSpecialisedWiden : MlaDecodeCopies<B, S, L> {
   }
 
   TILEWAVE_DEVICE void look_up(const Item& item, const std::int32_t* table, std::int32_t tile) {
-    if (tile < item.tiles) segment_rows_ = Copies::segment_row(item, table, item.begin + tile * L::tokens);
+    if (tile < item.tiles) rows_ = Copies::segment_row(item, table, item.begin + tile * L::tokens);
   }
-  /// Begins the copies of a box of codes of a tile, if there is such a tile. Each wave has a box of its own, and one
-  /// has the tail's, too. All waves must have read the codes that were there.
-  TILEWAVE_DEVICE void copy_codes(const Item& item, int box, std::int32_t tile) {
-    if (wave_ != (box == tail ? 2 : box) || tile >= item.tiles) return;
-    B::mbarrier_wait(&shared_.codes.free[box], copied_parity(box) ^ 1);
-    copied_ ^= box == tail ? 2u : 1u;
-    B::mbarrier_expect(&shared_.codes.full[box], L::box_bytes);
+  /// Which of a block's places a pair of a tile has, the first or the second of a group's: in a cluster two tiles have
+  /// places, else one.
+  TILEWAVE_DEVICE int code_place(int half, std::int32_t tile) const { return 2 * (tile & 1) + half; }
+
+  /// Begins the copies of codes of the first or second pairs of a tile, if there is such a tile. Each wave has a place
+  /// of its own, and one has the tail's, too.
+  TILEWAVE_DEVICE void copy_codes(const Item& item, int half, std::int32_t tile) {
+    if (args_.clustered()) {
+      if (wave_ == code_place(half, tile))
+        copy_box(item, wave_, L::group_pairs * B::cluster_rank() + half, tile, rows_);
+    } else if (wave_ % L::group_pairs == half) {
+      copy_box(item, wave_, wave_, tile, rows_);
+    }
+  }
+  TILEWAVE_DEVICE void copy_tail(const Item& item, std::int32_t tile, std::int32_t rows) {
+    if (wave_ == 2) copy_box(item, tail, tail, tile, rows);
+  }
+  /// All waves must have read the codes that were there. `rows` says where the tile's segments lie.
+  TILEWAVE_DEVICE void copy_box(const Item& item, int place, int box, std::int32_t tile, std::int32_t rows) {
+    if (tile >= item.tiles) return;
+    B::mbarrier_wait(&shared_.codes.free[place], static_cast<int>(~copied_ >> place & 1));
+    copied_ ^= 1u << place;
+    B::mbarrier_expect(&shared_.codes.full[place], L::box_bytes);
     TILEWAVE_ROLL
     for (int token = 0, segment = 0; token < L::tokens; token += args_.box_rows, ++segment) {
-      const std::int32_t row = B::uniform(B::shuffle(segment_rows_, segment));
+      const std::int32_t row = B::uniform(B::shuffle(rows, segment));
       if (B::elected())
-        B::copy_tensor(shared_.codes.box[box] + token * L::box_chunks, args_.kv, 128 * box, row, 0,
-                       &shared_.codes.full[box]);
+        B::copy_tensor(shared_.codes.box[place] + token * L::box_chunks, args_.kv, 128 * box, row, 0,
+                       &shared_.codes.full[place]);
     }
   }
-  TILEWAVE_DEVICE int copied_parity(int box) const { return static_cast<int>(copied_ >> (box == tail ? 1 : 0) & 1); }
 
-  /// Widens this wave's rows of boxes of codes. Pairs whose places are free first come first, and scores take them in
-  /// this order.
-  template <int... boxes>
-  TILEWAVE_DEVICE void widen_boxes() {
-    (widen_box<boxes>(), ...);
-    B::shared_written();
-    (pass_on<boxes>(), ...);
-  }
-  template <int box>
-  TILEWAVE_DEVICE void widen_box() {
-    B::mbarrier_wait(&shared_.codes.full[box], codes_parity_);
-    if constexpr (box == tail) {
-      B::mbarrier_wait(&shared_.tail_free[place_.tail.slot], place_.tail.round ^ 1);
-      widen_rows<1>(shared_.codes.box[box], shared_.tail[place_.tail.slot]);
+  /// Widens this wave's rows of the first or second pairs of a tile, whose places are free first or last: those of both
+  /// value groups, or in a cluster that of the group with the block's rank. The other block has the other one.
+  TILEWAVE_DEVICE void widen_pairs(int half, std::int32_t tile, std::int32_t there) {
+    if (args_.clustered()) {
+      widen_pair(code_place(half, tile), L::group_pairs * B::cluster_rank() + half, there);
     } else {
-      const auto slot = place_.behind(box);
-      B::mbarrier_wait(&shared_.free[slot.slot], slot.round ^ 1);
-      widen_rows<2>(shared_.codes.box[box], shared_.kv[slot.slot]);
+      TILEWAVE_ROLL
+      for (int pair = half; pair < L::tile_pairs; pair += L::group_pairs) widen_pair(pair, pair, there);
     }
   }
-  template <int box>
-  TILEWAVE_DEVICE void pass_on() {
-    B::mbarrier_arrive(box == tail ? &shared_.tail_full[place_.tail.slot] : &shared_.full[place_.behind(box % 4).slot]);
-    B::mbarrier_arrive(&shared_.codes.free[box]);
+  TILEWAVE_DEVICE void await_codes(int place) {
+    B::mbarrier_wait(&shared_.codes.full[place], static_cast<int>(read_ >> place & 1));
+    read_ ^= 1u << place;
+  }
+  TILEWAVE_DEVICE void widen_pair(int place, int pair, std::int32_t there) {
+    await_codes(place);
+    const auto at = place_.behind(pair);
+    B::mbarrier_wait(&shared_.free[at.slot], at.round ^ 1);
+    widen_rows<2>(shared_.codes.box[place], shared_.kv[at.slot]);
+    if (there < L::tokens) clear_behind(there, shared_.kv[at.slot]);
+    pass_on(place, shared_.full[at.slot]);
+    if (args_.clustered()) send(shared_.kv[at.slot], shared_.full[at.slot]);
+  }
+  /// Each block widens the tail itself: probabilities come to its place soon.
+  TILEWAVE_DEVICE void widen_tail() {
+    await_codes(tail);
+    B::mbarrier_wait(&shared_.tail_free[place_.tail.slot], place_.tail.round ^ 1);
+    widen_rows<1>(shared_.codes.box[tail], shared_.tail[place_.tail.slot]);
+    pass_on(tail, shared_.tail_full[place_.tail.slot]);
+  }
+  TILEWAVE_DEVICE void pass_on(int place, typename L::Mbarrier& full) {
+    B::shared_written();
+    B::mbarrier_arrive(&full);
+    B::mbarrier_arrive(&shared_.codes.free[place]);
+  }
+  /// Copies this wave's rows of a pair to the other block of the cluster. The pair is full there when four waves have
+  /// sent theirs. Its place is free in both blocks at once.
+  TILEWAVE_DEVICE void send(Chunk* from, typename L::Mbarrier& full) {
+    constexpr int rows = 16 * L::box_chunks, bytes = rows * int{sizeof(Chunk)};
+    const int other = B::cluster_rank() ^ 1;
+    B::mbarrier_expect(&full, 2 * bytes, other);
+    if (!B::elected()) return;
+    TILEWAVE_UNROLL
+    for (int box = 0; box < 2; ++box) B::copy_to_block(from + wave_ * rows + box * L::box_size, bytes, &full, other);
+  }
+  /// Clears this wave's rows of a pair from token `first` of the tile on: they may be NaN.
+  TILEWAVE_DEVICE void clear_behind(std::int32_t first, Chunk* to) const {
+    TILEWAVE_ROLL
+    for (int eight = 0; eight < 2; ++eight) {
+      if (from_ / L::box_chunks + 8 * eight < first) continue;
+      for (int box = 0; box < 2; ++box) {
+        const int at = box * L::box_size + eight * 8 * L::box_chunks;
+        to[to_ + at] = to[(to_ ^ 1) + at] = Chunk{};
+      }
+    }
   }
   /// Sixteen codes become two units. A box of f16 has half of the columns of a box of codes.
   template <int halves>
@@ -182,10 +235,10 @@ class MlaDecodeSpecialisedWiden : MlaDecodeCopies<B, S, L> {
     Copies::prefetch(item, table, token, item.first_row / L::rows % 2 * half, half);
   }
 
-  int wave_, item_ = 0, q_parity_ = 0, codes_parity_ = 0;
-  std::uint32_t copied_ = 0;  // parities of the boxes of codes that this wave brings
-  int from_, to_;             // of this lane
-  std::int32_t segment_rows_ = 0;
+  int wave_, item_ = 0, q_parity_ = 0;
+  std::uint32_t copied_ = 0, read_ = 0;  // parities of the boxes of codes that this wave brings, and of all places
+  int from_, to_;                        // of this lane
+  std::int32_t rows_ = 0;                // where a segment of the tile lies whose pairs are to come
   typename L::Place place_;
 };
 
