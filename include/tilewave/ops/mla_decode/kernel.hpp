@@ -2,6 +2,7 @@
 // MlaDecodeKernel names the kernel that a policy's path asks for.
 #pragma once
 
+#include "tilewave/ops/mla_decode/coded/kernel.hpp"
 #include "tilewave/ops/mla_decode/lds/kernel.hpp"
 #include "tilewave/ops/mla_decode/registers/kernel.hpp"
 #include "tilewave/ops/mla_decode/specialised/kernel.hpp"
@@ -15,8 +16,13 @@ struct MlaDecodeKernel {
   using type = MlaDecodeRegisters<B, S, P>;
 };
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
-requires(P.path == MlaDecodePath::tensor && P.waves == 8) struct MlaDecodeKernel<B, S, P> {
+requires(P.path == MlaDecodePath::tensor && P.waves == 8 &&
+         !(P.rows < 64 && mla_decode_copies(S, P))) struct MlaDecodeKernel<B, S, P> {
   using type = std::conditional_t<(P.rows < 64), MlaDecodeSwapped<B, S, P>, MlaDecodeTensor<B, S, P>>;
+};
+template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
+requires(P.path == MlaDecodePath::tensor && P.rows < 64 && mla_decode_copies(S, P)) struct MlaDecodeKernel<B, S, P> {
+  using type = MlaDecodeCoded<B, S, P>;
 };
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
 requires(P.path == MlaDecodePath::tensor && P.waves == 12) struct MlaDecodeKernel<B, S, P> {

@@ -76,6 +76,12 @@ constexpr int mla_lds_stages(const ArchFacts& facts, const MlaDecodeSpec& s) {
   return min_of(4, facts.lds_bytes / (mla_lds_tokens(s) * (mla_lds_pitch(s) + 64 * size_of(s.kv))));
 }
 
+/// Returns whether the copy engine brings tiles of path tensor, else lanes do.
+constexpr bool mla_decode_copies(const MlaDecodeSpec& s, const MlaDecodePolicy& p) {
+  return p.path == MlaDecodePath::tensor &&
+         (p.waves == 12 || (p.rows < 64 && !p.gathered && s.layout == LatentLayout::plain));
+}
+
 namespace detail {
 
 constexpr Status mla_lds_status(ArchId arch, const MlaDecodeSpec& s, const MlaDecodePolicy& p) {
@@ -124,10 +130,13 @@ constexpr Status mla_tensor_status(ArchId arch, const MlaDecodeSpec& s, const Ml
   }
   if (p.rows == 64 && p.waves == 8 && !p.gathered && s.layout == LatentLayout::plain)
     return {bad, "tensor: three wave groups take rows without scales from the copy engine"};
+  if (p.rows < 64 && mla_decode_copies(s, p) && s.head_size != 576)
+    return {bad, "tensor: rows of codes have 576 of them"};
   if (p.rows < 64 && (!is_fp8(s.kv) || !p.balanced())) return {bad, "tensor: 32 rows and 16 are for fp8, balanced"};
   if (p.tokens != 64) return {bad, "tensor: a tile has 64 tokens"};
   if (p.waves_per_simd != p.block_waves() / 4) return {bad, "tensor: one block fills an SM"};
-  if (p.gathered && is_fp8(s.kv)) return {bad, "tensor: codes come by lanes from pages of any size, without gathered"};
+  if (p.gathered && is_fp8(s.kv) && !(p.rows < 64 && s.layout == LatentLayout::plain))
+    return {bad, "tensor: codes come by lanes from pages of any size, without gathered"};
   return {};
 }
 

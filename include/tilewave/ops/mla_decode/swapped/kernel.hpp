@@ -120,7 +120,7 @@ struct MlaDecodeSwapped {
       Vec<float, Softmax::lane_rows> factors;
       if (softmax.run(item.begin + tile * L::tokens, scores, shared.of_wave[group], shared.probabilities[group],
                       factors))
-        scale(out, factors);
+        L::scale(out, factors);
       B::shared_written();
       B::group_barrier();
       out.fence();
@@ -144,13 +144,6 @@ struct MlaDecodeSwapped {
       });
       out.fence();
       stage_parity ^= 1;
-    }
-    TILEWAVE_DEVICE static void scale(Sums& out, const Vec<float, Softmax::lane_rows>& factors) {
-      TILEWAVE_UNROLL
-      for (int box = 0; box < L::last_box; ++box) {
-        TILEWAVE_UNROLL
-        for (int e = 0; e < L::rows / 2; ++e) out.of[box][e] *= factors[2 * (e / 4) + e % 2];
-      }
     }
   };
 };

@@ -49,18 +49,36 @@ struct MlaDecodeSwappedLayout : MlaDecodeTensorLayout<B, S, P> {
     B::mbarrier_ready();
   }
 
+  /// Returns which of eight tokens is row r of eight, of scores.
+  TILEWAVE_DEVICE static int token_of(int r) { return r; }
+  /// Returns which of sixteen dimensions is row r + 8 h of sixteen, of values' products.
+  TILEWAVE_DEVICE static int dimension_of(int r, int h) { return r + 8 * h; }
+  TILEWAVE_DEVICE static void put_q(Shared& shared, int r, int u, const Chunk& words) {
+    shared.q[u / Base::box_chunks * Base::q_box_size + Base::chunk_of(r, u % Base::box_chunks)] = words;
+  }
+  /// Multiplies each row's sums by its factor.
+  TILEWAVE_DEVICE static void scale(Sums& out, const Vec<float, rows / 4>& factors) {
+    TILEWAVE_UNROLL
+    for (int box = 0; box < last_box; ++box) {
+      TILEWAVE_UNROLL
+      for (int e = 0; e < rows / 2; ++e) out.of[box][e] *= factors[2 * (e / 4) + e % 2];
+    }
+  }
+
   /// Return the operands of a k slice: 32 bytes of a tile's rows or of q, and as many tokens of 64 dimensions of values
   /// or of probabilities.
   TILEWAVE_DEVICE static SwizzledOperand key_operand(const Shared& shared, int stage, int k_slice) {
     return {shared.kv[stage] + k_slice / 4 * box_size, 0, k_slice % 4};
   }
-  TILEWAVE_DEVICE static SwizzledOperand q_operand(const Shared& shared, int k_slice) {
+  template <class AnyShared>
+  TILEWAVE_DEVICE static SwizzledOperand q_operand(const AnyShared& shared, int k_slice) {
     return {shared.q + k_slice / 4 * Base::q_box_size, 0, k_slice % 4};
   }
   TILEWAVE_DEVICE static TransposedOperand value_operand(const Shared& shared, int stage, int box, int k_slice) {
     return {shared.kv[stage] + box * box_size, tokens, 0, k_slice};
   }
-  TILEWAVE_DEVICE static SwizzledOperand probability_operand(const Shared& shared, int group, int k_slice) {
+  template <class AnyShared>
+  TILEWAVE_DEVICE static SwizzledOperand probability_operand(const AnyShared& shared, int group, int k_slice) {
     return {shared.probabilities[group], 0, k_slice};
   }
 };

@@ -81,7 +81,8 @@ class MlaDecodeSwappedOutput {
       TILEWAVE_UNROLL
       for (int e = 0; e < L::rows / 2; ++e) {
         const int i = 2 * (e / 4) + e % 2;
-        const int dimension = 64 * box + 16 * (block_wave_ % L::group_waves) + B::lane_id() / 4 + 8 * (e / 2 % 2);
+        const int dimension =
+            64 * box + 16 * (block_wave_ % L::group_waves) + L::dimension_of(B::lane_id() / 4, e / 2 % 2);
         float& at = staged[Softmax::row(i) * L::staged_row + dimension];
         // Both halves are written out, or registers would have an index that is not known.
         const float sum = (half == 0 ? out.of[box][e] : out.of[L::half_boxes + box][e]) * factor[i];

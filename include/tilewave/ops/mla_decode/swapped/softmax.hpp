@@ -10,7 +10,7 @@
 namespace tilewave {
 
 /// A lane has a quarter of the query rows: row i is 8 (i / 2) + 2 (l % 4) + i % 2 of the block. Of its scores (element
-/// 4 j + 2 h + e), the row is i = 2 j + e, and the token is l / 4 + 8 h of the wave's sixteen.
+/// 4 j + 2 h + e), the row is i = 2 j + e, and the token is L::token_of(l / 4) + 8 h of the wave's sixteen.
 template <class B, class L>
 class MlaDecodeSwappedSoftmax {
  public:
@@ -130,7 +130,8 @@ class MlaDecodeSwappedSoftmax {
       const std::int32_t end = item_.end - a_.query_tokens + query_row(a_, item_, of_block).token + 1;
       TILEWAVE_UNROLL
       for (int h = 0; h < 2; ++h) {
-        if (token + 16 * wave_ + B::lane_id() / 4 + 8 * h >= end) scores[4 * (i / 2) + 2 * h + i % 2] = minus_infinity;
+        if (token + 16 * wave_ + L::token_of(B::lane_id() / 4) + 8 * h >= end)
+          scores[4 * (i / 2) + 2 * h + i % 2] = minus_infinity;
       }
     }
   }

@@ -58,7 +58,7 @@ class MlaDecodeHalfQuery {
           const auto low = B::widen_fp8_to_f16(loaded[slot][2 * n]),
                      high = B::widen_fp8_to_f16(loaded[slot][2 * n + 1]);
           const std::uint32_t flip = sign >> 16 | sign;
-          put_unit(shared, r, 2 * chunk + n, Chunk{{low[0] ^ flip, low[1] ^ flip, high[0] ^ flip, high[1] ^ flip}});
+          L::put_q(shared, r, 2 * chunk + n, Chunk{{low[0] ^ flip, low[1] ^ flip, high[0] ^ flip, high[1] ^ flip}});
         }
       }
       if (B::lane_id() == 0) shared.aside.unit[r] = absolute(scale);
@@ -85,12 +85,9 @@ class MlaDecodeHalfQuery {
         words[w] = B::pack_f16(__builtin_bit_cast(float, loaded[slot][w] << 16) * factor,
                                __builtin_bit_cast(float, loaded[slot][w] & 0xffff0000u) * factor);
       }
-      put_unit(shared, r, chunk, words);
+      L::put_q(shared, r, chunk, words);
     }
     if (B::lane_id() == 0) shared.aside.unit[r] = unit * absolute(scale);
-  }
-  TILEWAVE_DEVICE static void put_unit(typename L::Shared& shared, int r, int unit, const Chunk& words) {
-    shared.q[unit / L::box_chunks * L::q_box_size + L::chunk_of(r, unit % L::box_chunks)] = words;
   }
   TILEWAVE_DEVICE static float absolute(float x) {
     return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, x) & 0x7fffffffu);

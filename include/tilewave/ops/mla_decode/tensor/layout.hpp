@@ -30,7 +30,8 @@ struct MlaDecodeTensorLayout {
   static constexpr int row_tiles = 1, atom_rows = rows;
 
   static constexpr bool widens = is_fp8(S.kv), one_scale = widens && S.layout == LatentLayout::plain;
-  static constexpr bool maps_cache = P.waves == 12;                    // tensor copies bring tiles, else lanes do
+  // Tensor copies bring tiles, else lanes do.
+  static constexpr bool maps_cache = mla_decode_copies(S, P);
   static constexpr DType type = one_scale ? DType::f16 : DType::bf16;  // of both products
   static constexpr bool converts_q = one_scale;                        // lanes do, as they bring it
   static constexpr int box_columns = 128 / size_of(type), slice = 32 / size_of(type);

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+// The products of a wave group with tiles of codes, which become operands in registers.
+#pragma once
+
+#include "tilewave/core/static_for.hpp"
+#include "tilewave/ops/mla_decode/coded/layout.hpp"
+
+namespace tilewave {
+
+/// A wave group of MlaDecodeCoded takes every other tile of an item from the ring. Codes of the next 64 dimensions are
+/// read, and widened, while products of those before go on.
+template <class B, class L>
+class MlaDecodeCodedTiles {
+ public:
+  /// `wave`: 0 to 3 of the group.
+  TILEWAVE_DEVICE MlaDecodeCodedTiles(typename L::Shared& shared, int group, int wave)
+      : shared_(shared), group_(group), wave_(wave) {
+    const int lane = B::lane_id(), row = L::token_of(lane / 4), of_matrix = L::token_of(lane % 8);
+    key_ = L::chunk_of(16 * wave + row, lane % 4);
+    value_ = L::chunk_of(lane / 16 * 16 + lane / 8 % 2 * 8 + of_matrix, wave);
+  }
+
+  TILEWAVE_DEVICE void begin_item() {
+    at_ = first_;
+    at_.advance(group_);
+  }
+  TILEWAVE_DEVICE void end_item(std::int32_t tiles) { first_.skip(tiles); }
+
+  /// Makes the scores of the group's next tile, of whose tokens `there` are the sequence's.
+  TILEWAVE_DEVICE void make_scores(std::int32_t there, typename L::Scores& scores) {
+    B::mbarrier_wait(&shared_.full[at_.slot], at_.round);
+    if (there < L::tokens) clear_behind(there);
+    const Chunk* const codes = shared_.codes[at_.slot];
+    constexpr int blocks = L::score_boxes;
+    Chunk loaded[ahead + 1][2], a[2][4];
+    const auto load = [&](auto block) TILEWAVE_INLINE_LAMBDA {
+      if constexpr (block < blocks) {
+        const Chunk* const from = codes + block / 2 * L::box_size;
+        for (int h = 0; h < 2; ++h)
+          loaded[block % (ahead + 1)][h] = from[(key_ ^ block % 2 * 4) + h * 8 * L::box_chunks];
+      }
+    };
+    static_for<ahead>([&](auto block) TILEWAVE_INLINE_LAMBDA { load(block); });
+    static_for<blocks>([&](auto block) TILEWAVE_INLINE_LAMBDA {
+      constexpr int n = block, in = n % (ahead + 1), out = n % 2;
+      load(Index<n + ahead>{});
+      TILEWAVE_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const auto low = B::widen_fp8_to_f16(loaded[in][0][i]), high = B::widen_fp8_to_f16(loaded[in][1][i]);
+        a[out][i] = Chunk{{low[0], high[0], low[1], high[1]}};
+      }
+      B::group_mma_begin();
+      static_for<4>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+        B::template group_multiply<L::type, L::rows, (n > 0 || i > 0)>(a[out][i], L::q_operand(shared_, 4 * n + i),
+                                                                       scores);
+      });
+      B::group_mma_end();
+      B::template group_mma_wait<1>();
+    });
+    B::template group_mma_wait<0>();
+    B::group_mma_fence(scores);
+  }
+
+  /// Adds the tile's values times the group's probabilities, and passes the tile's place on.
+  TILEWAVE_DEVICE void add_values(typename L::Sums& out) {
+    const Chunk* const codes = shared_.codes[at_.slot];
+    constexpr int blocks = L::last_box;
+    Chunk loaded[ahead + 1][2], a[2][4];
+    const auto load = [&](auto block) TILEWAVE_INLINE_LAMBDA {
+      if constexpr (block < blocks) {
+        const Chunk* const from = codes + block / 2 * L::box_size;
+        for (int h = 0; h < 2; ++h)
+          loaded[block % (ahead + 1)][h] =
+              B::load_matrices_turned(from + (value_ ^ block % 2 * 4) + h * 32 * L::box_chunks);
+      }
+    };
+    static_for<ahead>([&](auto block) TILEWAVE_INLINE_LAMBDA { load(block); });
+    out.fence();
+    static_for<blocks>([&](auto block) TILEWAVE_INLINE_LAMBDA {
+      constexpr int n = block, in = n % (ahead + 1), to = n % 2;
+      load(Index<n + ahead>{});
+      if constexpr (n + ahead + 1 == blocks) B::mbarrier_arrive(&shared_.free[at_.slot]);  // all has been read
+      TILEWAVE_UNROLL
+      for (int slice = 0; slice < 4; ++slice) {
+        // A word has two neighbouring codes of each of two tokens.
+        const Chunk& words = loaded[in][slice / 2];
+        const auto low = B::widen_fp8_to_f16(B::permute_bytes(words[slice % 2 * 2], 0, 0x3120)),
+                   high = B::widen_fp8_to_f16(B::permute_bytes(words[slice % 2 * 2 + 1], 0, 0x3120));
+        a[to][slice] = Chunk{{low[0], low[1], high[0], high[1]}};
+      }
+      B::group_mma_begin();
+      TILEWAVE_UNROLL
+      for (int slice = 0; slice < 4; ++slice)
+        B::template group_multiply<L::type, L::rows>(a[to][slice], L::probability_operand(shared_, group_, slice),
+                                                     out.of[n]);
+      B::group_mma_end();
+      B::template group_mma_wait<1>();
+    });
+    B::template group_mma_wait<0>();
+    out.fence();
+    at_.advance(L::groups);
+  }
+
+ private:
+  static constexpr int ahead = 2;  // blocks of 64 dimensions whose codes are read before they are widened
+
+  /// Clears codes of tokens from `first` of the tile on: they may be NaN.
+  TILEWAVE_DEVICE void clear_behind(std::int32_t first) {
+    Chunk* const codes = shared_.codes[at_.slot];
+    TILEWAVE_ROLL
+    for (int i = first * L::box_chunks + wave_ * L::lanes + B::lane_id(); i < L::box_size; i += L::group_lanes) {
+      TILEWAVE_UNROLL
+      for (int box = 0; box < L::code_boxes; ++box) codes[box * L::box_size + i] = Chunk{};
+    }
+    B::shared_written();  // before the copy engine writes there again
+    B::group_barrier();
+  }
+
+  typename L::Shared& shared_;
+  int group_, wave_;
+  int key_, value_;  // where the lane reads, in a box
+  RingSlot<L::stages> first_, at_;
+};
+
+}  // namespace tilewave
