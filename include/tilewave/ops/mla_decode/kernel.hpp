@@ -2,6 +2,7 @@
 // MlaDecodeKernel names the kernel that a policy's path asks for.
 #pragma once
 
+#include "tilewave/ops/mla_decode/coded/halves_kernel.hpp"
 #include "tilewave/ops/mla_decode/coded/kernel.hpp"
 #include "tilewave/ops/mla_decode/lds/kernel.hpp"
 #include "tilewave/ops/mla_decode/registers/kernel.hpp"
@@ -16,17 +17,12 @@ struct MlaDecodeKernel {
   using type = MlaDecodeRegisters<B, S, P>;
 };
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
-requires(P.path == MlaDecodePath::tensor && P.waves == 8 &&
-         !(P.rows < 64 && mla_decode_copies(S, P))) struct MlaDecodeKernel<B, S, P> {
-  using type = std::conditional_t<(P.rows < 64), MlaDecodeSwapped<B, S, P>, MlaDecodeTensor<B, S, P>>;
-};
-template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
-requires(P.path == MlaDecodePath::tensor && P.rows < 64 && mla_decode_copies(S, P)) struct MlaDecodeKernel<B, S, P> {
-  using type = MlaDecodeCoded<B, S, P>;
-};
-template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
-requires(P.path == MlaDecodePath::tensor && P.waves == 12) struct MlaDecodeKernel<B, S, P> {
-  using type = MlaDecodeSpecialised<B, S, P>;
+requires(P.path == MlaDecodePath::tensor) struct MlaDecodeKernel<B, S, P> {
+  using type = std::conditional_t<
+      P.waves == 12, MlaDecodeSpecialised<B, S, P>,
+      std::conditional_t<mla_decode_copies(S, P),
+                         std::conditional_t<(P.rows < 64), MlaDecodeCoded<B, S, P>, MlaDecodeCodedHalves<B, S, P>>,
+                         std::conditional_t<(P.rows < 64), MlaDecodeSwapped<B, S, P>, MlaDecodeTensor<B, S, P>>>>;
 };
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
 requires(P.path == MlaDecodePath::lds) struct MlaDecodeKernel<B, S, P> {

@@ -79,7 +79,7 @@ constexpr int mla_lds_stages(const ArchFacts& facts, const MlaDecodeSpec& s) {
 /// Returns whether the copy engine brings tiles of path tensor, else lanes do.
 constexpr bool mla_decode_copies(const MlaDecodeSpec& s, const MlaDecodePolicy& p) {
   return p.path == MlaDecodePath::tensor &&
-         (p.waves == 12 || (p.rows < 64 && !p.gathered && s.layout == LatentLayout::plain));
+         (p.waves == 12 || (!p.gathered && is_fp8(s.kv) && s.layout == LatentLayout::plain));
 }
 
 namespace detail {
@@ -128,9 +128,9 @@ constexpr Status mla_tensor_status(ArchId arch, const MlaDecodeSpec& s, const Ml
   } else if ((p.rows != 64 && p.rows != 32 && p.rows != 16) || p.waves != 8) {
     return {bad, "tensor: two wave groups share 64 rows, 32 or 16"};
   }
-  if (p.rows == 64 && p.waves == 8 && !p.gathered && s.layout == LatentLayout::plain)
-    return {bad, "tensor: three wave groups take rows without scales from the copy engine"};
-  if (p.rows < 64 && mla_decode_copies(s, p) && s.head_size != 576)
+  if (p.rows == 64 && p.waves == 8 && !p.gathered && !is_fp8(s.kv))
+    return {bad, "tensor: three wave groups take bf16 from the copy engine"};
+  if (p.waves == 8 && mla_decode_copies(s, p) && s.head_size != 576)
     return {bad, "tensor: rows of codes have 576 of them"};
   if (p.rows < 64 && (!is_fp8(s.kv) || !p.balanced())) return {bad, "tensor: 32 rows and 16 are for fp8, balanced"};
   if (p.tokens != 64) return {bad, "tensor: a tile has 64 tokens"};

@@ -31,6 +31,9 @@ class MlaDecodeCodedFetch : MlaDecodeCopies<B, S, L> {
       B::mbarrier_wait(&shared_.free[place_.slot], place_.round ^ 1);
       fetch(now, shared_.codes[place_.slot], &shared_.full[place_.slot]);
       place_.advance();
+      // Row blocks that share rows ask for half of a later tile each.
+      constexpr int half = L::tokens / 2;
+      Copies::prefetch(item, table, item.begin + tile * L::tokens, item.first_row / L::rows % 2 * half, half);
     }
   }
 

@@ -55,6 +55,7 @@ struct MlaDecodeCoded {
     Shared& shared;
     int group, wave;  // of the group
     MlaDecodeCodedTiles<B, L> tiles;
+    RingSlot<L::stages> place = {};  // of the item's first tile
     int q_parity = 0, merged_parity = 0;
 
     TILEWAVE_DEVICE void run(const Item& item) {
@@ -62,10 +63,14 @@ struct MlaDecodeCoded {
       typename L::Sums out{};
       if (item.tiles > 0) {
         take_q(item, softmax);
-        tiles.begin_item();
+        auto at = place;
+        at.advance(group);
         TILEWAVE_ROLL
-        for (std::int32_t tile = group; tile < item.tiles; tile += L::groups) add_tile(item, tile, softmax, out);
-        tiles.end_item(item.tiles);
+        for (std::int32_t tile = group; tile < item.tiles; tile += L::groups) {
+          add_tile(item, tile, at, softmax, out);
+          at.advance(L::groups);
+        }
+        place.skip(item.tiles);
       }
       // Maxima of the last tile were read by all waves of the group before they stored their probabilities.
       softmax.publish(shared.of_wave[group], shared.reference[group]);
@@ -95,16 +100,17 @@ struct MlaDecodeCoded {
       B::mbarrier_wait(&shared.merged, merged_parity);
       merged_parity ^= 1;
     }
-    TILEWAVE_DEVICE void add_tile(const Item& item, std::int32_t tile, Softmax& softmax, typename L::Sums& out) {
+    TILEWAVE_DEVICE void add_tile(const Item& item, std::int32_t tile, const RingSlot<L::stages>& at, Softmax& softmax,
+                                  typename L::Sums& out) {
       const std::int32_t token = item.begin + tile * L::tokens;
       typename L::Scores scores;
-      tiles.make_scores(item.end - token, scores);
+      tiles.make_scores(at, item.end - token, scores);
       Vec<float, Softmax::lane_rows> factors;
       if (softmax.run(token, scores, shared.of_wave[group], shared.probabilities[group], factors))
         L::scale(out, factors);
       B::shared_written();
       B::group_barrier();
-      tiles.add_values(out);
+      tiles.add_values(at, group, out);
     }
   };
 };

@@ -6,25 +6,47 @@
 
 namespace tilewave {
 
-/// Shared memory holds q as MlaDecodeSwapped has it, with dimensions in another order, and a ring of tiles as the copy
-/// engine brings them: boxes of 64 tokens by 128 codes, of which the last is half empty. Lanes read codes from there
-/// and widen them in registers, as the left operands of products.
-///
 /// An operand in registers has a row for each group of four lanes. So that reads of sixteen codes meet no bank twice,
 /// rows of scores are tokens in another order. So that four lanes have sixteen codes each that lie together, 64
 /// dimensions of scores are in another order, too. Of values, lanes have two neighbouring dimensions.
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
-struct MlaDecodeCodedLayout : MlaDecodeSwappedLayout<B, S, P> {
+struct MlaDecodeCodedOrder : MlaDecodeSwappedLayout<B, S, P> {
   using Base = MlaDecodeSwappedLayout<B, S, P>;
-  using Base::rows, Base::groups, Base::group_waves, Base::box_size;
-  using typename Base::Mbarrier;
   static_assert(Base::one_scale && Base::any_last, "codes become f16, and rows are 576 of them");
-  static constexpr int code_boxes = 5, tile_size = code_boxes * box_size;  // chunks
-  static constexpr int stages = rows == 16 ? 5 : 4;
+  static constexpr int code_boxes = 5, tile_size = code_boxes * Base::box_size;  // chunks
+
+  /// Returns which of eight tokens is row r of eight. Rows 2 i and 2 i + 1 are four tokens apart.
+  TILEWAVE_DEVICE static int token_of(int r) { return r / 2 | r % 2 * 4; }
+  /// Returns which of sixteen dimensions is row r + 8 h of sixteen of values' products.
+  TILEWAVE_DEVICE static int dimension_of(int r, int h) { return 2 * r + h; }
+  /// Puts dimensions 8 u to 8 u + 7 of row r of q where products find them: of 64 dimensions, 16 c + 4 i + 2 h and the
+  /// next come to 16 i + 8 h + 2 c.
+  template <class AnyShared>
+  TILEWAVE_DEVICE static void put_q(AnyShared& shared, int r, int u, const Chunk& words) {
+    TILEWAVE_UNROLL
+    for (int w = 0; w < 4; ++w) {
+      const int slice = 2 * (u % 2) + w / 2, half = w % 2;
+      shared.q[u / 8 * Base::q_box_size + Base::chunk_of(r, 2 * slice + half)][u % 8 / 2] = words[w];
+    }
+  }
+};
+
+/// Shared memory holds q as MlaDecodeSwapped has it, but for that order, and a ring of tiles as the copy engine brings
+/// them: boxes of 64 tokens by 128 codes, of which the last is half empty. Lanes read codes from there and widen them
+/// in registers, as the left operands of products.
+template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
+struct MlaDecodeCodedLayout : MlaDecodeCodedOrder<B, S, P> {
+  using Base = MlaDecodeCodedOrder<B, S, P>;
+  using Base::rows, Base::groups, Base::group_waves;
+  using typename Base::Mbarrier;
+  static constexpr int stages = rows == 16 ? 5 : 4, free_waves = group_waves;
+  // Blocks of 64 dimensions of values that a group has.
+  static constexpr int value_blocks = Base::last_box;
+  TILEWAVE_DEVICE static int first_value_box(int) { return 0; }
 
   struct Shared {
     alignas(1024) Chunk q[Base::boxes * Base::q_box_size];
-    alignas(1024) Chunk codes[stages][tile_size];
+    alignas(1024) Chunk codes[stages][Base::tile_size];
     alignas(1024) Chunk probabilities[groups][Base::q_box_size];
     typename Base::Aside aside;
     alignas(16) float of_wave[groups][rows][group_waves];  // maxima of a tile, or sums
@@ -44,20 +66,6 @@ struct MlaDecodeCodedLayout : MlaDecodeSwappedLayout<B, S, P> {
       }
     }
     B::mbarrier_ready();
-  }
-
-  /// Returns which of eight tokens is row r of eight. Rows 2 i and 2 i + 1 are four tokens apart.
-  TILEWAVE_DEVICE static int token_of(int r) { return r / 2 | r % 2 * 4; }
-  /// Returns which of sixteen dimensions is row r + 8 h of sixteen of values' products.
-  TILEWAVE_DEVICE static int dimension_of(int r, int h) { return 2 * r + h; }
-  /// Puts dimensions 8 u to 8 u + 7 of row r of q where products find them: of 64 dimensions, 16 c + 4 i + 2 h and the
-  /// next come to 16 i + 8 h + 2 c.
-  TILEWAVE_DEVICE static void put_q(Shared& shared, int r, int u, const Chunk& words) {
-    TILEWAVE_UNROLL
-    for (int w = 0; w < 4; ++w) {
-      const int slice = 2 * (u % 2) + w / 2, half = w % 2;
-      shared.q[u / 8 * Base::q_box_size + Base::chunk_of(r, 2 * slice + half)][u % 8 / 2] = words[w];
-    }
   }
 };
 

@@ -7,30 +7,24 @@
 
 namespace tilewave {
 
-/// A wave group of MlaDecodeCoded takes every other tile of an item from the ring. Codes of the next 64 dimensions are
-/// read, and widened, while products of those before go on.
+/// Codes of the next 64 dimensions are read, and widened, while products of those before go on.
 template <class B, class L>
 class MlaDecodeCodedTiles {
  public:
+  using Place = RingSlot<L::stages>;
+
   /// `wave`: 0 to 3 of the group.
-  TILEWAVE_DEVICE MlaDecodeCodedTiles(typename L::Shared& shared, int group, int wave)
-      : shared_(shared), group_(group), wave_(wave) {
+  TILEWAVE_DEVICE MlaDecodeCodedTiles(typename L::Shared& shared, int group, int wave) : shared_(shared), wave_(wave) {
     const int lane = B::lane_id(), row = L::token_of(lane / 4), of_matrix = L::token_of(lane % 8);
     key_ = L::chunk_of(16 * wave + row, lane % 4);
-    value_ = L::chunk_of(lane / 16 * 16 + lane / 8 % 2 * 8 + of_matrix, wave);
+    value_ = L::chunk_of(lane / 16 * 16 + lane / 8 % 2 * 8 + of_matrix, wave) + L::first_value_box(group) * L::box_size;
   }
 
-  TILEWAVE_DEVICE void begin_item() {
-    at_ = first_;
-    at_.advance(group_);
-  }
-  TILEWAVE_DEVICE void end_item(std::int32_t tiles) { first_.skip(tiles); }
-
-  /// Makes the scores of the group's next tile, of whose tokens `there` are the sequence's.
-  TILEWAVE_DEVICE void make_scores(std::int32_t there, typename L::Scores& scores) {
-    B::mbarrier_wait(&shared_.full[at_.slot], at_.round);
-    if (there < L::tokens) clear_behind(there);
-    const Chunk* const codes = shared_.codes[at_.slot];
+  /// Makes the scores of the tile in a place, of whose tokens `there` are the sequence's.
+  TILEWAVE_DEVICE void make_scores(const Place& at, std::int32_t there, typename L::Scores& scores) {
+    B::mbarrier_wait(&shared_.full[at.slot], at.round);
+    if (there < L::tokens) clear_behind(there, shared_.codes[at.slot]);
+    const Chunk* const codes = shared_.codes[at.slot];
     constexpr int blocks = L::score_boxes;
     Chunk loaded[ahead + 1][2], a[2][4];
     const auto load = [&](auto block) TILEWAVE_INLINE_LAMBDA {
@@ -61,10 +55,10 @@ class MlaDecodeCodedTiles {
     B::group_mma_fence(scores);
   }
 
-  /// Adds the tile's values times the group's probabilities, and passes the tile's place on.
-  TILEWAVE_DEVICE void add_values(typename L::Sums& out) {
-    const Chunk* const codes = shared_.codes[at_.slot];
-    constexpr int blocks = L::last_box;
+  /// Adds the group's values of the tile in a place, times its probabilities, and passes the place on.
+  TILEWAVE_DEVICE void add_values(const Place& at, int probabilities, typename L::Sums& out) {
+    const Chunk* const codes = shared_.codes[at.slot];
+    constexpr int blocks = L::value_blocks;
     Chunk loaded[ahead + 1][2], a[2][4];
     const auto load = [&](auto block) TILEWAVE_INLINE_LAMBDA {
       if constexpr (block < blocks) {
@@ -79,7 +73,7 @@ class MlaDecodeCodedTiles {
     static_for<blocks>([&](auto block) TILEWAVE_INLINE_LAMBDA {
       constexpr int n = block, in = n % (ahead + 1), to = n % 2;
       load(Index<n + ahead>{});
-      if constexpr (n + ahead + 1 == blocks) B::mbarrier_arrive(&shared_.free[at_.slot]);  // all has been read
+      if constexpr (n + ahead + 1 == blocks) B::mbarrier_arrive(&shared_.free[at.slot]);  // all has been read
       TILEWAVE_UNROLL
       for (int slice = 0; slice < 4; ++slice) {
         // A word has two neighbouring codes of each of two tokens.
@@ -91,22 +85,21 @@ class MlaDecodeCodedTiles {
       B::group_mma_begin();
       TILEWAVE_UNROLL
       for (int slice = 0; slice < 4; ++slice)
-        B::template group_multiply<L::type, L::rows>(a[to][slice], L::probability_operand(shared_, group_, slice),
-                                                     out.of[n]);
+        B::template group_multiply<L::type, L::rows>(a[to][slice],
+                                                     L::probability_operand(shared_, probabilities, slice), out.of[n]);
       B::group_mma_end();
       B::template group_mma_wait<1>();
     });
     B::template group_mma_wait<0>();
     out.fence();
-    at_.advance(L::groups);
   }
 
  private:
-  static constexpr int ahead = 2;  // blocks of 64 dimensions whose codes are read before they are widened
+  // Blocks of 64 dimensions whose codes are read before they are widened.
+  static constexpr int ahead = L::rows == 64 ? 1 : 2;
 
   /// Clears codes of tokens from `first` of the tile on: they may be NaN.
-  TILEWAVE_DEVICE void clear_behind(std::int32_t first) {
-    Chunk* const codes = shared_.codes[at_.slot];
+  TILEWAVE_DEVICE void clear_behind(std::int32_t first, Chunk* codes) {
     TILEWAVE_ROLL
     for (int i = first * L::box_chunks + wave_ * L::lanes + B::lane_id(); i < L::box_size; i += L::group_lanes) {
       TILEWAVE_UNROLL
@@ -117,9 +110,8 @@ class MlaDecodeCodedTiles {
   }
 
   typename L::Shared& shared_;
-  int group_, wave_;
-  int key_, value_;  // where the lane reads, in a box
-  RingSlot<L::stages> first_, at_;
+  int wave_;
+  int key_, value_;  // where the lane reads
 };
 
 }  // namespace tilewave

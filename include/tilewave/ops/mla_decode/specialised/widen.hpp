@@ -142,6 +142,7 @@ class MlaDecodeSpecialisedWiden : MlaDecodeCopies<B, S, L> {
   TILEWAVE_DEVICE void widen_pairs(int half, std::int32_t tile, std::int32_t there) {
     if (args_.clustered()) {
       widen_pair(code_place(half, tile), L::group_pairs * B::cluster_rank() + half, there);
+      await_pair(L::group_pairs * (B::cluster_rank() ^ 1) + half);
     } else {
       TILEWAVE_ROLL
       for (int pair = half; pair < L::tile_pairs; pair += L::group_pairs) widen_pair(pair, pair, there);
@@ -172,15 +173,19 @@ class MlaDecodeSpecialisedWiden : MlaDecodeCopies<B, S, L> {
     B::mbarrier_arrive(&full);
     B::mbarrier_arrive(&shared_.codes.free[place]);
   }
-  /// Copies this wave's rows of a pair to the other block of the cluster. The pair is full there when four waves have
-  /// sent theirs. Its place is free in both blocks at once.
+  static constexpr int sent_rows = 16 * L::box_chunks, sent_bytes = sent_rows * int{sizeof(Chunk)};  // of a box
+  /// Copies this wave's rows of a pair to the other block of the cluster. Its place is free in both blocks at once.
   TILEWAVE_DEVICE void send(Chunk* from, typename L::Mbarrier& full) {
-    constexpr int rows = 16 * L::box_chunks, bytes = rows * int{sizeof(Chunk)};
-    const int other = B::cluster_rank() ^ 1;
-    B::mbarrier_expect(&full, 2 * bytes, other);
     if (!B::elected()) return;
     TILEWAVE_UNROLL
-    for (int box = 0; box < 2; ++box) B::copy_to_block(from + wave_ * rows + box * L::box_size, bytes, &full, other);
+    for (int box = 0; box < 2; ++box)
+      B::copy_to_block(from + wave_ * sent_rows + box * L::box_size, sent_bytes, &full, B::cluster_rank() ^ 1);
+  }
+  /// A pair that the other block sends is full when all four waves' rows have come.
+  TILEWAVE_DEVICE void await_pair(int pair) {
+    const auto at = place_.behind(pair);
+    B::mbarrier_wait(&shared_.free[at.slot], at.round ^ 1);
+    B::mbarrier_expect(&shared_.full[at.slot], 2 * sent_bytes);
   }
   /// Clears this wave's rows of a pair from token `first` of the tile on: they may be NaN.
   TILEWAVE_DEVICE void clear_behind(std::int32_t first, Chunk* to) const {

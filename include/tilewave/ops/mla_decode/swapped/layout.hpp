@@ -57,9 +57,10 @@ struct MlaDecodeSwappedLayout : MlaDecodeTensorLayout<B, S, P> {
     shared.q[u / Base::box_chunks * Base::q_box_size + Base::chunk_of(r, u % Base::box_chunks)] = words;
   }
   /// Multiplies each row's sums by its factor.
-  TILEWAVE_DEVICE static void scale(Sums& out, const Vec<float, rows / 4>& factors) {
+  template <class AnySums>
+  TILEWAVE_DEVICE static void scale(AnySums& out, const Vec<float, rows / 4>& factors) {
     TILEWAVE_UNROLL
-    for (int box = 0; box < last_box; ++box) {
+    for (int box = 0; box < AnySums::parts; ++box) {
       TILEWAVE_UNROLL
       for (int e = 0; e < rows / 2; ++e) out.of[box][e] *= factors[2 * (e / 4) + e % 2];
     }

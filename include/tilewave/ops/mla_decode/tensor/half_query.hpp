@@ -44,7 +44,7 @@ class MlaDecodeHalfQuery {
  private:
   static constexpr int wave_rows = L::rows / (L::groups * L::group_waves);
   static constexpr int row_chunks = L::spec.head_size * size_of(L::spec.q) / int{sizeof(Chunk)};
-  static constexpr int slots = ceil_div(row_chunks, L::lanes), at_once = 2;
+  static constexpr int slots = ceil_div(row_chunks, L::lanes), at_once = min_of(wave_rows, 4);
 
   TILEWAVE_DEVICE static void put_row(typename L::Shared& shared, int r, const Chunk (&loaded)[slots],
                                       std::uint32_t sign, float scale) {

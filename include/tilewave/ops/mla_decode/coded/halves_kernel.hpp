@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+// Decode of latent attention from fp8 for up to 64 query rows of a block, in rooms with products of wave groups.
+//
+// Grid: by the schedule of the policy (work.hpp), one block per multiprocessor at a time. As in MlaDecodeCoded, tiles of
+// codes stay in shared memory as the copy engine brings them, and become left operands in registers. Two wave groups
+// make the scores and probabilities of every other tile, and multiply half of the dimensions of all values. Four waves
+// fetch. Bound: matrix rate, or reads of the cache if few rows share them.
+#pragma once
+
+#include "tilewave/ops/mla_decode/coded/fetch.hpp"
+#include "tilewave/ops/mla_decode/coded/halves_softmax.hpp"
+#include "tilewave/ops/mla_decode/coded/tiles.hpp"
+#include "tilewave/ops/mla_decode/swapped/output.hpp"
+#include "tilewave/ops/mla_decode/tensor/half_query.hpp"
+#include "tilewave/ops/mla_decode/tensor/inputs.hpp"
+
+namespace tilewave {
+
+template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
+struct MlaDecodeCodedHalves {
+  using Room = B;
+  using L = MlaDecodeCodedHalvesLayout<B, S, P>;
+  using Args = typename L::Args;
+  using Shared = typename L::Shared;
+  using Item = PagedAttentionWorkItem;
+  static constexpr int block_threads = P.block_waves() * L::lanes, waves_per_simd = P.waves_per_simd;
+  // A multiprocessor has 512 registers for each lane of a group.
+  static constexpr int fetching_registers = 24, multiplying_registers = 240;
+
+  static Status prepare(const MlaDecodeProblem& p, Args& args) { return MlaDecodeInputs<B, L>::prepare(p, args); }
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
+    const int wave = B::wave_id(), group = wave / L::group_waves, of_group = wave % L::group_waves;
+    if (wave == 0) L::begin(shared);
+    MlaDecodeInputs<B, L>::touch(args, wave - L::groups * L::group_waves);
+    B::barrier();
+    if (group == L::groups) {
+      B::template give_registers<fetching_registers>();
+      MlaDecodeWork<L> work(args.of.attention);
+      MlaDecodeCodedFetch<B, S, L> fetch(args, shared, of_group);
+      for (; work.more(); work.next()) fetch.run(work.item(), work.table());
+    } else {
+      B::template take_registers<multiplying_registers>();
+      MlaDecodeWork<L> work(args.of.attention);
+      WaveGroup of{args, shared, group, of_group, {shared, group, of_group}};
+      for (; work.more(); work.next()) of.run(work.item());
+    }
+  }
+
+ private:
+  using Softmax = MlaDecodeHalvesSoftmax<B, L>;
+
+  /// A wave group, where it is in the ring, and the phases of the barriers that it waits for.
+  struct WaveGroup {
+    const Args& all;
+    Shared& shared;
+    int group, wave;  // of the group
+    MlaDecodeCodedTiles<B, L> tiles;
+    RingSlot<L::stages> place = {};  // of the next tile whose values are multiplied
+    std::uint32_t n = 0;             // its number, of all tiles of the block
+    int q_parity = 0, merged_parity = 0;
+
+    TILEWAVE_DEVICE void run(const Item& item) {
+      Softmax softmax(all.of, item, shared, group, wave);
+      typename L::Sums out{};
+      if (item.tiles > 0) {
+        take_q(item, softmax);
+        const std::uint32_t first = n;
+        const std::int32_t own = (static_cast<int>(n) ^ group) & 1;
+        auto own_place = place;
+        own_place.advance(own);
+        TILEWAVE_ROLL
+        for (std::int32_t tile = 0;;) {
+          if (tile + own < item.tiles) make_probabilities(item, first, tile + own, own_place, softmax);
+          own_place.advance(2);
+          if (tile >= item.tiles) break;
+          TILEWAVE_ROLL
+          for (int i = 0; i < 2 && tile < item.tiles; ++i, ++tile) add_values(out);
+        }
+      }
+      softmax.publish(shared.of_wave[group], shared.reference[group]);
+      meet();
+      MlaDecodeSwappedOutput<B, L, Softmax>(all.of, item, shared, group, wave)
+          .write(softmax, out, [&]() TILEWAVE_INLINE_LAMBDA { meet(); });
+      B::shared_written();
+      meet();  // the next item's sums come into the place of these
+      if (item.tiles > 0) B::mbarrier_arrive(&shared.q_free);
+    }
+
+   private:
+    /// Both groups put q into its place.
+    TILEWAVE_DEVICE void take_q(const Item& item, Softmax& softmax) {
+      B::mbarrier_wait(&shared.q_free, q_parity ^ 1);
+      MlaDecodeHalfQuery<B, L>::put(all.of, item, shared, group * L::group_waves + wave);
+      B::shared_written();
+      B::mbarrier_arrive(&shared.q_full);
+      B::mbarrier_wait(&shared.q_full, q_parity);
+      q_parity ^= 1;
+      softmax.multiply_scale(shared.aside.unit);
+    }
+    /// A barrier of both groups.
+    TILEWAVE_DEVICE void meet() {
+      B::mbarrier_arrive(&shared.merged);
+      B::mbarrier_wait(&shared.merged, merged_parity);
+      merged_parity ^= 1;
+    }
+    TILEWAVE_DEVICE void make_probabilities(const Item& item, std::uint32_t first, std::int32_t tile,
+                                            const RingSlot<L::stages>& at, Softmax& softmax) {
+      const std::int32_t token = item.begin + tile * L::tokens;
+      typename L::Scores scores;
+      tiles.make_scores(at, item.end - token, scores);
+      softmax.run(first + static_cast<std::uint32_t>(tile), tile == 0, token, scores);
+    }
+    TILEWAVE_DEVICE void add_values(typename L::Sums& out) {
+      const int odd = static_cast<int>(n % 2);
+      B::mbarrier_wait(&shared.ready[odd], static_cast<int>(n / 2 % 2));
+      if (B::any(shared.raised[odd] != 0)) L::scale(out, Softmax::factors(shared.factor[odd]));
+      tiles.add_values(place, odd, out);
+      B::mbarrier_arrive(&shared.used[odd]);
+      place.advance();
+      ++n;
+    }
+  };
+};
+
+}  // namespace tilewave
