@@ -10,31 +10,25 @@
 #include "tilewave/ops/mla_decode/coded/fetch.hpp"
 #include "tilewave/ops/mla_decode/coded/halves_softmax.hpp"
 #include "tilewave/ops/mla_decode/coded/tiles.hpp"
-#include "tilewave/ops/mla_decode/swapped/output.hpp"
-#include "tilewave/ops/mla_decode/tensor/half_query.hpp"
-#include "tilewave/ops/mla_decode/tensor/inputs.hpp"
+#include "tilewave/ops/mla_decode/swapped/group.hpp"
+#include "tilewave/ops/mla_decode/tensor/base.hpp"
 
 namespace tilewave {
 
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
-struct MlaDecodeCodedHalves {
-  using Room = B;
-  using L = MlaDecodeCodedHalvesLayout<B, S, P>;
-  using Args = typename L::Args;
-  using Shared = typename L::Shared;
-  using Item = PagedAttentionWorkItem;
-  static constexpr int block_threads = P.block_waves() * L::lanes, waves_per_simd = P.waves_per_simd;
+struct MlaDecodeCodedHalves : MlaDecodeTensorBase<B, MlaDecodeCodedHalvesLayout<B, S, P>> {
+  using Base = MlaDecodeTensorBase<B, MlaDecodeCodedHalvesLayout<B, S, P>>;
+  using typename Base::L, typename Base::Args, typename Base::Shared, typename Base::Item;
   // A multiprocessor has 512 registers for each lane of a group.
   static constexpr int fetching_registers = 24, multiplying_registers = 240;
-
-  static Status prepare(const MlaDecodeProblem& p, Args& args) { return MlaDecodeInputs<B, L>::prepare(p, args); }
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
     const int wave = B::wave_id(), group = wave / L::group_waves, of_group = wave % L::group_waves;
     if (wave == 0) L::begin(shared);
-    MlaDecodeInputs<B, L>::touch(args, wave - L::groups * L::group_waves);
+    Base::Inputs::touch(args, wave - L::groups * L::group_waves);
     B::barrier();
     if (group == L::groups) {
+      if (of_group == 3) Base::Inputs::touch_rows(args);
       B::template give_registers<fetching_registers>();
       MlaDecodeWork<L> work(args.of.attention);
       MlaDecodeCodedFetch<B, S, L> fetch(args, shared, of_group);
@@ -42,7 +36,7 @@ struct MlaDecodeCodedHalves {
     } else {
       B::template take_registers<multiplying_registers>();
       MlaDecodeWork<L> work(args.of.attention);
-      WaveGroup of{args, shared, group, of_group, {shared, group, of_group}};
+      WaveGroup of{{args, shared, group, of_group}, {shared, group, of_group}};
       for (; work.more(); work.next()) of.run(work.item());
     }
   }
@@ -50,21 +44,18 @@ struct MlaDecodeCodedHalves {
  private:
   using Softmax = MlaDecodeHalvesSoftmax<B, L>;
 
-  /// A wave group, where it is in the ring, and the phases of the barriers that it waits for.
-  struct WaveGroup {
-    const Args& all;
-    Shared& shared;
-    int group, wave;  // of the group
+  using ColumnGroup = MlaDecodeColumnGroup<B, L>;
+  struct WaveGroup : ColumnGroup {
+    using ColumnGroup::shared, ColumnGroup::group, ColumnGroup::wave;
     MlaDecodeCodedTiles<B, L> tiles;
     RingSlot<L::stages> place = {};  // of the next tile whose values are multiplied
     std::uint32_t n = 0;             // its number, of all tiles of the block
-    int q_parity = 0, merged_parity = 0;
 
     TILEWAVE_DEVICE void run(const Item& item) {
-      Softmax softmax(all.of, item, shared, group, wave);
+      Softmax softmax(ColumnGroup::all.of, item, shared, group, wave);
       typename L::Sums out{};
       if (item.tiles > 0) {
-        take_q(item, softmax);
+        ColumnGroup::take_q(item, softmax);
         const std::uint32_t first = n;
         const std::int32_t own = (static_cast<int>(n) ^ group) & 1;
         auto own_place = place;
@@ -78,32 +69,10 @@ struct MlaDecodeCodedHalves {
           for (int i = 0; i < 2 && tile < item.tiles; ++i, ++tile) add_values(out);
         }
       }
-      softmax.publish(shared.of_wave[group], shared.reference[group]);
-      meet();
-      MlaDecodeSwappedOutput<B, L, Softmax>(all.of, item, shared, group, wave)
-          .write(softmax, out, [&]() TILEWAVE_INLINE_LAMBDA { meet(); });
-      B::shared_written();
-      meet();  // the next item's sums come into the place of these
-      if (item.tiles > 0) B::mbarrier_arrive(&shared.q_free);
+      ColumnGroup::finish(item, softmax, out);
     }
 
    private:
-    /// Both groups put q into its place.
-    TILEWAVE_DEVICE void take_q(const Item& item, Softmax& softmax) {
-      B::mbarrier_wait(&shared.q_free, q_parity ^ 1);
-      MlaDecodeHalfQuery<B, L>::put(all.of, item, shared, group * L::group_waves + wave);
-      B::shared_written();
-      B::mbarrier_arrive(&shared.q_full);
-      B::mbarrier_wait(&shared.q_full, q_parity);
-      q_parity ^= 1;
-      softmax.multiply_scale(shared.aside.unit);
-    }
-    /// A barrier of both groups.
-    TILEWAVE_DEVICE void meet() {
-      B::mbarrier_arrive(&shared.merged);
-      B::mbarrier_wait(&shared.merged, merged_parity);
-      merged_parity ^= 1;
-    }
     TILEWAVE_DEVICE void make_probabilities(const Item& item, std::uint32_t first, std::int32_t tile,
                                             const RingSlot<L::stages>& at, Softmax& softmax) {
       const std::int32_t token = item.begin + tile * L::tokens;

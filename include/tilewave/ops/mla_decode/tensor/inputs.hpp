@@ -31,21 +31,65 @@ struct MlaDecodeInputs {
     return {};
   }
 
-  /// Two waves ask for the tensor maps, for the row of the block table, and for the queries that the block probably
-  /// begins with, while lengths say with which it does: their addresses are translated meanwhile.
+  /// Four waves ask for what the block probably begins with, while lengths say with what it does: tensor maps, lengths,
+  /// the row of the block table, and queries. Their addresses are translated meanwhile, too. Else each of these would
+  /// wait for the one before, a microsecond where pages are cold.
   TILEWAVE_DEVICE static void touch(const Args& args, int wave) {
-    if (wave == 0 && B::lane_id() == 0) {
+    const PagedAttentionArgs& a = args.of.attention;
+    const int lane = B::lane_id();
+    if (wave == 0 && lane == 0) {
       B::prefetch_map(args.q);
       if constexpr (L::maps_cache) B::prefetch_map(args.kv);
     }
-    if (wave != 1) return;
+    if (wave == 1 && lane * lengths_of_line < a.batch) B::prefetch(a.context_lengths + lane * lengths_of_line);
+    if (!L::policy.balanced() || lane != 0) return;
+    if (wave == 2) touch_queries(args, Guess(a).sequence);
+    if (wave == 3) B::prefetch(a.block_table + Guess(a).sequence * a.table_row_stride);
+  }
+  /// A wave that has nothing to do yet asks for rows of the first tile.
+  TILEWAVE_DEVICE static void touch_rows(const Args& args) {
     const PagedAttentionArgs& a = args.of.attention;
-    const std::int32_t parts = max_of(a.balanced_blocks, 1);
-    const std::int32_t part = min_of(a.row_blocks.quotient(B::block_id()), parts - 1);
-    const std::int64_t sequence = L::policy.balanced() ? std::int64_t{part} * a.batch / parts : 0;
-    if (B::lane_id() == 0) B::prefetch(a.block_table + sequence * a.table_row_stride);
-    if (B::lane_id() == 1)
-      B::prefetch(static_cast<const char*>(a.q) + sequence * a.query_tokens * a.q_row_stride * size_of(L::spec.q));
+    if (!L::policy.balanced() || B::lane_id() != 0 || a.table_columns == 0) return;
+    const Guess guess(a);
+    const std::int32_t length = B::load(a.context_lengths + guess.sequence);
+    if (length <= 0 || length > a.capacity) return;
+    const auto token =
+        static_cast<std::int32_t>(std::int64_t{length} * guess.part / guess.parts) / L::tokens * L::tokens;
+    const std::int32_t page = a.block_size.quotient(token), in_page = token - page * a.block_size.divisor;
+    const std::int32_t page_number = B::load(a.block_table + guess.sequence * a.table_row_stride + page);
+    const auto* const row = static_cast<const char*>(a.k) +
+                            (page_number * a.k_strides.page + in_page * a.k_strides.token) * size_of(L::spec.kv);
+    const std::int32_t rows = min_of(min_of(L::tokens, a.block_size.divisor - in_page), length - token);
+    const bool dense = a.k_strides.token * size_of(L::spec.kv) == L::read_bytes;
+    B::prefetch(row, static_cast<std::uint32_t>((dense ? rows : 1) * L::read_bytes));
+  }
+
+ private:
+  static constexpr int lengths_of_line = 32;
+
+  /// With which sequence the block begins if all have as many tokens, and how many of `parts` equal parts of these lie
+  /// before the block's.
+  struct Guess {
+    std::int32_t parts, part, sequence;
+
+    TILEWAVE_DEVICE explicit Guess(const PagedAttentionArgs& a) : parts(max_of(a.balanced_blocks, 1)) {
+      const std::int64_t shares = std::int64_t{min_of(a.row_blocks.quotient(B::block_id()), parts - 1)} * a.batch;
+      sequence = static_cast<std::int32_t>(shares / parts);
+      part = static_cast<std::int32_t>(shares - std::int64_t{sequence} * parts);
+    }
+  };
+
+  TILEWAVE_DEVICE static void touch_queries(const Args& args, std::int32_t sequence) {
+    const PagedAttentionArgs& a = args.of.attention;
+    const std::int32_t row = a.row_blocks.remainder(B::block_id()) * L::rows;
+    const auto* const q = static_cast<const char*>(a.q) +
+                          (std::int64_t{sequence} * args.q_sequence_rows + row) * a.q_head_stride * size_of(L::spec.q);
+    constexpr int bytes = L::spec.head_size * size_of(L::spec.q);
+    if (a.q_head_stride == L::spec.head_size) {
+      B::prefetch(q, static_cast<std::uint32_t>(min_of(L::rows, a.rows - row) * bytes));
+    } else {
+      B::prefetch(q);
+    }
   }
 };
 
