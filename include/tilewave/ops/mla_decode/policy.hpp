@@ -79,7 +79,7 @@ constexpr int mla_lds_stages(const ArchFacts& facts, const MlaDecodeSpec& s) {
 /// Returns whether the copy engine brings tiles of path tensor, else lanes do.
 constexpr bool mla_decode_copies(const MlaDecodeSpec& s, const MlaDecodePolicy& p) {
   return p.path == MlaDecodePath::tensor &&
-         (p.waves == 12 || (!p.gathered && is_fp8(s.kv) && s.layout == LatentLayout::plain));
+         (p.waves == 12 || (!p.gathered && is_fp8(s.kv) && s.layout != LatentLayout::groups_64));
 }
 
 namespace detail {
@@ -135,7 +135,7 @@ constexpr Status mla_tensor_status(ArchId arch, const MlaDecodeSpec& s, const Ml
   if (p.rows < 64 && (!is_fp8(s.kv) || !p.balanced())) return {bad, "tensor: 32 rows and 16 are for fp8, balanced"};
   if (p.tokens != 64) return {bad, "tensor: a tile has 64 tokens"};
   if (p.waves_per_simd != p.block_waves() / 4) return {bad, "tensor: one block fills an SM"};
-  if (p.gathered && is_fp8(s.kv) && !(p.rows < 64 && s.layout == LatentLayout::plain))
+  if (p.gathered && is_fp8(s.kv) && !(p.rows < 64 && s.layout != LatentLayout::groups_64))
     return {bad, "tensor: codes come by lanes from pages of any size, without gathered"};
   return {};
 }

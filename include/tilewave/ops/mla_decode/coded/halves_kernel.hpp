@@ -78,6 +78,10 @@ struct MlaDecodeCodedHalves : MlaDecodeTensorBase<B, MlaDecodeCodedHalvesLayout<
       const std::int32_t token = item.begin + tile * L::tokens;
       typename L::Scores scores;
       tiles.make_scores(at, item.end - token, scores);
+      if constexpr (L::grouped) {
+        softmax.take_units(shared.scales[at.slot], shared.aside.unit, scores);
+        tiles.add_wide_scores(at, scores);
+      }
       softmax.run(first + static_cast<std::uint32_t>(tile), tile == 0, token, scores);
     }
     TILEWAVE_DEVICE void add_values(typename L::Sums& out) {

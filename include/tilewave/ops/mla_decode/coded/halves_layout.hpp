@@ -24,6 +24,8 @@ struct MlaDecodeCodedHalvesLayout : MlaDecodeCodedOrder<B, S, P> {
     alignas(1024) Chunk codes[stages][Base::tile_size];
     alignas(1024) Chunk probabilities[2][Base::q_box_size];
     typename Base::Aside aside;
+    typename Base::Scales scales[stages];
+    std::uint32_t tile_unit[2], unit[groups];              // of sums of values behind a tile, and of a group's
     alignas(16) float of_wave[groups][rows][group_waves];  // sums
     // Probabilities of a row's scores are 2^(score * scale + offset): scales and offsets of two rows, of each wave.
     Vec<float, 4> lines[groups][group_waves][Base::lanes];
@@ -45,7 +47,7 @@ struct MlaDecodeCodedHalvesLayout : MlaDecodeCodedOrder<B, S, P> {
       for (auto* barrier : {&shared.q_full, &shared.q_free, &shared.merged, &shared.used[0], &shared.used[1]})
         B::mbarrier_init(barrier, groups * group_waves);
       for (int stage = 0; stage < stages; ++stage) {
-        B::mbarrier_init(&shared.full[stage], 1);
+        B::mbarrier_init(&shared.full[stage], Base::full_waves);
         B::mbarrier_init(&shared.free[stage], free_waves);
       }
       for (int odd = 0; odd < 2; ++odd) {

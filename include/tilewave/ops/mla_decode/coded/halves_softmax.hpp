@@ -23,6 +23,7 @@ class MlaDecodeHalvesSoftmax {
       : a_(args.attention), item_(item), shared_(shared), group_(group), wave_(wave) {
     reference_ = {{minus_infinity, minus_infinity}};
     sum_ = {{0.0f, 0.0f}};
+    scale_ = {{a_.scale_log2, a_.scale_log2}};
   }
 
   TILEWAVE_DEVICE static int row(int i) { return 8 * (i / 2) + 2 * (B::lane_id() % 4) + i % 2; }
@@ -31,6 +32,27 @@ class MlaDecodeHalvesSoftmax {
   TILEWAVE_DEVICE void multiply_scale(const float (&units)[L::rows]) {
     // A product that is too small would make NaN of scores of -inf, of tokens that a row does not see.
     for (int i = 0; i < 2; ++i) scale_[i] = max_of(a_.scale_log2 * units[own_row() + i], 0x1p-126f);
+  }
+  /// As MlaDecodeSwappedSoftmax does.
+  template <class Scales>
+  TILEWAVE_DEVICE void take_units(const Scales& scales, const float (&of_row)[L::rows], Scores& scores) {
+    float first[2], second[2];
+    TILEWAVE_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      token_unit_[h] = scales.unit[16 * wave_ + L::token_of(B::lane_id() / 4) + 8 * h];
+      const std::uint32_t half = (token_unit_[h] + 127) / 2;
+      first[h] = L::power(half), second[h] = L::power(token_unit_[h] + 127 - half);
+    }
+    TILEWAVE_UNROLL
+    for (int i = 0; i < lane_rows; ++i) {
+      const float unit = of_row[row(i)];
+      TILEWAVE_UNROLL
+      for (int h = 0; h < 2; ++h) {
+        float& score = scores[at(i) + 2 * h];
+        score = score * first[h] * unit * second[h];
+      }
+    }
+    tile_unit_ = max_of(scales.largest[0], scales.largest[1]);
   }
 
   /// Turns the scores of the block's tile `n`, from `token` on, into probabilities, and stores them as an operand. The
@@ -67,14 +89,27 @@ class MlaDecodeHalvesSoftmax {
     }
     auto* const lines = shared_.lines[group_][wave_];
     lines[B::lane_id()] = Vec<float, 4>{{line[0][0], line[0][1], line[1][0], line[1][1]}};
+    if constexpr (L::grouped) {
+      const std::uint32_t unit = first ? 0 : shared_.tile_unit[odd ^ 1];
+      unit_ = max_of(unit, tile_unit_);
+      for (int i = 0; i < 2; ++i) factor[i] *= relative(unit, unit_);
+      raises |= unit_ > unit;
+    }
     const bool raised = B::any(raises);
     if (wave_ == 0) {
       put(shared_.references[odd], reference_);
       put(shared_.factor[odd], factor);
-      if (B::lane_id() == 0) shared_.raised[odd] = raised ? 1 : 0;
+      if (B::lane_id() == 0) {
+        shared_.raised[odd] = raised ? 1 : 0;
+        if constexpr (L::grouped) shared_.tile_unit[odd] = unit_;
+      }
     }
     B::mbarrier_arrive(&shared_.told[odd]);  // a barrier of the wave, too
     Vec<float, lane_rows> sum;
+    float of_token[2] = {1.0f, 1.0f};
+    if constexpr (L::grouped) {
+      for (int h = 0; h < 2; ++h) of_token[h] = relative(token_unit_[h], unit_);
+    }
     TILEWAVE_UNROLL
     for (int i = 0; i < lane_rows; i += 2) {
       const Vec<float, 4> of = lines[row(i) / 2];
@@ -84,6 +119,7 @@ class MlaDecodeHalvesSoftmax {
         low = B::exp2(fused(low, of[2 * e], of[2 * e + 1]));
         high = B::exp2(fused(high, of[2 * e], of[2 * e + 1]));
         sum[i + e] = low + high;
+        if constexpr (L::grouped) low *= of_token[0], high *= of_token[1];
       }
     }
     store(scores, shared_.probabilities[odd]);
@@ -107,6 +143,14 @@ class MlaDecodeHalvesSoftmax {
   }
   /// Sums of values have the last tile's reference, which is that of both groups.
   TILEWAVE_DEVICE static float factor(int, float) { return 1.0f; }
+  TILEWAVE_DEVICE static float unit_factor(std::uint32_t, std::uint32_t) { return 1.0f; }
+
+  /// Returns the unit of sums of values behind this group's last tile, where scales are of groups.
+  TILEWAVE_DEVICE std::uint32_t unit() const { return unit_; }
+  /// Returns a unit over one that is no less.
+  TILEWAVE_DEVICE static float relative(std::uint32_t unit, std::uint32_t over) {
+    return L::power(static_cast<std::uint32_t>(max_of(static_cast<int>(unit) - static_cast<int>(over) + 127, 0)));
+  }
 
   static constexpr float max_slack = 8.0f, shift = 7.0f;  // as MlaDecodeSoftmax has it
 
@@ -169,6 +213,7 @@ class MlaDecodeHalvesSoftmax {
   const PagedAttentionWorkItem& item_;
   typename L::Shared& shared_;
   int group_, wave_;
+  std::uint32_t unit_ = 0, token_unit_[2] = {}, tile_unit_ = 0;
   Vec<float, 2> scale_, reference_, sum_;  // of the lane's own rows; scores times scale are log2 units
 };
 

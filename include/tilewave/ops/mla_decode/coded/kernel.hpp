@@ -72,6 +72,10 @@ struct MlaDecodeCoded : MlaDecodeTensorBase<B, MlaDecodeCodedLayout<B, S, P>> {
       const std::int32_t token = item.begin + tile * L::tokens;
       typename L::Scores scores;
       tiles.make_scores(at, item.end - token, scores);
+      if constexpr (L::grouped) {
+        softmax.take_units(shared.scales[at.slot], shared.aside.unit, scores);
+        tiles.add_wide_scores(at, scores);
+      }
       Vec<float, Softmax::lane_rows> factors;
       if (softmax.run(token, scores, shared.of_wave[group], shared.probabilities[group], factors))
         L::scale(out, factors);

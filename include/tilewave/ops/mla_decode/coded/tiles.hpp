@@ -17,16 +17,25 @@ class MlaDecodeCodedTiles {
   TILEWAVE_DEVICE MlaDecodeCodedTiles(typename L::Shared& shared, int group, int wave) : shared_(shared), wave_(wave) {
     const int lane = B::lane_id(), row = L::token_of(lane / 4), of_matrix = L::token_of(lane % 8);
     key_ = L::chunk_of(16 * wave + row, lane % 4);
+    first_group_ = L::first_value_box(group);
     value_ = L::chunk_of(lane / 16 * 16 + lane / 8 % 2 * 8 + of_matrix, wave) + L::first_value_box(group) * L::box_size;
   }
 
-  /// Makes the scores of the tile in a place, of whose tokens `there` are the sequence's.
+  /// Makes the scores of the tile in a place, of whose tokens `there` are the sequence's. Where scales are of groups,
+  /// these are scores of codes, in units of their token and row.
   TILEWAVE_DEVICE void make_scores(const Place& at, std::int32_t there, typename L::Scores& scores) {
     B::mbarrier_wait(&shared_.full[at.slot], at.round);
     if (there < L::tokens) clear_behind(there, shared_.codes[at.slot]);
     const Chunk* const codes = shared_.codes[at.slot];
-    constexpr int blocks = L::score_boxes;
+    constexpr int blocks = L::code_blocks;
     Chunk loaded[ahead + 1][2], a[2][4];
+    std::uint32_t scale[4][2];
+    if constexpr (L::grouped) {
+      const int row = B::lane_id() / 4;
+      for (int g = 0; g < 4; ++g)
+        for (int h = 0; h < 2; ++h)
+          scale[g][h] = shared_.scales[at.slot].pair[g][row / 2][2 * wave_ + h][row % 2] * 0x10001u;
+    }
     const auto load = [&](auto block) TILEWAVE_INLINE_LAMBDA {
       if constexpr (block < blocks) {
         const Chunk* const from = codes + block / 2 * L::box_size;
@@ -42,6 +51,9 @@ class MlaDecodeCodedTiles {
       for (int i = 0; i < 4; ++i) {
         const auto low = B::widen_fp8_to_f16(loaded[in][0][i]), high = B::widen_fp8_to_f16(loaded[in][1][i]);
         a[out][i] = Chunk{{low[0], high[0], low[1], high[1]}};
+        if constexpr (L::grouped) {
+          for (int w = 0; w < 4; ++w) a[out][i][w] = B::multiply_f16(a[out][i][w], scale[n / 2][w % 2]);
+        }
       }
       B::group_mma_begin();
       static_for<4>([&](auto i) TILEWAVE_INLINE_LAMBDA {
@@ -51,6 +63,28 @@ class MlaDecodeCodedTiles {
       B::group_mma_end();
       B::template group_mma_wait<1>();
     });
+    B::template group_mma_wait<0>();
+    B::group_mma_fence(scores);
+  }
+
+  /// Adds scores of dimensions behind codes. Sixteen neighbouring ones of bf16 of two rows are an operand as they are.
+  TILEWAVE_DEVICE void add_wide_scores(const Place& at, typename L::Scores& scores) {
+    const Chunk* const box = shared_.codes[at.slot] + L::code_blocks / 2 * L::box_size;
+    const int lane = B::lane_id(), first = L::chunk_of(16 * wave_ + L::token_of(lane / 4), 2 * (lane % 4));
+    Chunk loaded[2][2], a[4];
+    for (int unit = 0; unit < 2; ++unit)
+      for (int h = 0; h < 2; ++h) loaded[unit][h] = box[(first ^ unit) + h * 8 * L::box_chunks];
+    TILEWAVE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const Chunk &low = loaded[i / 2][0], &high = loaded[i / 2][1];
+      a[i] = Chunk{{low[i % 2 * 2], high[i % 2 * 2], low[i % 2 * 2 + 1], high[i % 2 * 2 + 1]}};
+    }
+    B::group_mma_fence(scores);
+    B::group_mma_begin();
+    static_for<4>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+      B::template group_multiply<DType::bf16, L::rows>(a[i], L::q_operand(shared_, L::code_blocks * 4 + i), scores);
+    });
+    B::group_mma_end();
     B::template group_mma_wait<0>();
     B::group_mma_fence(scores);
   }
@@ -74,6 +108,12 @@ class MlaDecodeCodedTiles {
       constexpr int n = block, in = n % (ahead + 1), to = n % 2;
       load(Index<n + ahead>{});
       if constexpr (n + ahead + 1 == blocks) B::mbarrier_arrive(&shared_.free[at.slot]);  // all has been read
+      Chunk scale[2];
+      if constexpr (L::grouped) {
+        for (int h = 0; h < 2; ++h)
+          scale[h] =
+              reinterpret_cast<const Chunk*>(shared_.scales[at.slot].pair[first_group_ + n / 2][B::lane_id() % 4])[h];
+      }
       TILEWAVE_UNROLL
       for (int slice = 0; slice < 4; ++slice) {
         // A word has two neighbouring codes of each of two tokens.
@@ -81,6 +121,10 @@ class MlaDecodeCodedTiles {
         const auto low = B::widen_fp8_to_f16(B::permute_bytes(words[slice % 2 * 2], 0, 0x3120)),
                    high = B::widen_fp8_to_f16(B::permute_bytes(words[slice % 2 * 2 + 1], 0, 0x3120));
         a[to][slice] = Chunk{{low[0], low[1], high[0], high[1]}};
+        if constexpr (L::grouped) {
+          for (int w = 0; w < 4; ++w)
+            a[to][slice][w] = B::multiply_f16(a[to][slice][w], scale[slice / 2][slice % 2 * 2 + w / 2]);
+        }
       }
       B::group_mma_begin();
       TILEWAVE_UNROLL
@@ -112,6 +156,7 @@ class MlaDecodeCodedTiles {
   typename L::Shared& shared_;
   int wave_;
   int key_, value_;  // where the lane reads
+  int first_group_;  // of scales of the group's values
 };
 
 }  // namespace tilewave

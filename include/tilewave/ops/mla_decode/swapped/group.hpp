@@ -28,13 +28,16 @@ struct MlaDecodeColumnGroup {
     }
     B::mbarrier_wait(&shared.q_full, q_parity);
     q_parity ^= 1;
-    if constexpr (L::converts_q) softmax.multiply_scale(shared.aside.unit);
+    if constexpr (L::converts_q && !L::grouped) softmax.multiply_scale(shared.aside.unit);
   }
   /// Writes an item's results. Maxima of the last tile were read by all waves of the group before they stored their
   /// probabilities.
   template <class Softmax, class Sums>
   TILEWAVE_DEVICE void finish(const Item& item, Softmax& softmax, const Sums& out) {
     softmax.publish(shared.of_wave[group], shared.reference[group]);
+    if constexpr (L::grouped) {
+      if (wave == 0 && B::lane_id() == 0) shared.unit[group] = softmax.unit();
+    }
     meet();
     MlaDecodeSwappedOutput<B, L, Softmax>(all.of, item, shared, group, wave)
         .write(softmax, out, [&]() TILEWAVE_INLINE_LAMBDA { meet(); });

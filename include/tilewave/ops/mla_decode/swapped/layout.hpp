@@ -19,6 +19,7 @@ struct MlaDecodeSwappedLayout : MlaDecodeTensorLayout<B, S, P> {
   static constexpr int held_tiles = few && Base::one_scale ? 2 : 1;
   static constexpr int held_boxes = S.layout == LatentLayout::groups_128 && !few ? 6 : held_tiles * Base::score_boxes;
 
+  static constexpr bool grouped = false;        // whether codes meet scales of groups in registers
   static constexpr int row_squares = rows / 8;  // pairs of 8 x 8 scores of a wave
   using Scores = Vec<float, rows / 2>;
   // A part has 64 dimensions of all rows.

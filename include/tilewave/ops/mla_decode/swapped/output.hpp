@@ -21,7 +21,10 @@ class MlaDecodeSwappedOutput {
   TILEWAVE_DEVICE void write(const Softmax& softmax, const typename L::Sums& out, const Meet& meet) {
     float factor[Softmax::lane_rows], scale[wave_rows];
     TILEWAVE_UNROLL
-    for (int i = 0; i < Softmax::lane_rows; ++i) factor[i] = softmax.factor(i, common(Softmax::row(i)));
+    for (int i = 0; i < Softmax::lane_rows; ++i) {
+      factor[i] = softmax.factor(i, common(Softmax::row(i)));
+      if constexpr (L::grouped) factor[i] *= Softmax::unit_factor(shared_.unit[group_], common_unit());
+    }
     TILEWAVE_UNROLL
     for (int i = 0; i < wave_rows; ++i) scale[i] = finish_row(block_wave_ + i * block_waves);
     auto* const staged = reinterpret_cast<float*>(shared_.q);
@@ -47,6 +50,7 @@ class MlaDecodeSwappedOutput {
     if constexpr (L::policy.balanced()) return std::int64_t{item_.slot} * L::rows + r;
     return (query.out_row * a_.num_q_heads + query.head) * a_.splits.divisor + item_.slot;
   }
+  TILEWAVE_DEVICE std::uint32_t common_unit() const { return max_of(shared_.unit[0], shared_.unit[1]); }
   TILEWAVE_DEVICE float common(int row) const { return Max{}(shared_.reference[0][row], shared_.reference[1][row]); }
 
   /// Returns the factor of a row of the block, and writes its lse.
@@ -61,6 +65,7 @@ class MlaDecodeSwappedOutput {
     if (item_.beyond_table) total = __builtin_nanf("");
     float scale = 1.0f;
     if constexpr (L::one_scale) scale = B::load(a_.k_scale);
+    if constexpr (L::grouped) scale = L::power(common_unit());
     scale = total == 0.0f ? 0.0f : scale / total;
     float lse = total == 0.0f ? minus_infinity : (reference - Softmax::shift + B::log2(total)) * ln_2;
     const std::int32_t row = item_.first_row + r;

@@ -17,7 +17,8 @@ class MlaDecodeHalfQuery {
   TILEWAVE_DEVICE static void put(const MlaDecodeArgs& args, const PagedAttentionWorkItem& item,
                                   typename L::Shared& shared, int wave) {
     const PagedAttentionArgs& a = args.attention;
-    float scale = B::load(a.k_scale);
+    float scale = 1.0f;
+    if constexpr (L::one_scale) scale = B::load(a.k_scale);
     if constexpr (is_fp8(L::spec.q)) scale *= B::load(args.q_scale);
     const std::uint32_t sign = __builtin_bit_cast(std::uint32_t, scale) & 0x80000000u;
     TILEWAVE_ROLL
@@ -67,6 +68,7 @@ class MlaDecodeHalfQuery {
     std::uint32_t largest = 0;  // of the exponent's place
     TILEWAVE_UNROLL
     for (int slot = 0; slot < slots; ++slot) {
+      if (!is_code(slot)) continue;
       TILEWAVE_UNROLL
       for (int w = 0; w < 4; ++w)
         largest = max_of(largest, max_of(loaded[slot][w] & 0x7f80u, loaded[slot][w] >> 16 & 0x7f80u));
@@ -85,9 +87,13 @@ class MlaDecodeHalfQuery {
         words[w] = B::pack_f16(__builtin_bit_cast(float, loaded[slot][w] << 16) * factor,
                                __builtin_bit_cast(float, loaded[slot][w] & 0xffff0000u) * factor);
       }
-      L::put_q(shared, r, chunk, words);
+      L::put_q(shared, r, chunk, is_code(slot) ? words : loaded[slot]);
     }
     if (B::lane_id() == 0) shared.aside.unit[r] = unit * absolute(scale);
+  }
+  /// Returns whether the lane's dimensions of a slot meet codes. Others stay bf16.
+  TILEWAVE_DEVICE static bool is_code(int slot) {
+    return L::one_scale || 8 * (B::lane_id() + slot * L::lanes) < L::spec.row().codes();
   }
   TILEWAVE_DEVICE static float absolute(float x) {
     return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, x) & 0x7fffffffu);
