@@ -28,7 +28,6 @@ struct MlaDecodeCodedHalves : MlaDecodeTensorBase<B, MlaDecodeCodedHalvesLayout<
     Base::Inputs::touch(args, wave - L::groups * L::group_waves);
     B::barrier();
     if (group == L::groups) {
-      if (of_group == 3) Base::Inputs::touch_rows(args);
       B::template give_registers<fetching_registers>();
       MlaDecodeWork<L> work(args.of.attention);
       MlaDecodeCodedFetch<B, S, L> fetch(args, shared, of_group);
@@ -50,10 +49,12 @@ struct MlaDecodeCodedHalves : MlaDecodeTensorBase<B, MlaDecodeCodedHalvesLayout<
     MlaDecodeCodedTiles<B, L> tiles;
     RingSlot<L::stages> place = {};  // of the next tile whose values are multiplied
     std::uint32_t n = 0;             // its number, of all tiles of the block
+    int owes = 0;                    // 1 for even, 2 for odd: probabilities that its last products may still read
 
     TILEWAVE_DEVICE void run(const Item& item) {
       Softmax softmax(ColumnGroup::all.of, item, shared, group, wave);
       typename L::Sums out{};
+      out.fence();
       if (item.tiles > 0) {
         ColumnGroup::take_q(item, softmax);
         const std::uint32_t first = n;
@@ -66,9 +67,12 @@ struct MlaDecodeCodedHalves : MlaDecodeTensorBase<B, MlaDecodeCodedHalvesLayout<
           own_place.advance(2);
           if (tile >= item.tiles) break;
           TILEWAVE_ROLL
-          for (int i = 0; i < 2 && tile < item.tiles; ++i, ++tile) add_values(out);
+          for (int i = 0; i < 2 && tile < item.tiles; ++i, ++tile)
+            add_values(item.end - item.begin - tile * L::tokens, out);
         }
       }
+      tiles.end_values(out);
+      pass_on();
       ColumnGroup::finish(item, softmax, out);
     }
 
@@ -77,21 +81,35 @@ struct MlaDecodeCodedHalves : MlaDecodeTensorBase<B, MlaDecodeCodedHalvesLayout<
                                             const RingSlot<L::stages>& at, Softmax& softmax) {
       const std::int32_t token = item.begin + tile * L::tokens;
       typename L::Scores scores;
-      tiles.make_scores(at, item.end - token, scores);
+      tiles.make_scores(at, item.end - token, scores, [&]() TILEWAVE_INLINE_LAMBDA { pass_on(); });
       if constexpr (L::grouped) {
         softmax.take_units(shared.scales[at.slot], shared.aside.unit, scores);
         tiles.add_wide_scores(at, scores);
       }
       softmax.run(first + static_cast<std::uint32_t>(tile), tile == 0, token, scores);
     }
-    TILEWAVE_DEVICE void add_values(typename L::Sums& out) {
-      const int odd = static_cast<int>(n % 2);
-      B::mbarrier_wait(&shared.ready[odd], static_cast<int>(n / 2 % 2));
-      if (B::any(shared.raised[odd] != 0)) L::scale(out, Softmax::factors(shared.factor[odd]));
-      tiles.add_values(place, odd, out);
-      B::mbarrier_arrive(&shared.used[odd]);
+    /// Codes are widened before probabilities are ready, unless the other group may still have to clear some.
+    TILEWAVE_DEVICE void add_values(std::int32_t there, typename L::Sums& out) {
+      const int odd = static_cast<int>(n % 2), parity = static_cast<int>(n / 2 % 2);
+      B::mbarrier_wait(&shared.full[place.slot], place.round);
+      if (there < L::tokens) B::mbarrier_wait(&shared.ready[odd], parity);
+      tiles.add_values(
+          place, odd, out, [&]() TILEWAVE_INLINE_LAMBDA { pass_on(); },
+          [&]() TILEWAVE_INLINE_LAMBDA {
+            B::mbarrier_wait(&shared.ready[odd], parity);
+            if (!B::any(shared.raised[odd] != 0)) return;
+            tiles.end_values(out);
+            L::scale(out, Softmax::factors(shared.factor[odd]));
+            out.fence();
+          });
+      owes = 1 + odd;
       place.advance();
       ++n;
+    }
+    /// Products with the tile before have ended: its probabilities' place is free.
+    TILEWAVE_DEVICE void pass_on() {
+      if (owes > 0) B::mbarrier_arrive(&shared.used[owes - 1]);
+      owes = 0;
     }
   };
 };

@@ -27,7 +27,6 @@ struct MlaDecodeCoded : MlaDecodeTensorBase<B, MlaDecodeCodedLayout<B, S, P>> {
     Base::Inputs::touch(args, wave - L::groups * L::group_waves);
     B::barrier();
     if (group == L::groups) {
-      if (of_group == 3) Base::Inputs::touch_rows(args);
       B::template give_registers<fetching_registers>();
       MlaDecodeWork<L> work(args.of.attention);
       MlaDecodeCodedFetch<B, S, L> fetch(args, shared, of_group);
@@ -71,7 +70,7 @@ struct MlaDecodeCoded : MlaDecodeTensorBase<B, MlaDecodeCodedLayout<B, S, P>> {
                                   typename L::Sums& out) {
       const std::int32_t token = item.begin + tile * L::tokens;
       typename L::Scores scores;
-      tiles.make_scores(at, item.end - token, scores);
+      tiles.make_scores(at, item.end - token, scores, []() TILEWAVE_INLINE_LAMBDA {});
       if constexpr (L::grouped) {
         softmax.take_units(shared.scales[at.slot], shared.aside.unit, scores);
         tiles.add_wide_scores(at, scores);
@@ -81,7 +80,10 @@ struct MlaDecodeCoded : MlaDecodeTensorBase<B, MlaDecodeCodedLayout<B, S, P>> {
         L::scale(out, factors);
       B::shared_written();
       B::group_barrier();
-      tiles.add_values(at, group, out);
+      out.fence();
+      tiles.add_values(
+          at, group, out, []() TILEWAVE_INLINE_LAMBDA {}, []() TILEWAVE_INLINE_LAMBDA {});
+      tiles.end_values(out);
     }
   };
 };

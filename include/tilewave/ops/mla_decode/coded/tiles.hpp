@@ -23,13 +23,15 @@ class MlaDecodeCodedTiles {
 
   /// Makes the scores of the tile in a place, of whose tokens `there` are the sequence's. Where scales are of groups,
   /// these are scores of codes, in units of their token and row.
-  TILEWAVE_DEVICE void make_scores(const Place& at, std::int32_t there, typename L::Scores& scores) {
+  template <class Before>
+  TILEWAVE_DEVICE void make_scores(const Place& at, std::int32_t there, typename L::Scores& scores,
+                                   const Before& products_before) {
     B::mbarrier_wait(&shared_.full[at.slot], at.round);
     if (there < L::tokens) clear_behind(there, shared_.codes[at.slot]);
     const Chunk* const codes = shared_.codes[at.slot];
     constexpr int blocks = L::code_blocks;
-    Chunk loaded[ahead + 1][2], a[2][4];
-    std::uint32_t scale[4][2];
+    Chunk loaded[ahead + 1][2];
+    [[maybe_unused]] std::uint32_t scale[4][2];
     if constexpr (L::grouped) {
       const int row = B::lane_id() / 4;
       for (int g = 0; g < 4; ++g)
@@ -50,18 +52,19 @@ class MlaDecodeCodedTiles {
       TILEWAVE_UNROLL
       for (int i = 0; i < 4; ++i) {
         const auto low = B::widen_fp8_to_f16(loaded[in][0][i]), high = B::widen_fp8_to_f16(loaded[in][1][i]);
-        a[out][i] = Chunk{{low[0], high[0], low[1], high[1]}};
+        a_[out][i] = Chunk{{low[0], high[0], low[1], high[1]}};
         if constexpr (L::grouped) {
-          for (int w = 0; w < 4; ++w) a[out][i][w] = B::multiply_f16(a[out][i][w], scale[n / 2][w % 2]);
+          for (int w = 0; w < 4; ++w) a_[out][i][w] = B::multiply_f16(a_[out][i][w], scale[n / 2][w % 2]);
         }
       }
       B::group_mma_begin();
       static_for<4>([&](auto i) TILEWAVE_INLINE_LAMBDA {
-        B::template group_multiply<L::type, L::rows, (n > 0 || i > 0)>(a[out][i], L::q_operand(shared_, 4 * n + i),
+        B::template group_multiply<L::type, L::rows, (n > 0 || i > 0)>(a_[out][i], L::q_operand(shared_, 4 * n + i),
                                                                        scores);
       });
       B::group_mma_end();
       B::template group_mma_wait<1>();
+      if constexpr (n == 0) products_before();
     });
     B::template group_mma_wait<0>();
     B::group_mma_fence(scores);
@@ -89,11 +92,14 @@ class MlaDecodeCodedTiles {
     B::group_mma_fence(scores);
   }
 
-  /// Adds the group's values of the tile in a place, times its probabilities, and passes the place on.
-  TILEWAVE_DEVICE void add_values(const Place& at, int probabilities, typename L::Sums& out) {
+  /// Adds the group's values of the tile in a place, times its probabilities, and passes the place on. The last products
+  /// are not waited for. `ready` waits for the probabilities, when the first codes have been widened.
+  template <class Before, class Ready>
+  TILEWAVE_DEVICE void add_values(const Place& at, int probabilities, typename L::Sums& out,
+                                  const Before& products_before, const Ready& ready) {
     const Chunk* const codes = shared_.codes[at.slot];
     constexpr int blocks = L::value_blocks;
-    Chunk loaded[ahead + 1][2], a[2][4];
+    Chunk loaded[ahead + 1][2];
     const auto load = [&](auto block) TILEWAVE_INLINE_LAMBDA {
       if constexpr (block < blocks) {
         const Chunk* const from = codes + block / 2 * L::box_size;
@@ -103,12 +109,11 @@ class MlaDecodeCodedTiles {
       }
     };
     static_for<ahead>([&](auto block) TILEWAVE_INLINE_LAMBDA { load(block); });
-    out.fence();
     static_for<blocks>([&](auto block) TILEWAVE_INLINE_LAMBDA {
       constexpr int n = block, in = n % (ahead + 1), to = n % 2;
       load(Index<n + ahead>{});
       if constexpr (n + ahead + 1 == blocks) B::mbarrier_arrive(&shared_.free[at.slot]);  // all has been read
-      Chunk scale[2];
+      [[maybe_unused]] Chunk scale[2];
       if constexpr (L::grouped) {
         for (int h = 0; h < 2; ++h)
           scale[h] =
@@ -120,20 +125,25 @@ class MlaDecodeCodedTiles {
         const Chunk& words = loaded[in][slice / 2];
         const auto low = B::widen_fp8_to_f16(B::permute_bytes(words[slice % 2 * 2], 0, 0x3120)),
                    high = B::widen_fp8_to_f16(B::permute_bytes(words[slice % 2 * 2 + 1], 0, 0x3120));
-        a[to][slice] = Chunk{{low[0], low[1], high[0], high[1]}};
+        a_[to][slice] = Chunk{{low[0], low[1], high[0], high[1]}};
         if constexpr (L::grouped) {
           for (int w = 0; w < 4; ++w)
-            a[to][slice][w] = B::multiply_f16(a[to][slice][w], scale[slice / 2][slice % 2 * 2 + w / 2]);
+            a_[to][slice][w] = B::multiply_f16(a_[to][slice][w], scale[slice / 2][slice % 2 * 2 + w / 2]);
         }
       }
+      if constexpr (n == 0) ready();
       B::group_mma_begin();
       TILEWAVE_UNROLL
       for (int slice = 0; slice < 4; ++slice)
-        B::template group_multiply<L::type, L::rows>(a[to][slice],
+        B::template group_multiply<L::type, L::rows>(a_[to][slice],
                                                      L::probability_operand(shared_, probabilities, slice), out.of[n]);
       B::group_mma_end();
       B::template group_mma_wait<1>();
+      if constexpr (n == 0) products_before();
     });
+  }
+  /// Waits for all products.
+  TILEWAVE_DEVICE void end_values(typename L::Sums& out) const {
     B::template group_mma_wait<0>();
     out.fence();
   }
@@ -155,8 +165,9 @@ class MlaDecodeCodedTiles {
 
   typename L::Shared& shared_;
   int wave_;
-  int key_, value_;  // where the lane reads
-  int first_group_;  // of scales of the group's values
+  Chunk a_[2][4] = {};  // operands of products, some of which may be under way
+  int key_, value_;     // where the lane reads
+  int first_group_;     // of scales of the group's values
 };
 
 }  // namespace tilewave

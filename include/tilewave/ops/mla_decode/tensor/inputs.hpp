@@ -42,24 +42,21 @@ struct MlaDecodeInputs {
       if constexpr (L::maps_cache) B::prefetch_map(args.kv);
     }
     if (wave == 1 && lane * lengths_of_line < a.batch) B::prefetch(a.context_lengths + lane * lengths_of_line);
-    if (!L::policy.balanced() || lane != 0) return;
-    if (wave == 2) touch_queries(args, Guess(a).sequence);
-    if (wave == 3) B::prefetch(a.block_table + Guess(a).sequence * a.table_row_stride);
+    if (lane != 0 || wave < 2) return;
+    const std::int32_t sequence = first_sequence(a);
+    if (wave == 2) touch_queries(args, sequence);
+    if (wave == 3) B::prefetch(a.block_table + sequence * a.table_row_stride);
   }
   /// A wave that has nothing to do yet asks for rows of the first tile.
   TILEWAVE_DEVICE static void touch_rows(const Args& args) {
     const PagedAttentionArgs& a = args.of.attention;
-    if (!L::policy.balanced() || B::lane_id() != 0 || a.table_columns == 0) return;
-    const Guess guess(a);
-    const std::int32_t length = B::load(a.context_lengths + guess.sequence);
+    if (B::lane_id() != 0 || a.table_columns == 0 || !has_whole(a)) return;
+    const std::int32_t sequence = first_sequence(a);
+    const std::int32_t length = B::load(a.context_lengths + sequence);
     if (length <= 0 || length > a.capacity) return;
-    const auto token =
-        static_cast<std::int32_t>(std::int64_t{length} * guess.part / guess.parts) / L::tokens * L::tokens;
-    const std::int32_t page = a.block_size.quotient(token), in_page = token - page * a.block_size.divisor;
-    const std::int32_t page_number = B::load(a.block_table + guess.sequence * a.table_row_stride + page);
-    const auto* const row = static_cast<const char*>(a.k) +
-                            (page_number * a.k_strides.page + in_page * a.k_strides.token) * size_of(L::spec.kv);
-    const std::int32_t rows = min_of(min_of(L::tokens, a.block_size.divisor - in_page), length - token);
+    const std::int32_t page = B::load(a.block_table + sequence * a.table_row_stride);
+    const auto* const row = static_cast<const char*>(a.k) + page * a.k_strides.page * size_of(L::spec.kv);
+    const std::int32_t rows = min_of(min_of(L::tokens, a.block_size.divisor), length);
     const bool dense = a.k_strides.token * size_of(L::spec.kv) == L::read_bytes;
     B::prefetch(row, static_cast<std::uint32_t>((dense ? rows : 1) * L::read_bytes));
   }
@@ -67,25 +64,23 @@ struct MlaDecodeInputs {
  private:
   static constexpr int lengths_of_line = 32;
 
-  /// With which sequence the block begins if all have as many tokens, and how many of `parts` equal parts of these lie
-  /// before the block's.
-  struct Guess {
-    std::int32_t parts, part, sequence;
-
-    TILEWAVE_DEVICE explicit Guess(const PagedAttentionArgs& a) : parts(max_of(a.balanced_blocks, 1)) {
-      const std::int64_t shares = std::int64_t{min_of(a.row_blocks.quotient(B::block_id()), parts - 1)} * a.batch;
-      sequence = static_cast<std::int32_t>(shares / parts);
-      part = static_cast<std::int32_t>(shares - std::int64_t{sequence} * parts);
-    }
-  };
-
+  /// Return the sequence with which the block begins if all have as many tokens, and whether it has whole ones then.
+  TILEWAVE_DEVICE static std::int32_t first_sequence(const PagedAttentionArgs& a) {
+    if (!L::policy.balanced()) return 0;
+    const std::int32_t parts = max_of(a.balanced_blocks, 1);
+    return static_cast<std::int32_t>(std::int64_t{min_of(a.row_blocks.quotient(B::block_id()), parts - 1)} * a.batch /
+                                     parts);
+  }
+  TILEWAVE_DEVICE static bool has_whole(const PagedAttentionArgs& a) {
+    return L::policy.balanced() && a.batch % max_of(a.balanced_blocks, 1) == 0;
+  }
   TILEWAVE_DEVICE static void touch_queries(const Args& args, std::int32_t sequence) {
     const PagedAttentionArgs& a = args.of.attention;
     const std::int32_t row = a.row_blocks.remainder(B::block_id()) * L::rows;
     const auto* const q = static_cast<const char*>(a.q) +
                           (std::int64_t{sequence} * args.q_sequence_rows + row) * a.q_head_stride * size_of(L::spec.q);
     constexpr int bytes = L::spec.head_size * size_of(L::spec.q);
-    if (a.q_head_stride == L::spec.head_size) {
+    if (has_whole(a) && a.q_head_stride == L::spec.head_size) {
       B::prefetch(q, static_cast<std::uint32_t>(min_of(L::rows, a.rows - row) * bytes));
     } else {
       B::prefetch(q);
