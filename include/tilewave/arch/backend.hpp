@@ -259,9 +259,7 @@ concept TensorBackend = GroupBackend<B> &&
   { B::prefetch_map(map) } -> std::same_as<void>;
   { B::copy_tensor(shared, map, 0, 0, 0, mbarrier) } -> std::same_as<void>;
   { B::copy_tensor(shared, map, 0, 0, 0, mbarrier, 3u) } -> std::same_as<void>;  // into blocks 0 and 1 of the cluster
-  { B::mbarrier_expect(mbarrier, 16u, 0) } -> std::same_as<void>;               // at block 0's, as its copies end there
-  { B::copy_to_block(shared, 16u, mbarrier, 0) } -> std::same_as<void>;         // to the same place in block 0
-  { B::copy_side_by_side(shared, map, 0, 0, mbarrier) } -> std::same_as<void>;  // whole rows, of boxes side by side
+  { B::copy_side_by_side(shared, map, 0, 0, mbarrier) } -> std::same_as<void>;   // whole rows, of boxes side by side
   { B::store_tensor(map, 0, 0, 0, shared) } -> std::same_as<void>;
   { B::stores_end() } -> std::same_as<void>;
   // one lane's: the word on the device, which is then one more, or 0 behind the last

@@ -221,13 +221,6 @@ requires(facts_of(Id).tensor_copies) struct Staged<Id> {
     check(barrier, "mbarrier_expect", where);
     detail::arrive_at(*current_lane->wave->block, *barrier, CollectiveKind::mbarrier_expect, bytes, where);
   }
-  static void mbarrier_expect(Mbarrier* barrier, std::uint32_t bytes, int rank, Where where = {}) {
-    detail::check_address(barrier, "mbarrier_expect", where);
-    Block& block = detail::block_at(*current_lane, rank, "mbarrier_expect", where);
-    Mbarrier* const there = detail::barrier_in(block, barrier);
-    detail::check_mark(barrier, there->mark, "mbarrier_expect", where);
-    detail::arrive_at(block, *there, CollectiveKind::mbarrier_expect, bytes, where);
-  }
   /// When nobody can ever end the phase, the launch fails and reports what is missing.
   static void mbarrier_wait(Mbarrier* barrier, int parity, Where where = {}) {
     check(barrier, "mbarrier_wait", where);

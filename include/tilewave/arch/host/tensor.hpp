@@ -182,27 +182,6 @@ requires(facts_of(Id).tensor_copies) struct Tensors<Id> {
     detail::end_copy();
   }
 
-  /// Queues a copy to the same place in another block of the cluster, which lands like one of copy_bulk.
-  static void copy_to_block(void* shared, std::uint32_t bytes, Mbarrier* barrier, int rank, Where where = {}) {
-    Lane& self = *current_lane;
-    detail::check_address(barrier, "copy_to_block", where);
-    if (reinterpret_cast<std::uintptr_t>(shared) % 16 != 0) detail::bad_access(self, shared, 16, where);
-    if (bytes == 0 || bytes % 16 != 0 || !detail::in_shared(self, shared, bytes)) {
-      fail(self, "copy_to_block at %s:%d of %u bytes, no multiple of 16 that shared memory has there",
-           where.base_name(), where.line, bytes);
-    }
-    Block& block = detail::block_at(self, rank, "copy_to_block", where);
-    Mbarrier* const there = detail::barrier_in(block, barrier);
-    detail::check_mark(barrier, there->mark, "copy_to_block", where);
-    detail::queue_copy(self, block,
-                       {.shared = Lanes<Id>::remote(static_cast<std::byte*>(shared), rank),
-                        .global = shared,
-                        .bytes = bytes,
-                        .barrier = there,
-                        .where = where});
-    self.cluster->counters.bulk_bytes += bytes;
-  }
-
   /// It reads shared memory and writes when the lane waits for it, or at once in the random schedule: too late or too
   /// early for a kernel that forgot to wait. A lane that returns before fails the launch, and so do rows of
   /// store_matrices without shared_written.

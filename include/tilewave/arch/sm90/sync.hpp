@@ -51,18 +51,6 @@ struct Sync {
     }
     __syncwarp();
   }
-  TILEWAVE_DEVICE static void mbarrier_expect(Mbarrier* barrier, std::uint32_t bytes, int rank) {
-    if (threadIdx.x % 32 == 0) {
-      asm volatile(
-          "{ .reg .b32 there;\n"
-          "  mapa.shared::cluster.u32 there, %0, %1;\n"
-          "  mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [there], %2; }" ::"r"(
-              shared_address(barrier)),
-          "r"(rank), "r"(bytes)
-          : "memory");
-    }
-    __syncwarp();
-  }
   TILEWAVE_DEVICE static void mbarrier_wait(Mbarrier* barrier, int parity) {
     asm volatile(
         "{ .reg .pred done;\n"

@@ -89,16 +89,6 @@ struct Tensor {
         "l"(&map), "r"(shared_at(mbarrier)), "r"(column), "r"(row), "r"(layer), "h"(std::uint16_t(blocks))
         : "memory");
   }
-  TILEWAVE_DEVICE static void copy_to_block(void* shared, std::uint32_t bytes, std::uint64_t* mbarrier, int rank) {
-    asm volatile(
-        "{ .reg .b32 there, done;\n"
-        "  mapa.shared::cluster.u32 there, %0, %3;\n"
-        "  mapa.shared::cluster.u32 done, %2, %3;\n"
-        "  cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [there], [%0], %1, [done]; }" ::"r"(
-            shared_at(shared)),
-        "r"(bytes), "r"(shared_at(mbarrier)), "r"(rank)
-        : "memory");
-  }
   TILEWAVE_DEVICE static void store_tensor(const TensorMap& map, int column, int row, int layer, const void* shared) {
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
                  "r"(shared_at(shared)), "r"(column), "r"(row), "r"(layer)

@@ -123,8 +123,7 @@ constexpr Status mla_tensor_status(ArchId arch, const MlaDecodeSpec& s, const Ml
   if (p.waves == 12) {
     if (p.rows != 64) return {bad, "tensor: three wave groups share 64 rows"};
     if (p.gathered) return {bad, "tensor: three wave groups take tiles from the copy engine"};
-    if (is_fp8(s.kv) && (s.layout != LatentLayout::plain || s.head_size != 576))
-      return {bad, "tensor: three wave groups take codes with one scale, and rows of 576"};
+    if (is_fp8(s.kv)) return {bad, "tensor: three wave groups take rows of bf16"};
   } else if ((p.rows != 64 && p.rows != 32 && p.rows != 16) || p.waves != 8) {
     return {bad, "tensor: two wave groups share 64 rows, 32 or 16"};
   }

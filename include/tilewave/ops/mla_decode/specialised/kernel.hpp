@@ -16,7 +16,6 @@
 #include "tilewave/ops/mla_decode/specialised/fetch.hpp"
 #include "tilewave/ops/mla_decode/specialised/scores.hpp"
 #include "tilewave/ops/mla_decode/specialised/values.hpp"
-#include "tilewave/ops/mla_decode/specialised/widen.hpp"
 #include "tilewave/ops/mla_decode/tensor/base.hpp"
 
 namespace tilewave {
@@ -26,7 +25,7 @@ struct MlaDecodeSpecialised : MlaDecodeTensorBase<B, MlaDecodeSpecialisedLayout<
   using Base = MlaDecodeTensorBase<B, MlaDecodeSpecialisedLayout<B, S, P>>;
   using typename Base::L, typename Base::Args, typename Base::Shared, typename Base::Item;
   // A multiprocessor has 512 registers for each lane of a group. Sums take 128; q 96, and scores 32.
-  static constexpr int fetching_registers = L::widens ? 32 : 24, score_registers = L::widens ? 160 : 168;
+  static constexpr int fetching_registers = 24, score_registers = 168;
   static constexpr int value_registers = 160;
   static_assert(fetching_registers + score_registers + L::groups * value_registers <= 512);
 
@@ -47,9 +46,7 @@ struct MlaDecodeSpecialised : MlaDecodeTensorBase<B, MlaDecodeSpecialisedLayout<
     if (group == fetching) {
       B::template give_registers<fetching_registers>();
       MlaDecodeWork<L> work(args.of.attention);
-      using Fetch =
-          std::conditional_t<L::widens, MlaDecodeSpecialisedWiden<B, S, L>, MlaDecodeSpecialisedFetch<B, S, L>>;
-      Fetch(args, shared, of_group).run(work);
+      MlaDecodeSpecialisedFetch<B, S, L>(args, shared, of_group).run(work);
     } else if (group == scoring) {
       B::template take_registers<score_registers>();
       MlaDecodeScoreGroup<B, L>(args, shared, of_group).run();

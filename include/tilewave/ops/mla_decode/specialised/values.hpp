@@ -61,7 +61,6 @@ class MlaDecodeValueGroup {
     float total[2];
     for (int h = 0; h < 2; ++h) total[h] = item.beyond_table ? __builtin_nanf("") : shared_.sum[0][rows.block_row(h)];
     B::mbarrier_arrive(&shared_.written);
-    if (L::widens && args_.clustered()) B::mbarrier_wait(&shared_.sent, item_parity_);
     B::group_barrier();  // all waves have multiplied what the output overwrites
     Chunk* const staged[] = {pair(0), pair(1)};
     MlaDecodeOutput<B, L, MlaDecodeRows<B, L>>::write(args_.of, item, rows, total, out, group_, staged,
@@ -96,7 +95,7 @@ class MlaDecodeValueGroup {
     const Vec<float, 2> factor{{shared_.factor[tail][row], shared_.factor[tail][row + 8]}};
     if (B::any(factor[0] != 1.0f || factor[1] != 1.0f)) out.scale(factor);
     const std::int32_t there = item.end - item.begin - tile * L::tokens;  // tokens of the tile
-    if (!L::widens && there < L::tokens) clear_behind(there);
+    if (there < L::tokens) clear_behind(there);
     if (more) let_scores_begin();
     out.fence();
     static_for<L::group_pairs>([&](auto n) TILEWAVE_INLINE_LAMBDA {
