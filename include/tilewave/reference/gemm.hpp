@@ -158,6 +158,8 @@ class Gemm {
     const bool groups = s.groups != GemmGroups::one;
     layers_ = groups ? p.groups : p.batch;
     const std::int32_t a_layers = s.groups == GemmGroups::contiguous ? 1 : layers_;
+    a_.reserve(std::size_t(a_layers) * gemm_a_rows(p) * p.k);
+    b_.reserve(std::size_t(layers_) * columns_ * halves_ * p.k);
     for (std::int32_t layer = 0; layer < a_layers; ++layer) {
       for (std::int32_t row = 0; row < gemm_a_rows(p); ++row) {
         for (std::int32_t k = 0; k < p.k; ++k)

@@ -106,7 +106,8 @@ class MoeCall {
     // The host has far tensors without gaps.
     if (s_.far_x) p.x_stride = far_elements;
     if (s_.far) {
-      p.out_stride = p.w1.expert_stride = p.w2.expert_stride = far_elements;
+      p.out_stride = far_elements;
+      p.w1.expert_stride = p.w2.expert_stride = far_expert();
       if (s_.residual) p.residual_stride = far_elements;
     }
     return p;
@@ -235,14 +236,15 @@ class MoeCall {
       return;
     }
     if (!spec_.four_bit()) {
-      const RowStrides strides = s_.far ? RowStrides{far_elements, columns} : RowStrides{columns, 0};
+      const RowStrides strides = s_.far ? RowStrides{far_expert(), columns} : RowStrides{columns, 0};
       Tensor& t = tensors_.emplace(name, Tensor(spec_.weights, experts * rows, columns, s_.far ? rows : 1, strides))
                       .first->second;
       set(t, experts * rows, columns, values);
       return;
     }
     const std::int32_t bytes = rows * columns / 2;
-    Tensor& t = tensors_.emplace(name, Tensor(DType::i8, experts, bytes, 1, {bytes, 0})).first->second;
+    const RowStrides strides{s_.far ? far_expert() : bytes, 0};
+    Tensor& t = tensors_.emplace(name, Tensor(DType::i8, experts, bytes, 1, strides)).first->second;
     std::vector<std::vector<std::uint8_t>> codes;
     for (std::int32_t e = 0; e < experts; ++e)
       codes.push_back(four_bit_weights(spec_.weights, moe_second_spec(spec_).weights, rows, columns,
@@ -315,6 +317,11 @@ class MoeCall {
   }
 
   static constexpr std::int64_t far_elements = (std::int64_t{1} << 31) + 640;
+  /// From one expert's weights to the next's. Those of four bits are whole strips of sixteen rows apart.
+  std::int64_t far_expert() const {
+    const std::int64_t strip = std::max(s_.hidden, s_.intermediate) * 16 / 2;
+    return spec_.four_bit() ? align_up(far_elements, strip) : far_elements;
+  }
 
   MoeSpec spec_;
   MoeShape s_;
