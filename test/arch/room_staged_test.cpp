@@ -282,7 +282,7 @@ struct MatricesKernel {
     B::store(&shared.row[lane], B::load(args.in + lane));
     B::barrier();
     const Chunk* const row = &shared.row[row_of(lane)];
-    const Chunk words = turned ? B::load_matrices_turned(row) : B::load_matrices(row);
+    const Chunk words = turned ? B::load_matrices_transposed(row) : B::load_matrices(row);
     B::store(&shared.row[lane], Chunk{});  // after the instruction has read all rows
     B::store(args.out + lane, words);
   }
@@ -319,6 +319,6 @@ TEST_CASE("copies of a lane land in batches, for the wave behind a barrier") { A
 TEST_CASE("a barrier counts copies of lanes when they land") { AllRooms::each(CheckCountedCopies{}); }
 TEST_CASE("waves meet at an mbarrier, phase after phase") { AllRooms::each(CheckPhases{}); }
 TEST_CASE("load_matrices deals out four matrices") { AllRooms::each(CheckMatrices<false>{}); }
-TEST_CASE("load_matrices_turned deals out columns of four matrices") { AllRooms::each(CheckMatrices<true>{}); }
+TEST_CASE("load_matrices_transposed deals out columns of four matrices") { AllRooms::each(CheckMatrices<true>{}); }
 
 }  // namespace tilewave::test

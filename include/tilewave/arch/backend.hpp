@@ -173,7 +173,7 @@ concept StagedBackend = Backend<B> &&
   { B::lane_copies_arrive(mbarrier) } -> std::same_as<void>;  // copies_arrivals arrivals of a wave
   { B::template lane_copies_wait<1>() } -> std::same_as<void>;
   { B::load_matrices(row) } -> std::same_as<Chunk>;  // four matrices of 8 x 8 elements of 2 bytes
-  { B::load_matrices_turned(row) } -> std::same_as<Chunk>;
+  { B::load_matrices_transposed(row) } -> std::same_as<Chunk>;
   { B::post(*box, four, 0, *four) } -> std::same_as<void>;
   { B::prefetch(global) } -> std::same_as<void>;
   { B::prefetch(global, bytes) } -> std::same_as<void>;

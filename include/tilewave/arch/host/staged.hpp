@@ -287,7 +287,7 @@ requires(facts_of(Id).tensor_copies) struct Staged<Id> {
     return detail::dealt_words();
   }
 
-  static Chunk load_matrices_turned(const Chunk* row, Where where = {}) {
+  static Chunk load_matrices_transposed(const Chunk* row, Where where = {}) {
     if (detail::post_row(row, where)) {
       for (int lane = 0; lane < facts_of(Id).wave_lanes; ++lane) {
         for (int matrix = 0; matrix < 4; ++matrix) {

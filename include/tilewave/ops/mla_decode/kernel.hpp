@@ -2,7 +2,6 @@
 // MlaDecodeKernel names the kernel that a policy's path asks for.
 #pragma once
 
-#include "tilewave/ops/mla_decode/coded/halves_kernel.hpp"
 #include "tilewave/ops/mla_decode/coded/kernel.hpp"
 #include "tilewave/ops/mla_decode/lds/kernel.hpp"
 #include "tilewave/ops/mla_decode/registers/kernel.hpp"
@@ -20,8 +19,7 @@ template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
 requires(P.path == MlaDecodePath::tensor) struct MlaDecodeKernel<B, S, P> {
   using type = std::conditional_t<
       P.waves == 12, MlaDecodeSpecialised<B, S, P>,
-      std::conditional_t<mla_decode_copies(S, P),
-                         std::conditional_t<(P.rows < 64), MlaDecodeCoded<B, S, P>, MlaDecodeCodedHalves<B, S, P>>,
+      std::conditional_t<mla_decode_copies(S, P), MlaDecodeCoded<B, S, P>,
                          std::conditional_t<(P.rows < 64), MlaDecodeSwapped<B, S, P>, MlaDecodeTensor<B, S, P>>>>;
 };
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>

@@ -14,8 +14,8 @@ namespace tilewave {
 
 /// The path of the cache to the products. `registers` loads it straight to registers, whatever its layout (all rooms).
 /// `tensor` brings it through shared memory for products of wave groups (sm90): by the tensor copy engine, or, if
-/// `gathered`, by lanes that copy token by token. Codes of fp8 are widened by lanes, which also load them where there
-/// is no copy engine. `lds` brings it through LDS once, for scores and values (CDNA).
+/// `gathered`, by lanes that copy token by token, or load and widen codes. Codes with scales of groups of 64 come by
+/// lanes alone. `lds` brings it through LDS once, for scores and values (CDNA).
 enum class MlaDecodePath : int { registers, tensor, lds };
 
 constexpr const char* name_of(MlaDecodePath p) {

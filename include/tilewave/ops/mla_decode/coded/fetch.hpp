@@ -23,7 +23,7 @@ class MlaDecodeCodedFetch : MlaDecodeCopies<B, S, L> {
     if (item.tiles == 0) return;
     if (wave_ == 3) Copies::touch_output(item);
     if constexpr (L::grouped) {
-      if (wave_ == 1 || wave_ == 2) bring_scales(item, table);
+      if (wave_ == 1 || wave_ == 2) fetch_scales(item, table);
     }
     if (wave_ != 0) return;
     std::int32_t rows = Copies::segment_row(item, table, item.begin);
@@ -55,7 +55,7 @@ class MlaDecodeCodedFetch : MlaDecodeCopies<B, S, L> {
   }
 
   /// Each lane has a token of each tile.
-  TILEWAVE_DEVICE void bring_scales(const Item& item, const std::int32_t* table) {
+  TILEWAVE_DEVICE void fetch_scales(const Item& item, const std::int32_t* table) {
     const LatentTokens<B, S> tokens{args_.of, table, item.end - 1};
     const int token = (wave_ - 1) * L::lanes + B::lane_id();
     const auto load = [&](std::int32_t tile) TILEWAVE_INLINE_LAMBDA {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The layout of MlaDecodeCodedHalves: its shared memory, and who waits for whom.
+// The layout of blocks of 64 query rows on codes: its shared memory, and who waits for whom.
 #pragma once
 
 #include "tilewave/ops/mla_decode/coded/layout.hpp"
@@ -35,7 +35,7 @@ struct MlaDecodeCodedHalvesLayout : MlaDecodeCodedOrder<B, S, P> {
     std::int32_t raised[2];                                  // whether a factor is other than 1
     Mbarrier q_full, q_free;
     Mbarrier full[stages], free[stages];
-    Mbarrier told[2];            // the references of a tile
+    Mbarrier referenced[2];      // the references of a tile
     Mbarrier ready[2], used[2];  // the probabilities of a tile
     Mbarrier merged;
   };
@@ -51,7 +51,7 @@ struct MlaDecodeCodedHalvesLayout : MlaDecodeCodedOrder<B, S, P> {
         B::mbarrier_init(&shared.free[stage], free_waves);
       }
       for (int odd = 0; odd < 2; ++odd) {
-        B::mbarrier_init(&shared.told[odd], group_waves);
+        B::mbarrier_init(&shared.referenced[odd], group_waves);
         B::mbarrier_init(&shared.ready[odd], group_waves);
       }
     }

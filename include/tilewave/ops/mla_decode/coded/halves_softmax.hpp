@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The online softmax of MlaDecodeCodedHalves, whose scores have tokens as rows and query rows as columns. Both wave
+// The online softmax of MlaDecodeCodedHalvesGroup, whose scores have tokens as rows and query rows as columns. Both wave
 // groups keep the same references: the one that makes a tile's probabilities may raise those of the tile before.
 #pragma once
 
@@ -72,7 +72,7 @@ class MlaDecodeHalvesSoftmax {
       for (int i = 0; i < 2; ++i) largest[i] = Max{}(largest[i], more[i]);
     }
     // References of the tile before, and what was made of the one before that.
-    B::mbarrier_wait(&shared_.told[odd ^ 1], parity ^ odd ^ 1);
+    B::mbarrier_wait(&shared_.referenced[odd ^ 1], parity ^ odd ^ 1);
     B::mbarrier_wait(&shared_.used[odd], parity ^ 1);
     Vec<float, 2> before{{minus_infinity, minus_infinity}}, factor, line[2];
     if (!first) before = get(shared_.references[odd ^ 1]);
@@ -104,7 +104,7 @@ class MlaDecodeHalvesSoftmax {
         if constexpr (L::grouped) shared_.tile_unit[odd] = unit_;
       }
     }
-    B::mbarrier_arrive(&shared_.told[odd]);  // a barrier of the wave, too
+    B::mbarrier_arrive(&shared_.referenced[odd]);  // a barrier of the wave, too
     Vec<float, lane_rows> sum;
     float of_token[2] = {1.0f, 1.0f};
     if constexpr (L::grouped) {

@@ -1,23 +1,29 @@
 // SPDX-License-Identifier: MIT
-// Decode of latent attention from fp8 for few query rows, in rooms with products of wave groups.
+// Decode of latent attention from fp8 codes, in rooms with products of wave groups.
 //
-// Grid: by the schedule of the policy (work.hpp), one block per multiprocessor at a time. It is MlaDecodeSwapped, whose
-// products have tokens, and then dimensions, as their 64 rows. But codes stay in shared memory as the copy engine brings
-// them, five tiles or four at a time, and become operands in registers, twice: of scores, and turned, of values. So 180
-// KB of a multiprocessor are under way. Bound: reads of the cache.
+// Grid: by the schedule of the policy (work.hpp), one block per multiprocessor at a time. Products have tokens, and
+// then dimensions, as their 64 rows, and the block's query rows as columns, so that none of them multiplies rows that
+// do not exist. Codes stay in shared memory as the copy engine brings them, three to five tiles of 64 tokens, and
+// become left operands in registers twice: of scores, and transposed, of values. So 110 to 180 KB of a multiprocessor
+// are under way, and nothing is written back. Two wave groups multiply, and four waves fetch. Bound: reads of the
+// cache, or with 64 query rows that other blocks have beside them, matrix rate.
 #pragma once
 
 #include "tilewave/ops/mla_decode/coded/fetch.hpp"
-#include "tilewave/ops/mla_decode/coded/tiles.hpp"
-#include "tilewave/ops/mla_decode/swapped/group.hpp"
+#include "tilewave/ops/mla_decode/coded/few_group.hpp"
+#include "tilewave/ops/mla_decode/coded/halves_group.hpp"
 #include "tilewave/ops/mla_decode/tensor/base.hpp"
 
 namespace tilewave {
 
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
-struct MlaDecodeCoded : MlaDecodeTensorBase<B, MlaDecodeCodedLayout<B, S, P>> {
-  using Base = MlaDecodeTensorBase<B, MlaDecodeCodedLayout<B, S, P>>;
-  using typename Base::L, typename Base::Args, typename Base::Shared, typename Base::Item;
+using MlaDecodeCodedLayoutOf =
+    std::conditional_t<(P.rows < 64), MlaDecodeCodedLayout<B, S, P>, MlaDecodeCodedHalvesLayout<B, S, P>>;
+
+template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
+struct MlaDecodeCoded : MlaDecodeTensorBase<B, MlaDecodeCodedLayoutOf<B, S, P>> {
+  using Base = MlaDecodeTensorBase<B, MlaDecodeCodedLayoutOf<B, S, P>>;
+  using typename Base::L, typename Base::Args, typename Base::Shared;
   // A multiprocessor has 512 registers for each lane of a group.
   static constexpr int fetching_registers = 24, multiplying_registers = 240;
 
@@ -40,52 +46,7 @@ struct MlaDecodeCoded : MlaDecodeTensorBase<B, MlaDecodeCodedLayout<B, S, P>> {
   }
 
  private:
-  using Softmax = MlaDecodeSwappedSoftmax<B, L>;
-
-  using ColumnGroup = MlaDecodeColumnGroup<B, L>;
-  struct WaveGroup : ColumnGroup {
-    using ColumnGroup::shared, ColumnGroup::group, ColumnGroup::wave;
-    MlaDecodeCodedTiles<B, L> tiles;
-    RingSlot<L::stages> place = {};  // of the item's first tile
-
-    TILEWAVE_DEVICE void run(const Item& item) {
-      Softmax softmax(ColumnGroup::all.of, item, wave);
-      typename L::Sums out{};
-      if (item.tiles > 0) {
-        ColumnGroup::take_q(item, softmax);
-        auto at = place;
-        at.advance(group);
-        TILEWAVE_ROLL
-        for (std::int32_t tile = group; tile < item.tiles; tile += L::groups) {
-          add_tile(item, tile, at, softmax, out);
-          at.advance(L::groups);
-        }
-        place.skip(item.tiles);
-      }
-      ColumnGroup::finish(item, softmax, out);
-    }
-
-   private:
-    TILEWAVE_DEVICE void add_tile(const Item& item, std::int32_t tile, const RingSlot<L::stages>& at, Softmax& softmax,
-                                  typename L::Sums& out) {
-      const std::int32_t token = item.begin + tile * L::tokens;
-      typename L::Scores scores;
-      tiles.make_scores(at, item.end - token, scores, []() TILEWAVE_INLINE_LAMBDA {});
-      if constexpr (L::grouped) {
-        softmax.take_units(shared.scales[at.slot], shared.aside.unit, scores);
-        tiles.add_wide_scores(at, scores);
-      }
-      Vec<float, Softmax::lane_rows> factors;
-      if (softmax.run(token, scores, shared.of_wave[group], shared.probabilities[group], factors))
-        L::scale(out, factors);
-      B::shared_written();
-      B::group_barrier();
-      out.fence();
-      tiles.add_values(
-          at, group, out, []() TILEWAVE_INLINE_LAMBDA {}, []() TILEWAVE_INLINE_LAMBDA {});
-      tiles.end_values(out);
-    }
-  };
+  using WaveGroup = std::conditional_t<(P.rows < 64), MlaDecodeCodedFewGroup<B, L>, MlaDecodeCodedHalvesGroup<B, L>>;
 };
 
 }  // namespace tilewave

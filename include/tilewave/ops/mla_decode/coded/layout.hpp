@@ -22,8 +22,8 @@ struct MlaDecodeCodedOrder : MlaDecodeSwappedLayout<B, S, P> {
   static constexpr int full_waves = grouped ? 3 : 1;  // that make a tile full
 
   /// The scales of a tile's tokens. A token's four are f16 over a power of two, its unit, so that the largest is below
-  /// 2. Units are biased exponents. Values' products want scales of two tokens of eight pairs, one after the other: those
-  /// of group g, lane l % 4, sixteen tokens s and half h of these at [g][l % 4][2 s + h].
+  /// 2. Units are biased exponents. Values' products want scales of two tokens of eight pairs, one after the other:
+  /// those of group g, lane l % 4, sixteen tokens s and half h of these at [g][l % 4][2 s + h].
   struct GroupScales {
     static constexpr int groups = 4;
     alignas(16) std::uint16_t pair[groups][4][8][2];

@@ -92,8 +92,8 @@ class MlaDecodeCodedTiles {
     B::group_mma_fence(scores);
   }
 
-  /// Adds the group's values of the tile in a place, times its probabilities, and passes the place on. The last products
-  /// are not waited for. `ready` waits for the probabilities, when the first codes have been widened.
+  /// Adds the group's values of the tile in a place, times its probabilities, and passes the place on. The last
+  /// products are not waited for. `ready` waits for the probabilities, when the first codes have been widened.
   template <class Before, class Ready>
   TILEWAVE_DEVICE void add_values(const Place& at, int probabilities, typename L::Sums& out,
                                   const Before& products_before, const Ready& ready) {
@@ -105,7 +105,7 @@ class MlaDecodeCodedTiles {
         const Chunk* const from = codes + block / 2 * L::box_size;
         for (int h = 0; h < 2; ++h)
           loaded[block % (ahead + 1)][h] =
-              B::load_matrices_turned(from + (value_ ^ block % 2 * 4) + h * 32 * L::box_chunks);
+              B::load_matrices_transposed(from + (value_ ^ block % 2 * 4) + h * 32 * L::box_chunks);
       }
     };
     static_for<ahead>([&](auto block) TILEWAVE_INLINE_LAMBDA { load(block); });

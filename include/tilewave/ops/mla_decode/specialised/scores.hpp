@@ -64,8 +64,8 @@ class MlaDecodeScoreGroup {
     B::mbarrier_arrive(&shared_.item_ready);
   }
 
-  /// Takes the wave's sixteen rows of q to registers, but for the boxes that stay in shared memory, and passes its places
-  /// in the ring on.
+  /// Takes the wave's sixteen rows of q to registers, but for the boxes that stay in shared memory, and passes its
+  /// places in the ring on.
   TILEWAVE_DEVICE void take_q() {
     const int matrix = B::lane_id() / 8, row = 16 * wave_ + B::lane_id() % 8 + 8 * (matrix % 2);
     TILEWAVE_UNROLL

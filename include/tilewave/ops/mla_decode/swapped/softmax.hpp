@@ -37,8 +37,8 @@ class MlaDecodeSwappedSoftmax {
     for (int i = 0; i < lane_rows; ++i) scale_[i] = max_of(scale_[i] * units[row(i)], 0x1p-126f);
   }
 
-  /// Multiplies scores of codes by the units of their tokens and rows. Half of a token's exponent comes before the row's
-  /// unit, so that no product leaves the range of floats before it has to.
+  /// Multiplies scores of codes by the units of their tokens and rows. Half of a token's exponent comes before the
+  /// row's unit, so that no product leaves the range of floats before it has to.
   template <class Scales>
   TILEWAVE_DEVICE void take_units(const Scales& scales, const float (&of_row)[L::rows], Scores& scores) {
     float first[2], second[2];
