@@ -30,14 +30,14 @@ struct MlaDecodeCodedHalvesGroup : MlaDecodeColumnGroup<B, L> {
       const std::int32_t own = (static_cast<int>(n) ^ group) & 1;
       auto own_place = place;
       own_place.advance(own);
-      // Behind the values of one of its tiles a group makes the probabilities of the next one. So the groups take
-      // turns with softmax and products.
       TILEWAVE_ROLL
-      for (std::int32_t tile = own - 2; tile < item.tiles; ++tile) {
-        if (tile >= 0) add_values(item.end - item.begin - tile * L::tokens, out);
-        if (((tile ^ own) & 1) != 0 || tile + 2 >= item.tiles) continue;
-        make_probabilities(item, first, tile + 2, own_place, softmax);
+      for (std::int32_t tile = 0;;) {
+        if (tile + own < item.tiles) make_probabilities(item, first, tile + own, own_place, softmax);
         own_place.advance(2);
+        if (tile >= item.tiles) break;
+        TILEWAVE_ROLL
+        for (int i = 0; i < 2 && tile < item.tiles; ++i, ++tile)
+          add_values(item.end - item.begin - tile * L::tokens, out);
       }
     }
     tiles.end_values(out);

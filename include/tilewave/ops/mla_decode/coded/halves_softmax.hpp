@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The online softmax of MlaDecodeCodedHalvesGroup, whose scores have tokens as rows and query rows as columns. Both wave
-// groups keep the same references: the one that makes a tile's probabilities may raise those of the tile before.
+// The online softmax of MlaDecodeCodedHalvesGroup, whose scores have tokens as rows and query rows as columns. Both
+// wave groups keep the same references: the one that makes a tile's probabilities may raise those of the tile before.
 #pragma once
 
 #include "tilewave/attention/sink.hpp"

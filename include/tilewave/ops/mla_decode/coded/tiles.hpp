@@ -112,13 +112,14 @@ class MlaDecodeCodedTiles {
     static_for<blocks>([&](auto block) TILEWAVE_INLINE_LAMBDA {
       constexpr int n = block, in = n % (ahead + 1), to = n % 2;
       load(Index<n + ahead>{});
-      if constexpr (n + ahead + 1 == blocks) B::mbarrier_arrive(&shared_.free[at.slot]);  // all has been read
       [[maybe_unused]] Chunk scale[2];
       if constexpr (L::grouped) {
         for (int h = 0; h < 2; ++h)
           scale[h] =
               reinterpret_cast<const Chunk*>(shared_.scales[at.slot].pair[first_group_ + n / 2][B::lane_id() % 4])[h];
       }
+      // All of the tile has been read then: codes are read ahead, and scales are not.
+      if constexpr (n + (L::grouped ? 0 : ahead) + 1 == blocks) B::mbarrier_arrive(&shared_.free[at.slot]);
       TILEWAVE_UNROLL
       for (int slice = 0; slice < 4; ++slice) {
         // A word has two neighbouring codes of each of two tokens.

@@ -16,6 +16,9 @@ struct MlaDecodeInputs {
     args.of = mla_decode_args(p, L::policy, B::facts);
     args.q_sequence_rows = p.sequence_rows();
     args.cluster = mla_decode_cluster(p, L::policy);
+    const std::int32_t parts = args.of.attention.balanced_blocks;
+    if (L::policy.balanced() && parts > 0 && p.table_columns > 0)
+      args.sequences = p.batch % parts == 0 ? p.batch / parts : 0;
     const std::int64_t q_bytes = p.q_head_stride * size_of(spec.q), kv_bytes = p.token_stride * size_of(spec.kv);
     const std::int64_t q_rows = p.output_rows();
     if (Status s = B::make_tensor_map({p.q, spec.q, spec.head_size, q_rows, 1, q_bytes, q_bytes, L::rows}, args.q);
@@ -43,15 +46,14 @@ struct MlaDecodeInputs {
     }
     if (wave == 1 && lane * lengths_of_line < a.batch) B::prefetch(a.context_lengths + lane * lengths_of_line);
     if (lane != 0 || wave < 2) return;
-    const std::int32_t sequence = first_sequence(a);
-    if (wave == 2) touch_queries(args, sequence);
-    if (wave == 3) B::prefetch(a.block_table + sequence * a.table_row_stride);
+    if (wave == 2) touch_queries(args, first_sequence(args));
+    if (wave == 3) B::prefetch(a.block_table + first_sequence(args) * a.table_row_stride);
   }
   /// A wave that has nothing to do yet asks for rows of the first tile.
   TILEWAVE_DEVICE static void touch_rows(const Args& args) {
     const PagedAttentionArgs& a = args.of.attention;
-    if (B::lane_id() != 0 || a.table_columns == 0 || !has_whole(a)) return;
-    const std::int32_t sequence = first_sequence(a);
+    if (args.sequences == 0 || B::lane_id() != 0) return;
+    const std::int32_t sequence = first_sequence(args);
     const std::int32_t length = B::load(a.context_lengths + sequence);
     if (length <= 0 || length > a.capacity) return;
     const std::int32_t page = B::load(a.block_table + sequence * a.table_row_stride);
@@ -64,15 +66,10 @@ struct MlaDecodeInputs {
  private:
   static constexpr int lengths_of_line = 32;
 
-  /// Return the sequence with which the block begins if all have as many tokens, and whether it has whole ones then.
-  TILEWAVE_DEVICE static std::int32_t first_sequence(const PagedAttentionArgs& a) {
-    if (!L::policy.balanced()) return 0;
-    const std::int32_t parts = max_of(a.balanced_blocks, 1);
-    return static_cast<std::int32_t>(std::int64_t{min_of(a.row_blocks.quotient(B::block_id()), parts - 1)} * a.batch /
-                                     parts);
-  }
-  TILEWAVE_DEVICE static bool has_whole(const PagedAttentionArgs& a) {
-    return L::policy.balanced() && a.batch % max_of(a.balanced_blocks, 1) == 0;
+  /// Returns the sequence with which the block begins if all have as many tokens.
+  TILEWAVE_DEVICE static std::int32_t first_sequence(const Args& args) {
+    const PagedAttentionArgs& a = args.of.attention;
+    return args.sequences > 0 ? min_of(a.row_blocks.quotient(B::block_id()) * args.sequences, a.batch - 1) : 0;
   }
   TILEWAVE_DEVICE static void touch_queries(const Args& args, std::int32_t sequence) {
     const PagedAttentionArgs& a = args.of.attention;
@@ -80,7 +77,7 @@ struct MlaDecodeInputs {
     const auto* const q = static_cast<const char*>(a.q) +
                           (std::int64_t{sequence} * args.q_sequence_rows + row) * a.q_head_stride * size_of(L::spec.q);
     constexpr int bytes = L::spec.head_size * size_of(L::spec.q);
-    if (has_whole(a) && a.q_head_stride == L::spec.head_size) {
+    if (args.sequences > 0 && a.q_head_stride == L::spec.head_size) {
       B::prefetch(q, static_cast<std::uint32_t>(min_of(L::rows, a.rows - row) * bytes));
     } else {
       B::prefetch(q);

@@ -60,6 +60,7 @@ struct MlaDecodeTensorLayout {
     MlaDecodeArgs of;
     std::int32_t q_sequence_rows;      // rows of q's map from a sequence to the next
     std::int32_t page_rows, box_rows;  // rows of the cache's map from a page to the next; tokens of a box
+    std::int32_t sequences;            // whole ones of each part of a balanced launch, 0 if a part may begin inside one
     std::int32_t cluster;              // blocks that fetch rows of the cache for each other: 2, or 1
     typename B::TensorMap q, kv;
 
