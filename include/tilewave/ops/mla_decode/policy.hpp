@@ -78,8 +78,8 @@ constexpr int mla_lds_stages(const ArchFacts& facts, const MlaDecodeSpec& s) {
 
 /// Returns whether the copy engine brings tiles of path tensor, else lanes do.
 constexpr bool mla_decode_copies(const MlaDecodeSpec& s, const MlaDecodePolicy& p) {
-  return p.path == MlaDecodePath::tensor &&
-         (p.waves == 12 || (!p.gathered && is_fp8(s.kv) && s.layout != LatentLayout::groups_64));
+  return p.path == MlaDecodePath::tensor && !p.gathered &&
+         (p.waves == 12 || (is_fp8(s.kv) && s.layout != LatentLayout::groups_64));
 }
 
 namespace detail {
