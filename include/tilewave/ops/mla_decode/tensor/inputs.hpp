@@ -34,9 +34,10 @@ struct MlaDecodeInputs {
     return {};
   }
 
-  /// Four waves ask for what the block probably begins with, while lengths say with what it does: tensor maps, lengths,
-  /// the row of the block table, and queries. Their addresses are translated meanwhile, too. Else each of these would
-  /// wait for the one before, a microsecond where pages are cold.
+  /// Waves ask for the tensor maps, and for what the block probably begins with, while lengths say with what it does:
+  /// their addresses are translated meanwhile. A block that begins inside a sequence asks for the row of the block
+  /// table and for queries. One that has whole sequences asks for lengths, and for all queries of its rows, too. Else
+  /// each of these would wait for the one before, a microsecond where pages are cold.
   TILEWAVE_DEVICE static void touch(const Args& args, int wave) {
     const PagedAttentionArgs& a = args.of.attention;
     const int lane = B::lane_id();
@@ -44,8 +45,12 @@ struct MlaDecodeInputs {
       B::prefetch_map(args.q);
       if constexpr (L::maps_cache) B::prefetch_map(args.kv);
     }
+    if (args.sequences == 0) {
+      if (wave == 1) touch_inside(a);
+      return;
+    }
     if (wave == 1 && lane * lengths_of_line < a.batch) B::prefetch(a.context_lengths + lane * lengths_of_line);
-    if (lane != 0 || wave < 2) return;
+    if (lane != 0) return;
     if (wave == 2) touch_queries(args, first_sequence(args));
     if (wave == 3) B::prefetch(a.block_table + first_sequence(args) * a.table_row_stride);
   }
@@ -69,7 +74,7 @@ struct MlaDecodeInputs {
   /// Returns the sequence with which the block begins if all have as many tokens.
   TILEWAVE_DEVICE static std::int32_t first_sequence(const Args& args) {
     const PagedAttentionArgs& a = args.of.attention;
-    return args.sequences > 0 ? min_of(a.row_blocks.quotient(B::block_id()) * args.sequences, a.batch - 1) : 0;
+    return min_of(a.row_blocks.quotient(B::block_id()) * args.sequences, a.batch - 1);
   }
   TILEWAVE_DEVICE static void touch_queries(const Args& args, std::int32_t sequence) {
     const PagedAttentionArgs& a = args.of.attention;
@@ -77,11 +82,16 @@ struct MlaDecodeInputs {
     const auto* const q = static_cast<const char*>(a.q) +
                           (std::int64_t{sequence} * args.q_sequence_rows + row) * a.q_head_stride * size_of(L::spec.q);
     constexpr int bytes = L::spec.head_size * size_of(L::spec.q);
-    if (args.sequences > 0 && a.q_head_stride == L::spec.head_size) {
-      B::prefetch(q, static_cast<std::uint32_t>(min_of(L::rows, a.rows - row) * bytes));
-    } else {
-      B::prefetch(q);
-    }
+    const bool dense = a.q_head_stride == L::spec.head_size;
+    B::prefetch(q, static_cast<std::uint32_t>((dense ? min_of(L::rows, a.rows - row) : 1) * bytes));
+  }
+  TILEWAVE_DEVICE static void touch_inside(const PagedAttentionArgs& a) {
+    const std::int32_t parts = max_of(a.balanced_blocks, 1);
+    const std::int32_t part = min_of(a.row_blocks.quotient(B::block_id()), parts - 1);
+    const std::int64_t sequence = L::policy.balanced() ? std::int64_t{part} * a.batch / parts : 0;
+    if (B::lane_id() == 0) B::prefetch(a.block_table + sequence * a.table_row_stride);
+    if (B::lane_id() == 1)
+      B::prefetch(static_cast<const char*>(a.q) + sequence * a.query_tokens * a.q_row_stride * size_of(L::spec.q));
   }
 };
 
