@@ -97,13 +97,17 @@ constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   const int tile_boxes = tall / p.waves_rows / 64 * ceil_div(group_wide / halves, 128 / out_size);
   const int boxes = p.swapped ? 1 : p.pingpong ? gemm_pingpong_boxes(s, p) : tile_boxes;
   const int out = wave_groups * boxes * (p.swapped ? group_wide : 16 * 4) * 128;
-  const int b_scales = int4 ? depth_k / s.scale_k * p.columns : shared_scales ? p.columns / 64 : 1;
+  const bool rescaled = gemm_rescales_sums(s, p);
+  const int b_scales = int4            ? max_of(1, depth_k / s.scale_k) * p.columns * (rescaled ? 2 : 1)
+                       : shared_scales ? p.columns / 64
+                                       : 1;
   int small = 2 * 8 * p.stages + 4 * (row_scales ? wave_groups * group_wide : 1);
   if (gemm_serves_norm(s, p)) small = align_up(small, 8) + 4 * p.rows + 16;
   small += 4 * (shared_scales && !int4 ? p.stages * p.rows : 1);
   const bool in_exponents = s.mxfp4() && s.a == DType::bf16, fragments = s.weights == GemmWeights::fragments;
   small = align_up(small, 16) + 4 * (shared_scales && !in_exponents ? p.stages * b_scales : 1);
-  small = align_up(small, 16) + 4 * (s.zero_points || in_exponents ? p.stages * (b_scales + (fragments ? 4 : 0)) : 1);
+  small = align_up(small, 16) +
+          4 * (s.zero_points || in_exponents || rescaled ? p.stages * (b_scales + (fragments ? 4 : 0)) : 1);
   const int tall_bytes = tall * (int4 ? depth_k / 2 : p.depth_bytes);
   small += p.pingpong ? align_up(small, 8) - small + 2 * 8 : 0;                              // GemmTensorKernel::Turns
   if (s.out_scale == Scaling::per_group && !p.swapped && group_wide / halves < scale_group)  // L::OutGroups
@@ -138,11 +142,14 @@ constexpr Status gemm_tensor_tile(const GemmSpec& s, const GemmPolicy& p) {
                                                                                    : 112;
   if (tiles * group_wide / 2 >= registers)
     return illegal_policy("a lane's sums of its wave group's part of the tile must fit its registers");
-  const bool half_stage = s.mxfp4() && s.a == DType::bf16 && p.depth_bytes == 128;
+  const bool rescaled = gemm_rescales_sums(s, p);
+  const bool half_stage = (s.mxfp4() && s.a == DType::bf16 && p.depth_bytes == 128) || rescaled;
   if (s.four_bit() ? !half_stage && p.depth_bytes != 128 * size_of(s.a) : p.depth_bytes != 128)
     return illegal_policy(s.four_bit()
                               ? "a stage of int4 weights is 128 values of k: depth_bytes is 128 times A's element"
                               : "a stage is one box of the tensor copy engine: depth_bytes is 128");
+  if (rescaled && (tiles != 1 || p.splits > 1 || s.scale_k < 64))
+    return illegal_policy("sums that are rescaled: a wave group has 64 columns, K is not shared, scale_k is 64 or 128");
   if (p.stages < 3 && (s.four_bit() || gemm_shares_block_scales(s, p)))
     return illegal_policy("three waves fetch scales in turns, each for a stage: at least 3 stages");
   return {};
@@ -155,7 +162,7 @@ constexpr Status gemm_tensor_product(const GemmSpec& s, const GemmPolicy& p) {
   const bool sums_by_stage = s.scale == Scaling::per_block || promoted;  // are scaled or promoted after each stage
   const int n = sums_by_stage ? gemm_part_wide(group_wide) : group_wide;
   const bool narrow = n == 8 || n == 16 || n == 32 || n == 64 || n == 128 || (sums_by_stage && n == 192);
-  const bool in_unit = s.mxfp4() && s.a == DType::bf16;  // sums stay in the matrix unit
+  const bool in_unit = (s.mxfp4() && s.a == DType::bf16) || gemm_rescales_sums(s, p);  // sums stay in the matrix unit
   if (s.four_bit() && !narrow && !(in_unit && (n == 160 || n == 256)))
     return illegal_policy("products of int4 weights have 8, 16, 32, 64 or 128 rows of A for a wave group");
   if (s.a == DType::i8 && n != 16 && n != 64 && n != 128 && n != 256)
@@ -304,9 +311,11 @@ constexpr Status gemm_transposed_policy(const GemmPolicy& p, int rows, int side)
 /// The laws of GemmLdsKernel: operands through LDS on CDNA.
 constexpr Status gemm_lds_policy(const ArchFacts& facts, const GemmSpec& s, const GemmPolicy& p) {
   const bool direct = p.path == GemmPath::direct;
-  if (s.four_bit() && (direct || s.mxfp4() || is_fp8(s.a) || s.scale_k < 64 || p.waves_k > 1))
+  const int least_scale_k = 128 / size_of(s.a);  // a step
+  if (s.four_bit() && (direct || (s.mxfp4() ? s.a != DType::bf16 : s.scale_k < least_scale_k) || p.waves_k > 1))
     return illegal_policy(
-        "weights of four bits through LDS: path staged, int4 under bf16 or f16, scale_k 64 or 128, one of waves_k");
+        "weights of four bits through LDS: path staged, one of waves_k; mxfp4 under bf16, or int4 whose scale_k is a "
+        "step or more: 64 under bf16 or f16, 128 under fp8");
   if (direct && !facts.direct_copies)
     return illegal_policy("path direct needs copies of 16 bytes a lane into LDS, which gfx950 has");
   if (direct ? p.stages < 2 : p.stages > 2)
