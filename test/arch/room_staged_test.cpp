@@ -264,7 +264,7 @@ struct CheckPhases {
 // --- fragments -------------------------------------------------------------------------------------------------------
 
 /// Rows that lie in another order than the lanes point at them.
-template <class B>
+template <class B, bool turned>
 struct MatricesKernel {
   using Room = B;
   static constexpr int lanes = B::facts.wave_lanes, block_threads = lanes, waves_per_simd = 1;
@@ -281,23 +281,31 @@ struct MatricesKernel {
     const int lane = B::lane_id();
     B::store(&shared.row[lane], B::load(args.in + lane));
     B::barrier();
-    const Chunk words = B::load_matrices(&shared.row[row_of(lane)]);
+    const Chunk* const row = &shared.row[row_of(lane)];
+    const Chunk words = turned ? B::load_matrices_transposed(row) : B::load_matrices(row);
     B::store(&shared.row[lane], Chunk{});  // after the instruction has read all rows
     B::store(args.out + lane, words);
   }
 };
 
+template <bool turned>
 struct CheckMatrices {
   template <class B>
   void operator()() const {
     if constexpr (StagedBackend<B>) {
-      using K = MatricesKernel<B>;
+      using K = MatricesKernel<B, turned>;
       const std::vector<Chunk> in = numbered(K::lanes);
       const auto out = run_kernel<K>(1, in, in.size(), Chunk{});
+      const auto element = [&](int m, int row, int column) {
+        return in[(8 * m + row) * 13 % K::lanes][column / 2] >> 16 * (column % 2) & 0xffffu;
+      };
       for (int lane = 0; lane < K::lanes; ++lane) {
         for (int m = 0; m < 4; ++m) {
           CAPTURE(lane, m);
-          CHECK(out[lane][m] == in[(8 * m + lane / 4) * 13 % K::lanes][lane % 4]);
+          const int one = lane / 4, two = lane % 4 * 2;
+          const std::uint32_t low = turned ? element(m, two, one) : element(m, one, two),
+                              high = turned ? element(m, two + 1, one) : element(m, one, two + 1);
+          CHECK(out[lane][m] == (low | high << 16));
         }
       }
     }
@@ -310,6 +318,7 @@ TEST_CASE("a ring of stages hands on what bulk copies fetch") { AllRooms::each(C
 TEST_CASE("copies of a lane land in batches, for the wave behind a barrier") { AllRooms::each(CheckLaneCopies{}); }
 TEST_CASE("a barrier counts copies of lanes when they land") { AllRooms::each(CheckCountedCopies{}); }
 TEST_CASE("waves meet at an mbarrier, phase after phase") { AllRooms::each(CheckPhases{}); }
-TEST_CASE("load_matrices deals out four matrices") { AllRooms::each(CheckMatrices{}); }
+TEST_CASE("load_matrices deals out four matrices") { AllRooms::each(CheckMatrices<false>{}); }
+TEST_CASE("load_matrices_transposed deals out columns of four matrices") { AllRooms::each(CheckMatrices<true>{}); }
 
 }  // namespace tilewave::test

@@ -173,6 +173,7 @@ concept StagedBackend = Backend<B> &&
   { B::lane_copies_arrive(mbarrier) } -> std::same_as<void>;  // copies_arrivals arrivals of a wave
   { B::template lane_copies_wait<1>() } -> std::same_as<void>;
   { B::load_matrices(row) } -> std::same_as<Chunk>;  // four matrices of 8 x 8 elements of 2 bytes
+  { B::load_matrices_transposed(row) } -> std::same_as<Chunk>;
   { B::post(*box, four, 0, *four) } -> std::same_as<void>;
   { B::prefetch(global) } -> std::same_as<void>;
   { B::prefetch(global, bytes) } -> std::same_as<void>;
@@ -282,6 +283,7 @@ concept TensorBackend = GroupBackend<B> &&
   { B::widen_i4_quad(words[0], 1) } -> std::same_as<std::uint32_t>;
   { B::template widen_fp4_pairs<DType::bf16>(two_words, 3) } -> std::same_as<Vec<std::uint32_t, 2>>;
   { B::widen_fp4_quad(words[0], 1) } -> std::same_as<std::uint32_t>;
+  { B::multiply_f16(words[0], words[0]) } -> std::same_as<std::uint32_t>;
   { B::multiply_bf16(words[0], words[0]) } -> std::same_as<std::uint32_t>;
   { B::template store_matrices_straight<4>(row, words) } -> std::same_as<void>;
   // byte i of the result is the one of {high, low} that nibble i of the selector, 0 to 7, names

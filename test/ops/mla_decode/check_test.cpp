@@ -186,7 +186,9 @@ TEST_CASE("blocks of path tensor have the rows that a call has") {
     CHECK(best->path == MlaDecodePath::tensor);
     return *best;
   };
-  const MlaDecodeSpec codes{.kv = sm90_facts.fp8}, groups{.kv = sm90_facts.fp8, .layout = LatentLayout::groups_128};
+  const DType fp8 = sm90_facts.fp8;
+  const MlaDecodeSpec codes{.kv = fp8}, groups{.kv = fp8, .layout = LatentLayout::groups_128},
+      apart{.kv = fp8, .layout = LatentLayout::groups_64, .head_size = 512};
   for (const std::int32_t heads : {5, 16, 128}) {
     CHECK(chosen({}, heads, 64).waves == 12);
     CHECK(chosen({}, heads, 61).gathered);
@@ -195,10 +197,15 @@ TEST_CASE("blocks of path tensor have the rows that a call has") {
                                     std::array{33, 64}, std::array{128, 64}}) {
     INFO(heads << " heads");
     CHECK(chosen(codes, heads, 64).rows == rows);
-    CHECK(chosen(groups, heads, 61).rows == rows);
+    CHECK(chosen(groups, heads, 64).rows == rows);
+    CHECK(chosen(apart, heads, 61).rows == rows);
   }
-  CHECK(chosen(codes, 128, 64).waves == 12);
-  CHECK(chosen(codes, 128, 61).rows == 32);  // lanes bring codes from pages of any size, for few rows a block
+  for (const MlaDecodeSpec& spec : {codes, groups}) {
+    CHECK(!chosen(spec, 128, 8).gathered);
+    // Lanes bring codes from pages of any size, for few rows a block.
+    CHECK(chosen(spec, 128, 61).gathered);
+    CHECK(chosen(spec, 128, 61).rows == 32);
+  }
 }
 
 }  // namespace

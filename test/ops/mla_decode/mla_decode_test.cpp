@@ -20,6 +20,12 @@ TEST_CASE("pages of any size and order") {
   }
 }
 
+TEST_CASE("scales of groups keep up with their tiles") {
+  // On a chip a tile's place is filled again while others are multiplied.
+  const std::int32_t length = TILEWAVE_ON_GPU_COMPILER ? 8000 : 400;
+  check_mla({.lengths = {length}, .heads = 16, .block_size = 64}, in_groups);
+}
+
 TEST_CASE("heads that fill no row tile, and more rows than a block has") {
   check_mla({.lengths = {100}, .heads = 5}, plain);
   check_mla({.lengths = {150, 40}, .heads = 128, .block_size = 64}, any_spec);

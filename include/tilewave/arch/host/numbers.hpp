@@ -156,6 +156,10 @@ struct Numbers {
     return codes;
   }
 
+  static std::uint32_t multiply_f16(std::uint32_t pair, std::uint32_t factors) {
+    const auto half = [](std::uint32_t word, int i) { return f16_to_f32(static_cast<std::uint16_t>(word >> 16 * i)); };
+    return pack_f16(half(pair, 0) * half(factors, 0), half(pair, 1) * half(factors, 1));
+  }
   static std::uint32_t multiply_bf16(std::uint32_t pair, std::uint32_t factors) {
     return multiply_pair<DType::bf16>(pair, factors);
   }

@@ -287,6 +287,22 @@ requires(facts_of(Id).tensor_copies) struct Staged<Id> {
     return detail::dealt_words();
   }
 
+  static Chunk load_matrices_transposed(const Chunk* row, Where where = {}) {
+    if (detail::post_row(row, where)) {
+      for (int lane = 0; lane < facts_of(Id).wave_lanes; ++lane) {
+        for (int matrix = 0; matrix < 4; ++matrix) {
+          std::uint16_t half[2];
+          for (int i = 0; i < 2; ++i)
+            std::memcpy(&half[i], detail::posted_row(8 * matrix + 2 * (lane % 4) + i) + 2 * (lane / 4),
+                        sizeof(half[i]));
+          detail::deal_word(lane, matrix, half[0] | std::uint32_t{half[1]} << 16);
+        }
+      }
+      detail::finish_matrices();
+    }
+    return detail::dealt_words();
+  }
+
   /// This is only a hint, so nothing is done here.
   static void prefetch(const void* p, Where where = {}) {
     if (p == nullptr) detail::bad_access(*current_lane, p, 1, where);

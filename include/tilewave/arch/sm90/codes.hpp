@@ -111,6 +111,10 @@ struct Codes {
     return (codes << 4 & 0x80808080u) | (codes << 2 & 0x1c1c1c1cu);
   }
 
+  TILEWAVE_DEVICE static std::uint32_t multiply_f16(std::uint32_t pair, std::uint32_t factors) {
+    asm("mul.rn.f16x2 %0, %0, %1;" : "+r"(pair) : "r"(factors));
+    return pair;
+  }
   TILEWAVE_DEVICE static std::uint32_t multiply_bf16(std::uint32_t pair, std::uint32_t factors) {
     asm("mul.rn.bf16x2 %0, %0, %1;" : "+r"(pair) : "r"(factors));
     return pair;

@@ -95,6 +95,15 @@ struct Memory : Accesses {
   TILEWAVE_DEVICE static void lane_copies_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
   }
+  TILEWAVE_DEVICE static Chunk load_matrices_transposed(const Chunk* row) {
+    Chunk c;
+    const auto from = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+                 : "r"(from)
+                 : "memory");
+    return c;
+  }
   TILEWAVE_DEVICE static Chunk load_matrices(const Chunk* row) {
     Chunk c;
     const auto from = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));

@@ -35,7 +35,7 @@ constexpr std::int32_t mla_decode_row_blocks(const MlaDecodeProblem& p, const Ml
 /// Returns the blocks of a cluster. Two neighbouring row blocks that walk the same tokens side by side fetch half of
 /// each tile, for both.
 constexpr std::int32_t mla_decode_cluster(const MlaDecodeProblem& p, const MlaDecodePolicy& policy) {
-  const bool shares = policy.waves == 12 && policy.balanced() && !is_fp8(p.spec.kv);
+  const bool shares = policy.waves == 12 && policy.balanced();
   return shares && mla_decode_row_blocks(p, policy) % 2 == 0 ? 2 : 1;
 }
 

@@ -49,7 +49,7 @@ inline Status mla_tensor_takes(const MlaDecodePolicy& policy, const MlaDecodePro
   if (!(p.softmax_scale > 0.0f)) return {StatusCode::bad_value, "tensor: softmax_scale must be positive"};
   if (p.q_head_stride <= 0 || p.q_row_stride != p.num_q_heads * p.q_head_stride)
     return {stride, "tensor: heads and query tokens of q must be evenly spaced"};
-  if (policy.gathered || policy.waves == 8) return {};
+  if (!mla_decode_copies(p.spec, policy)) return {};
   if (mla_decode_box_rows(p) % 8 != 0)
     return {StatusCode::unsupported_block_size,
             "tensor: block_size must be a multiple of 8, unless tokens are gathered"};

@@ -16,7 +16,8 @@ namespace tilewave {
 ///
 /// Products of 16-bit floats are accumulated in f32, and probabilities are rounded to bf16. fp8 codes are widened
 /// exactly, but products may take those of fp8 q and of its cache as they are, and probabilities rounded to fp8. Codes
-/// with scales of groups become bf16 times their scale, rounded to bf16: exactly, if it is a power of two.
+/// with scales of groups become bf16 times their scale, or f16 times their scale over a power of two of their token,
+/// rounded: exactly, if the scale is a power of two.
 struct MlaDecodeSpec {
   DType q = DType::bf16;   // bf16, or the architecture's fp8 with one scale for a cache of the same
   DType kv = DType::bf16;  // bf16, or the architecture's fp8

@@ -17,7 +17,7 @@ constexpr MlaDecodePolicies mla_decode_policies(ArchId arch, const MlaDecodeSpec
   };
   constexpr PagedAttentionSchedule balanced = PagedAttentionSchedule::balanced, even = PagedAttentionSchedule::even;
   const auto tensor = [&](PagedAttentionSchedule schedule, bool gathered, int rows = 64) {
-    const bool three = rows == 64 && !gathered && s.layout == LatentLayout::plain;  // wave groups
+    const bool three = rows == 64 && !gathered && !is_fp8(s.kv);  // wave groups
     const int waves = three ? 12 : 8;
     add({.path = MlaDecodePath::tensor,
          .rows = rows,
@@ -33,6 +33,7 @@ constexpr MlaDecodePolicies mla_decode_policies(ArchId arch, const MlaDecodeSpec
   if (is_fp8(s.kv)) {  // of bf16 they are no faster
     tensor(balanced, false, 32);
     tensor(balanced, false, 16);
+    tensor(balanced, true, 32);  // one scale: pages of odd sizes
   }
   for (const int rows : {128, 64, 32}) {
     add({.path = MlaDecodePath::lds,

@@ -16,24 +16,18 @@
 #include "tilewave/ops/mla_decode/specialised/fetch.hpp"
 #include "tilewave/ops/mla_decode/specialised/scores.hpp"
 #include "tilewave/ops/mla_decode/specialised/values.hpp"
-#include "tilewave/ops/mla_decode/specialised/widen.hpp"
-#include "tilewave/ops/mla_decode/tensor/inputs.hpp"
+#include "tilewave/ops/mla_decode/tensor/base.hpp"
 
 namespace tilewave {
 
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
-struct MlaDecodeSpecialised {
-  using Room = B;
-  using L = MlaDecodeSpecialisedLayout<B, S, P>;
-  using Args = typename L::Args;
-  using Shared = typename L::Shared;
-  static constexpr int block_threads = P.block_waves() * L::lanes, waves_per_simd = P.waves_per_simd;
+struct MlaDecodeSpecialised : MlaDecodeTensorBase<B, MlaDecodeSpecialisedLayout<B, S, P>> {
+  using Base = MlaDecodeTensorBase<B, MlaDecodeSpecialisedLayout<B, S, P>>;
+  using typename Base::L, typename Base::Args, typename Base::Shared, typename Base::Item;
   // A multiprocessor has 512 registers for each lane of a group. Sums take 128; q 96, and scores 32.
-  static constexpr int fetching_registers = L::widens ? 32 : 24, score_registers = L::widens ? 160 : 168;
+  static constexpr int fetching_registers = 24, score_registers = 168;
   static constexpr int value_registers = 160;
   static_assert(fetching_registers + score_registers + L::groups * value_registers <= 512);
-
-  static Status prepare(const MlaDecodeProblem& p, Args& args) { return MlaDecodeInputs<B, L>::prepare(p, args); }
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared& begin) {
     // An opaque offset keeps the base of shared memory in a register. Without it, the compiler computes the base from
@@ -42,7 +36,7 @@ struct MlaDecodeSpecialised {
     Shared& shared = *reinterpret_cast<Shared*>(reinterpret_cast<char*>(&begin) + offset);
     const int wave = B::wave_id(), group = wave / L::group_waves, of_group = wave % L::group_waves;
     if (wave == 0) L::begin(args, shared);
-    if (group == fetching) MlaDecodeInputs<B, L>::touch(args, of_group);
+    if (group == fetching) Base::Inputs::touch(args, of_group);
     if (args.clustered()) {
       B::cluster_arrive();
       B::cluster_wait();
@@ -52,13 +46,12 @@ struct MlaDecodeSpecialised {
     if (group == fetching) {
       B::template give_registers<fetching_registers>();
       MlaDecodeWork<L> work(args.of.attention);
-      using Fetch =
-          std::conditional_t<L::widens, MlaDecodeSpecialisedWiden<B, S, L>, MlaDecodeSpecialisedFetch<B, S, L>>;
-      Fetch(args, shared, of_group).run(work);
+      MlaDecodeSpecialisedFetch<B, S, L>(args, shared, of_group).run(work);
     } else if (group == scoring) {
       B::template take_registers<score_registers>();
       MlaDecodeScoreGroup<B, L>(args, shared, of_group).run();
     } else {
+      if (wave == 0) Base::Inputs::touch_rows(args);
       B::template take_registers<value_registers>();
       MlaDecodeValueGroup<B, L>(args, shared, group, of_group).run();
     }

@@ -12,9 +12,6 @@ namespace tilewave {
 /// values. The dimensions behind them, if there are any, go through a ring of tails. When scores have been made of it,
 /// a tail takes the probabilities of the tile.
 ///
-/// Codes of fp8 come to places of their own, a box of 128 codes of 64 rows for each pair and for the tail. Lanes widen
-/// them to f16 in the rings.
-///
 /// An item without tiles takes the places of one: its output passes through them.
 ///
 /// Six boxes of q pass through the ring to registers, and the others stay in shared memory. Waves that fetch tell the
@@ -22,29 +19,20 @@ namespace tilewave {
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
 struct MlaDecodeSpecialisedLayout : MlaDecodeTensorLayout<B, S, P> {
   using Base = MlaDecodeTensorLayout<B, S, P>;
-  using Base::any_last, Base::score_boxes, Base::widens;
+  using Base::any_last, Base::score_boxes;
   using Base::groups, Base::group_waves, Base::rows, Base::box_size, Base::box_bytes, Base::part_boxes;
   using typename Base::Args, typename Base::Mbarrier;
   static constexpr int tile_pairs = 4, group_pairs = tile_pairs / groups, pair_size = 2 * box_size;
-  static constexpr int pairs = widens ? 2 * tile_pairs : 11, tails = 3, items = 3;
+  static constexpr int pairs = 11, tails = 3, items = 3;
   // Pairs of q that pass through the ring, and boxes that stay in shared memory.
   static constexpr int q_pairs = 3, q_boxes = 2 * q_pairs, q_kept = score_boxes - q_boxes;
   static_assert(part_boxes == 2 && Base::parts == group_pairs, "a part of values is a pair");
-  static_assert(!widens || (Base::one_scale && any_last), "codes become f16");
-  static constexpr int code_boxes = tile_pairs + 1;  // of a tile
-  static constexpr int full_waves = widens ? group_waves : 1;
   static constexpr int q_columns = 128 / size_of(S.q);  // of a box of q as it comes
 
-  struct Codes {
-    alignas(1024) Chunk box[code_boxes][box_size];
-    Mbarrier full[code_boxes], free[code_boxes];
-  };
-  struct Nothing {};
   struct Shared {
     alignas(1024) Chunk kv[pairs][pair_size];
     alignas(1024) Chunk tail[tails][box_size];
     alignas(1024) Chunk q[q_kept * box_size];
-    std::conditional_t<widens, Codes, Nothing> codes;
     PagedAttentionWorkItem item[items];
     float factor[tails][rows];  // of the outputs so far, before a tile's are added
     float reference[rows];      // of an item's sums, log2 units
@@ -60,17 +48,13 @@ struct MlaDecodeSpecialisedLayout : MlaDecodeTensorLayout<B, S, P> {
   /// Wave 0 initialises the barriers, in front of a barrier of the block.
   TILEWAVE_DEVICE static void begin(const Args& args, Shared& shared) {
     if (B::lane_id() == 0) {
-      for (auto& full : shared.full) B::mbarrier_init(&full, full_waves);
+      for (auto& full : shared.full) B::mbarrier_init(&full, 1);
       for (auto& free : shared.free) B::mbarrier_init(&free, group_waves * args.cluster);
       for (int tail = 0; tail < tails; ++tail) {
-        B::mbarrier_init(&shared.tail_full[tail], full_waves);
+        B::mbarrier_init(&shared.tail_full[tail], 1);
         B::mbarrier_init(&shared.tail_free[tail], groups * group_waves * args.cluster);
         B::mbarrier_init(&shared.scored[tail], group_waves);
         B::mbarrier_init(&shared.probabilities[tail], group_waves);
-      }
-      if constexpr (widens) {
-        for (auto& full : shared.codes.full) B::mbarrier_init(&full, 1);
-        for (auto& free : shared.codes.free) B::mbarrier_init(&free, group_waves);
       }
       B::mbarrier_init(&shared.q_full, 1);
       for (auto* barrier : {&shared.q_free, &shared.item_ready, &shared.summed}) B::mbarrier_init(barrier, group_waves);

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "tilewave/core/static_for.hpp"
-#include "tilewave/ops/mla_decode/specialised/query.hpp"
+#include "tilewave/ops/mla_decode/specialised/layout.hpp"
 #include "tilewave/ops/mla_decode/tensor/softmax.hpp"
 
 namespace tilewave {
@@ -33,9 +33,8 @@ class MlaDecodeScoreGroup {
 
  private:
   TILEWAVE_DEVICE void run(const Item& item) {
-    const Vec<float, 2> unit = take_q();
+    take_q();
     Softmax softmax(args_.of, item, wave_);
-    if constexpr (L::converts_q) softmax.multiply_scale(unit);
     Scores scores;
     const std::int32_t tiles = item.tiles;
     // So many tiles have no edge. The item is in shared memory, so it is looked at once.
@@ -65,13 +64,24 @@ class MlaDecodeScoreGroup {
     B::mbarrier_arrive(&shared_.item_ready);
   }
 
-  /// Takes q, and passes its places in the ring on.
-  TILEWAVE_DEVICE Vec<float, 2> take_q() {
-    const Vec<float, 2> unit = MlaDecodeHeldQuery<B, L>(args_.of, shared_, place_, wave_).take(q_);
+  /// Takes the wave's sixteen rows of q to registers, but for the boxes that stay in shared memory, and passes its
+  /// places in the ring on.
+  TILEWAVE_DEVICE void take_q() {
+    const int matrix = B::lane_id() / 8, row = 16 * wave_ + B::lane_id() % 8 + 8 * (matrix % 2);
+    TILEWAVE_UNROLL
+    for (int n = 0; n < L::q_pairs; ++n) {
+      const auto at = place_.behind(n);
+      B::mbarrier_wait(&shared_.full[at.slot], at.round);
+    }
+    TILEWAVE_UNROLL
+    for (int n = 0; n < 4 * L::q_boxes; ++n) {
+      const int slice = n % 8;  // of sixteen dimensions, of a pair
+      q_[n] = B::load_matrices(shared_.kv[place_.behind(n / 8).slot] + slice / 4 * L::box_size +
+                               L::chunk_of(row, 2 * (slice % 4) + matrix / 2));
+    }
     TILEWAVE_UNROLL
     for (int n = 0; n < L::q_pairs; ++n) L::release(args_, shared_.free[place_.behind(n).slot]);
     place_.pair.advance(L::q_pairs);
-    return unit;
   }
 
   /// Makes the scores of a tile. Groups that multiply values begin behind them: a product of scores would have to wait
@@ -85,9 +95,8 @@ class MlaDecodeScoreGroup {
       B::group_mma_begin();  // again behind each loop that waits, or ptxas does so
       multiply_kept(shared_.tail[place_.tail.slot], L::last_box, L::last_slices, scores);
     }
-    if constexpr (L::widens) multiply_pair<2, false>(scores);
     multiply_pair<1, false>(scores);
-    if constexpr (!L::widens) multiply_pair<2, false>(scores);
+    multiply_pair<2, false>(scores);
     const auto kept = place_.behind(L::tile_pairs - 1);
     B::mbarrier_wait(&shared_.full[kept.slot], kept.round);
     B::group_mma_begin();
@@ -133,7 +142,7 @@ class MlaDecodeScoreGroup {
   typename L::Shared& shared_;
   int wave_, item_parity_ = 0;
   typename L::Place place_;
-  typename MlaDecodeHeldQuery<B, L>::Registers q_;
+  Chunk q_[4 * L::q_boxes];
 };
 
 }  // namespace tilewave

@@ -9,30 +9,23 @@
 #pragma once
 
 #include "tilewave/core/static_for.hpp"
-#include "tilewave/ops/mla_decode/swapped/output.hpp"
+#include "tilewave/ops/mla_decode/swapped/group.hpp"
+#include "tilewave/ops/mla_decode/tensor/base.hpp"
 #include "tilewave/ops/mla_decode/tensor/fetch_widened.hpp"
-#include "tilewave/ops/mla_decode/tensor/half_query.hpp"
-#include "tilewave/ops/mla_decode/tensor/inputs.hpp"
 
 namespace tilewave {
 
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
-struct MlaDecodeSwapped {
-  using Room = B;
-  using L = MlaDecodeSwappedLayout<B, S, P>;
-  using Args = typename L::Args;
-  using Shared = typename L::Shared;
-  using Item = PagedAttentionWorkItem;
-  static constexpr int block_threads = P.block_waves() * L::lanes, waves_per_simd = P.waves_per_simd;
+struct MlaDecodeSwapped : MlaDecodeTensorBase<B, MlaDecodeSwappedLayout<B, S, P>> {
+  using Base = MlaDecodeTensorBase<B, MlaDecodeSwappedLayout<B, S, P>>;
+  using typename Base::L, typename Base::Args, typename Base::Shared, typename Base::Item;
   static constexpr int fetching_registers = L::few ? 240 : 120;
   static constexpr int multiplying_registers = L::few ? 128 : 192;
-
-  static Status prepare(const MlaDecodeProblem& p, Args& args) { return MlaDecodeInputs<B, L>::prepare(p, args); }
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
     const int wave = B::wave_id(), group = wave / L::group_waves;
     if (wave == 0) L::begin(shared);
-    MlaDecodeInputs<B, L>::touch(args, wave - L::groups * L::group_waves);
+    Base::Inputs::touch(args, wave - L::groups * L::group_waves);
     B::barrier();
     MlaDecodeWork<L> work(args.of.attention);
     if (group == L::groups) {
@@ -41,7 +34,7 @@ struct MlaDecodeSwapped {
       for (; work.more(); work.next()) fetch.run(work.item(), work.table());
     } else {
       set_registers<multiplying_registers>();
-      WaveGroup of{args, shared, group, wave % L::group_waves};
+      WaveGroup of{{args, shared, group, wave % L::group_waves}};
       for (; work.more(); work.next()) of.run(work.item());
     }
   }
@@ -61,48 +54,23 @@ struct MlaDecodeSwapped {
   using Scores = typename L::Scores;
   using Sums = typename L::Sums;
 
-  /// A wave group, and the phases of the barriers that it waits for.
-  struct WaveGroup {
-    const Args& all;
-    Shared& shared;
-    int group, wave;  // of the group
-    int q_parity = 0, stage_parity = 0, merged_parity = 0;
+  using ColumnGroup = MlaDecodeColumnGroup<B, L>;
+  struct WaveGroup : ColumnGroup {
+    using ColumnGroup::shared, ColumnGroup::group, ColumnGroup::wave;
+    int stage_parity = 0;
 
     TILEWAVE_DEVICE void run(const Item& item) {
-      Softmax softmax(all.of, item, wave);
+      Softmax softmax(ColumnGroup::all.of, item, wave);
       Sums out{};
       if (item.tiles > 0) {
-        if constexpr (L::converts_q) {
-          B::mbarrier_wait(&shared.q_free, q_parity ^ 1);
-          MlaDecodeHalfQuery<B, L>::put(all.of, item, shared, group * L::group_waves + wave);
-          B::shared_written();
-          B::mbarrier_arrive(&shared.q_full);
-        }
-        B::mbarrier_wait(&shared.q_full, q_parity);
-        q_parity ^= 1;
-        if constexpr (L::converts_q) softmax.multiply_scale(shared.aside.unit);
+        ColumnGroup::take_q(item, softmax);
         out.fence();
         for (std::int32_t tile = group; tile < item.tiles; tile += L::groups) add_tile(item, tile, softmax, out);
       }
-      // Maxima of the last tile were read by all waves of the group before they stored their probabilities.
-      softmax.publish(shared.of_wave[group], shared.reference[group]);
-      meet();
-      MlaDecodeSwappedOutput<B, L>(all.of, item, shared, group, wave).write(softmax, out, [&]() TILEWAVE_INLINE_LAMBDA {
-        meet();
-      });
-      B::shared_written();
-      meet();  // the next item's sums come into the place of these
-      if (item.tiles > 0) B::mbarrier_arrive(&shared.q_free);
+      ColumnGroup::finish(item, softmax, out);
     }
 
    private:
-    /// A barrier of both groups.
-    TILEWAVE_DEVICE void meet() {
-      B::mbarrier_arrive(&shared.merged);
-      B::mbarrier_wait(&shared.merged, merged_parity);
-      merged_parity ^= 1;
-    }
-
     TILEWAVE_DEVICE void add_tile(const Item& item, std::int32_t tile, Softmax& softmax, Sums& out) {
       Scores scores;
       static_for<L::score_boxes>([&](auto box) TILEWAVE_INLINE_LAMBDA {
@@ -120,7 +88,7 @@ struct MlaDecodeSwapped {
       Vec<float, Softmax::lane_rows> factors;
       if (softmax.run(item.begin + tile * L::tokens, scores, shared.of_wave[group], shared.probabilities[group],
                       factors))
-        scale(out, factors);
+        L::scale(out, factors);
       B::shared_written();
       B::group_barrier();
       out.fence();
@@ -144,13 +112,6 @@ struct MlaDecodeSwapped {
       });
       out.fence();
       stage_parity ^= 1;
-    }
-    TILEWAVE_DEVICE static void scale(Sums& out, const Vec<float, Softmax::lane_rows>& factors) {
-      TILEWAVE_UNROLL
-      for (int box = 0; box < L::last_box; ++box) {
-        TILEWAVE_UNROLL
-        for (int e = 0; e < L::rows / 2; ++e) out.of[box][e] *= factors[2 * (e / 4) + e % 2];
-      }
     }
   };
 };

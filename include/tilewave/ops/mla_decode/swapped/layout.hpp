@@ -19,6 +19,7 @@ struct MlaDecodeSwappedLayout : MlaDecodeTensorLayout<B, S, P> {
   static constexpr int held_tiles = few && Base::one_scale ? 2 : 1;
   static constexpr int held_boxes = S.layout == LatentLayout::groups_128 && !few ? 6 : held_tiles * Base::score_boxes;
 
+  static constexpr bool grouped = false;        // whether codes meet scales of groups in registers
   static constexpr int row_squares = rows / 8;  // pairs of 8 x 8 scores of a wave
   using Scores = Vec<float, rows / 2>;
   // A part has 64 dimensions of all rows.
@@ -49,18 +50,37 @@ struct MlaDecodeSwappedLayout : MlaDecodeTensorLayout<B, S, P> {
     B::mbarrier_ready();
   }
 
+  /// Returns which of eight tokens is row r of eight, of scores.
+  TILEWAVE_DEVICE static int token_of(int r) { return r; }
+  /// Returns which of sixteen dimensions is row r + 8 h of sixteen, of values' products.
+  TILEWAVE_DEVICE static int dimension_of(int r, int h) { return r + 8 * h; }
+  TILEWAVE_DEVICE static void put_q(Shared& shared, int r, int u, const Chunk& words) {
+    shared.q[u / Base::box_chunks * Base::q_box_size + Base::chunk_of(r, u % Base::box_chunks)] = words;
+  }
+  /// Multiplies each row's sums by its factor.
+  template <class AnySums>
+  TILEWAVE_DEVICE static void scale(AnySums& out, const Vec<float, rows / 4>& factors) {
+    TILEWAVE_UNROLL
+    for (int box = 0; box < AnySums::parts; ++box) {
+      TILEWAVE_UNROLL
+      for (int e = 0; e < rows / 2; ++e) out.of[box][e] *= factors[2 * (e / 4) + e % 2];
+    }
+  }
+
   /// Return the operands of a k slice: 32 bytes of a tile's rows or of q, and as many tokens of 64 dimensions of values
   /// or of probabilities.
   TILEWAVE_DEVICE static SwizzledOperand key_operand(const Shared& shared, int stage, int k_slice) {
     return {shared.kv[stage] + k_slice / 4 * box_size, 0, k_slice % 4};
   }
-  TILEWAVE_DEVICE static SwizzledOperand q_operand(const Shared& shared, int k_slice) {
+  template <class AnyShared>
+  TILEWAVE_DEVICE static SwizzledOperand q_operand(const AnyShared& shared, int k_slice) {
     return {shared.q + k_slice / 4 * Base::q_box_size, 0, k_slice % 4};
   }
   TILEWAVE_DEVICE static TransposedOperand value_operand(const Shared& shared, int stage, int box, int k_slice) {
     return {shared.kv[stage] + box * box_size, tokens, 0, k_slice};
   }
-  TILEWAVE_DEVICE static SwizzledOperand probability_operand(const Shared& shared, int group, int k_slice) {
+  template <class AnyShared>
+  TILEWAVE_DEVICE static SwizzledOperand probability_operand(const AnyShared& shared, int group, int k_slice) {
     return {shared.probabilities[group], 0, k_slice};
   }
 };

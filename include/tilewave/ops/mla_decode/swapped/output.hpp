@@ -7,9 +7,8 @@
 
 namespace tilewave {
 
-template <class B, class L>
+template <class B, class L, class Softmax = MlaDecodeSwappedSoftmax<B, L>>
 class MlaDecodeSwappedOutput {
-  using Softmax = MlaDecodeSwappedSoftmax<B, L>;
   static constexpr int block_waves = L::groups * L::group_waves, wave_rows = L::rows / block_waves;
 
  public:
@@ -22,15 +21,22 @@ class MlaDecodeSwappedOutput {
   TILEWAVE_DEVICE void write(const Softmax& softmax, const typename L::Sums& out, const Meet& meet) {
     float factor[Softmax::lane_rows], scale[wave_rows];
     TILEWAVE_UNROLL
-    for (int i = 0; i < Softmax::lane_rows; ++i) factor[i] = softmax.factor(i, common(Softmax::row(i)));
+    for (int i = 0; i < Softmax::lane_rows; ++i) {
+      factor[i] = softmax.factor(i, common(Softmax::row(i)));
+      if constexpr (L::grouped) factor[i] *= Softmax::unit_factor(shared_.unit[group_], common_unit());
+    }
     TILEWAVE_UNROLL
     for (int i = 0; i < wave_rows; ++i) scale[i] = finish_row(block_wave_ + i * block_waves);
     auto* const staged = reinterpret_cast<float*>(shared_.q);
     TILEWAVE_UNROLL
     for (int half = 0; half < 2; ++half) {
-      if (group_ == 1) put<false>(half, out, factor, staged);
-      meet();
-      if (group_ == 0) put<true>(half, out, factor, staged);
+      if constexpr (L::Sums::parts == L::half_boxes) {  // each group has half of the dimensions
+        if (group_ == half) put<false>(0, out, factor, staged);
+      } else {
+        if (group_ == 1) put<false>(half, out, factor, staged);
+        meet();
+        if (group_ == 0) put<true>(half, out, factor, staged);
+      }
       meet();
       TILEWAVE_UNROLL
       for (int i = 0; i < wave_rows; ++i) write_row(block_wave_ + i * block_waves, half, scale[i], staged);
@@ -39,6 +45,12 @@ class MlaDecodeSwappedOutput {
   }
 
  private:
+  /// Returns which partial result is row r's.
+  TILEWAVE_DEVICE std::int64_t partial(int r, const QueryRow& query) const {
+    if constexpr (L::policy.balanced()) return std::int64_t{item_.slot} * L::rows + r;
+    return (query.out_row * a_.num_q_heads + query.head) * a_.splits.divisor + item_.slot;
+  }
+  TILEWAVE_DEVICE std::uint32_t common_unit() const { return max_of(shared_.unit[0], shared_.unit[1]); }
   TILEWAVE_DEVICE float common(int row) const { return Max{}(shared_.reference[0][row], shared_.reference[1][row]); }
 
   /// Returns the factor of a row of the block, and writes its lse.
@@ -53,6 +65,7 @@ class MlaDecodeSwappedOutput {
     if (item_.beyond_table) total = __builtin_nanf("");
     float scale = 1.0f;
     if constexpr (L::one_scale) scale = B::load(a_.k_scale);
+    if constexpr (L::grouped) scale = L::power(common_unit());
     scale = total == 0.0f ? 0.0f : scale / total;
     float lse = total == 0.0f ? minus_infinity : (reference - Softmax::shift + B::log2(total)) * ln_2;
     const std::int32_t row = item_.first_row + r;
@@ -64,7 +77,7 @@ class MlaDecodeSwappedOutput {
     }
     if (row < a_.rows && B::lane_id() == 0) {
       if (item_.slot >= 0) {
-        B::store(a_.partial_lse + std::int64_t{item_.slot} * L::rows + r, lse);
+        B::store(a_.partial_lse + partial(r, query), lse);
       } else if (a_.lse != nullptr) {
         B::store(a_.lse + query.out_row * a_.num_q_heads + query.head, lse);
       }
@@ -81,10 +94,11 @@ class MlaDecodeSwappedOutput {
       TILEWAVE_UNROLL
       for (int e = 0; e < L::rows / 2; ++e) {
         const int i = 2 * (e / 4) + e % 2;
-        const int dimension = 64 * box + 16 * (block_wave_ % L::group_waves) + B::lane_id() / 4 + 8 * (e / 2 % 2);
+        const int dimension =
+            64 * box + 16 * (block_wave_ % L::group_waves) + L::dimension_of(B::lane_id() / 4, e / 2 % 2);
         float& at = staged[Softmax::row(i) * L::staged_row + dimension];
         // Both halves are written out, or registers would have an index that is not known.
-        const float sum = (half == 0 ? out.of[box][e] : out.of[L::half_boxes + box][e]) * factor[i];
+        const float sum = (half == 0 ? out.of[box][e] : out.of[L::Sums::parts - L::half_boxes + box][e]) * factor[i];
         at = adds ? at + sum : sum;
       }
     }
@@ -97,13 +111,13 @@ class MlaDecodeSwappedOutput {
     const auto* const from = reinterpret_cast<const Vec<float, 4>*>(staged + r * L::staged_row + first);
     const Vec<float, 4> low = from[0], high = from[1];
     const int dimension = half * L::half_dimensions + first;
+    const QueryRow query = query_row(a_, item_, row);
     if (item_.slot >= 0) {
-      float* const to = a_.partial_out + (std::int64_t{item_.slot} * L::rows + r) * latent_value_size + dimension;
+      float* const to = a_.partial_out + partial(r, query) * latent_value_size + dimension;
       B::store(reinterpret_cast<Vec<float, 4>*>(to), scaled(low, scale));
       B::store(reinterpret_cast<Vec<float, 4>*>(to) + 1, scaled(high, scale));
       return;
     }
-    const QueryRow query = query_row(a_, item_, row);
     auto* const to = static_cast<std::uint16_t*>(a_.out) + query.out_row * a_.out_row_stride +
                      query.head * a_.out_head_stride + dimension;
     Chunk words;

@@ -10,7 +10,7 @@
 namespace tilewave {
 
 /// A lane has a quarter of the query rows: row i is 8 (i / 2) + 2 (l % 4) + i % 2 of the block. Of its scores (element
-/// 4 j + 2 h + e), the row is i = 2 j + e, and the token is l / 4 + 8 h of the wave's sixteen.
+/// 4 j + 2 h + e), the row is i = 2 j + e, and the token is L::token_of(l / 4) + 8 h of the wave's sixteen.
 template <class B, class L>
 class MlaDecodeSwappedSoftmax {
  public:
@@ -37,6 +37,29 @@ class MlaDecodeSwappedSoftmax {
     for (int i = 0; i < lane_rows; ++i) scale_[i] = max_of(scale_[i] * units[row(i)], 0x1p-126f);
   }
 
+  /// Multiplies scores of codes by the units of their tokens and rows. Half of a token's exponent comes before the
+  /// row's unit, so that no product leaves the range of floats before it has to.
+  template <class Scales>
+  TILEWAVE_DEVICE void take_units(const Scales& scales, const float (&of_row)[L::rows], Scores& scores) {
+    float first[2], second[2];
+    TILEWAVE_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      token_unit_[h] = scales.unit[16 * wave_ + L::token_of(B::lane_id() / 4) + 8 * h];
+      const std::uint32_t half = (token_unit_[h] + 127) / 2;
+      first[h] = L::power(half), second[h] = L::power(token_unit_[h] + 127 - half);
+    }
+    TILEWAVE_UNROLL
+    for (int i = 0; i < lane_rows; ++i) {
+      const float unit = of_row[row(i)];
+      TILEWAVE_UNROLL
+      for (int h = 0; h < 2; ++h) {
+        float& score = scores[4 * (i / 2) + 2 * h + i % 2];
+        score = score * first[h] * unit * second[h];
+      }
+    }
+    tile_unit_ = max_of(scales.largest[0], scales.largest[1]);
+  }
+
   /// Turns the scores of the tile from `token` on into probabilities, and stores them as an operand. Returns true, and
   /// the factors of what was summed so far, if a reference was raised.
   TILEWAVE_DEVICE bool run(std::int32_t token, Scores& scores, float (&largest)[L::rows][L::group_waves],
@@ -46,8 +69,8 @@ class MlaDecodeSwappedSoftmax {
     TILEWAVE_UNROLL
     for (int i = 0; i < lane_rows; ++i) {
       const int at = 4 * (i / 2) + i % 2;
-      scores[at] *= scale_[L::converts_q ? i : 0];
-      scores[at + 2] *= scale_[L::converts_q ? i : 0];
+      scores[at] *= scale_[L::converts_q && !L::grouped ? i : 0];
+      scores[at + 2] *= scale_[L::converts_q && !L::grouped ? i : 0];
       most[i] = Max{}(scores[at], scores[at + 2]);
     }
     const int mine = dealt_row();
@@ -75,6 +98,19 @@ class MlaDecodeSwappedSoftmax {
       scores[at + 2] = B::exp2(scores[at + 2] + offset);
       sum_[i] += scores[at] + scores[at + 2];
     }
+    if constexpr (L::grouped) {
+      const bool unit_raised = tile_unit_ > unit_;  // alike in all lanes
+      if (unit_raised) {
+        const float factor = relative(unit_, tile_unit_);
+        for (float& f : factors.data) f = raised ? f * factor : factor;
+        unit_ = tile_unit_;
+      }
+      const float of_token[2] = {relative(token_unit_[0], unit_), relative(token_unit_[1], unit_)};
+      TILEWAVE_UNROLL
+      for (int e = 0; e < Scores::size; ++e) scores[e] *= of_token[e / 2 % 2];
+      store(scores, probabilities);
+      return raised || unit_raised;
+    }
     store(scores, probabilities);
     return raised;
   }
@@ -91,6 +127,15 @@ class MlaDecodeSwappedSoftmax {
   TILEWAVE_DEVICE float factor(int i, float common) const {
     return B::exp2(reference_[i] - (common == minus_infinity ? 0.0f : common));
   }
+
+  /// Returns the unit of this group's sums of values, where scales are of groups.
+  TILEWAVE_DEVICE std::uint32_t unit() const { return unit_; }
+  /// Returns a unit over one that is no less.
+  TILEWAVE_DEVICE static float relative(std::uint32_t unit, std::uint32_t over) {
+    return L::power(static_cast<std::uint32_t>(max_of(static_cast<int>(unit) - static_cast<int>(over) + 127, 0)));
+  }
+
+  TILEWAVE_DEVICE static float unit_factor(std::uint32_t unit, std::uint32_t common) { return relative(unit, common); }
 
   static constexpr float max_slack = 8.0f, shift = L::type == DType::f16 ? 7.0f : 0.0f;  // as MlaDecodeSoftmax has it
 
@@ -130,7 +175,8 @@ class MlaDecodeSwappedSoftmax {
       const std::int32_t end = item_.end - a_.query_tokens + query_row(a_, item_, of_block).token + 1;
       TILEWAVE_UNROLL
       for (int h = 0; h < 2; ++h) {
-        if (token + 16 * wave_ + B::lane_id() / 4 + 8 * h >= end) scores[4 * (i / 2) + 2 * h + i % 2] = minus_infinity;
+        if (token + 16 * wave_ + L::token_of(B::lane_id() / 4) + 8 * h >= end)
+          scores[4 * (i / 2) + 2 * h + i % 2] = minus_infinity;
       }
     }
   }
@@ -157,6 +203,7 @@ class MlaDecodeSwappedSoftmax {
   float scale_[lane_rows];  // scores times scale are log2 units
   float reference_[lane_rows], sum_[lane_rows];
   float own_reference_;  // of row dealt_row()
+  std::uint32_t unit_ = 0, token_unit_[2] = {}, tile_unit_ = 0;
 };
 
 }  // namespace tilewave

@@ -17,7 +17,8 @@ class MlaDecodeHalfQuery {
   TILEWAVE_DEVICE static void put(const MlaDecodeArgs& args, const PagedAttentionWorkItem& item,
                                   typename L::Shared& shared, int wave) {
     const PagedAttentionArgs& a = args.attention;
-    float scale = B::load(a.k_scale);
+    float scale = 1.0f;
+    if constexpr (L::one_scale) scale = B::load(a.k_scale);
     if constexpr (is_fp8(L::spec.q)) scale *= B::load(args.q_scale);
     const std::uint32_t sign = __builtin_bit_cast(std::uint32_t, scale) & 0x80000000u;
     TILEWAVE_ROLL
@@ -44,7 +45,7 @@ class MlaDecodeHalfQuery {
  private:
   static constexpr int wave_rows = L::rows / (L::groups * L::group_waves);
   static constexpr int row_chunks = L::spec.head_size * size_of(L::spec.q) / int{sizeof(Chunk)};
-  static constexpr int slots = ceil_div(row_chunks, L::lanes), at_once = 2;
+  static constexpr int slots = ceil_div(row_chunks, L::lanes), at_once = min_of(wave_rows, 4);
 
   TILEWAVE_DEVICE static void put_row(typename L::Shared& shared, int r, const Chunk (&loaded)[slots],
                                       std::uint32_t sign, float scale) {
@@ -58,7 +59,7 @@ class MlaDecodeHalfQuery {
           const auto low = B::widen_fp8_to_f16(loaded[slot][2 * n]),
                      high = B::widen_fp8_to_f16(loaded[slot][2 * n + 1]);
           const std::uint32_t flip = sign >> 16 | sign;
-          put_unit(shared, r, 2 * chunk + n, Chunk{{low[0] ^ flip, low[1] ^ flip, high[0] ^ flip, high[1] ^ flip}});
+          L::put_q(shared, r, 2 * chunk + n, Chunk{{low[0] ^ flip, low[1] ^ flip, high[0] ^ flip, high[1] ^ flip}});
         }
       }
       if (B::lane_id() == 0) shared.aside.unit[r] = absolute(scale);
@@ -67,6 +68,7 @@ class MlaDecodeHalfQuery {
     std::uint32_t largest = 0;  // of the exponent's place
     TILEWAVE_UNROLL
     for (int slot = 0; slot < slots; ++slot) {
+      if (!is_code(slot)) continue;
       TILEWAVE_UNROLL
       for (int w = 0; w < 4; ++w)
         largest = max_of(largest, max_of(loaded[slot][w] & 0x7f80u, loaded[slot][w] >> 16 & 0x7f80u));
@@ -85,12 +87,13 @@ class MlaDecodeHalfQuery {
         words[w] = B::pack_f16(__builtin_bit_cast(float, loaded[slot][w] << 16) * factor,
                                __builtin_bit_cast(float, loaded[slot][w] & 0xffff0000u) * factor);
       }
-      put_unit(shared, r, chunk, words);
+      L::put_q(shared, r, chunk, is_code(slot) ? words : loaded[slot]);
     }
     if (B::lane_id() == 0) shared.aside.unit[r] = unit * absolute(scale);
   }
-  TILEWAVE_DEVICE static void put_unit(typename L::Shared& shared, int r, int unit, const Chunk& words) {
-    shared.q[unit / L::box_chunks * L::q_box_size + L::chunk_of(r, unit % L::box_chunks)] = words;
+  /// Returns whether the lane's dimensions of a slot meet codes. Others stay bf16.
+  TILEWAVE_DEVICE static bool is_code(int slot) {
+    return L::one_scale || 8 * (B::lane_id() + slot * L::lanes) < L::spec.row().codes();
   }
   TILEWAVE_DEVICE static float absolute(float x) {
     return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, x) & 0x7fffffffu);

@@ -14,30 +14,24 @@
 #pragma once
 
 #include "tilewave/core/static_for.hpp"
+#include "tilewave/ops/mla_decode/tensor/base.hpp"
 #include "tilewave/ops/mla_decode/tensor/fetch.hpp"
 #include "tilewave/ops/mla_decode/tensor/fetch_widened.hpp"
-#include "tilewave/ops/mla_decode/tensor/inputs.hpp"
 #include "tilewave/ops/mla_decode/tensor/output.hpp"
 
 namespace tilewave {
 
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
-struct MlaDecodeTensor {
-  using Room = B;
-  using L = MlaDecodeTensorLayout<B, S, P>;
-  using Args = typename L::Args;
-  using Shared = typename L::Shared;
-  using Item = PagedAttentionWorkItem;
-  static constexpr int block_threads = P.block_waves() * L::lanes, waves_per_simd = P.waves_per_simd;
+struct MlaDecodeTensor : MlaDecodeTensorBase<B, MlaDecodeTensorLayout<B, S, P>> {
+  using Base = MlaDecodeTensorBase<B, MlaDecodeTensorLayout<B, S, P>>;
+  using typename Base::L, typename Base::Args, typename Base::Shared, typename Base::Item;
   // ptxas has products wait for one another (C7512) where waves that multiply have too few registers.
   static constexpr int fetching_registers = 88, multiplying_registers = 208;
-
-  static Status prepare(const MlaDecodeProblem& p, Args& args) { return MlaDecodeInputs<B, L>::prepare(p, args); }
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
     const int wave = B::wave_id(), group = wave / L::group_waves;
     if (wave == 0) L::begin(shared);
-    MlaDecodeInputs<B, L>::touch(args, wave - L::groups * L::group_waves);
+    Base::Inputs::touch(args, wave - L::groups * L::group_waves);
     B::barrier();
     MlaDecodeWork<L> work(args.of.attention);
     if (group == L::groups) {

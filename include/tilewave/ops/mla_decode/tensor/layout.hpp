@@ -30,7 +30,8 @@ struct MlaDecodeTensorLayout {
   static constexpr int row_tiles = 1, atom_rows = rows;
 
   static constexpr bool widens = is_fp8(S.kv), one_scale = widens && S.layout == LatentLayout::plain;
-  static constexpr bool maps_cache = P.waves == 12;                    // tensor copies bring tiles, else lanes do
+  // Tensor copies bring tiles, else lanes do.
+  static constexpr bool maps_cache = mla_decode_copies(S, P);
   static constexpr DType type = one_scale ? DType::f16 : DType::bf16;  // of both products
   static constexpr bool converts_q = one_scale;                        // lanes do, as they bring it
   static constexpr int box_columns = 128 / size_of(type), slice = 32 / size_of(type);
@@ -59,6 +60,7 @@ struct MlaDecodeTensorLayout {
     MlaDecodeArgs of;
     std::int32_t q_sequence_rows;      // rows of q's map from a sequence to the next
     std::int32_t page_rows, box_rows;  // rows of the cache's map from a page to the next; tokens of a box
+    std::int32_t sequences;            // whole ones of each part of a balanced launch, 0 if a part may begin inside one
     std::int32_t cluster;              // blocks that fetch rows of the cache for each other: 2, or 1
     typename B::TensorMap q, kv;
 
