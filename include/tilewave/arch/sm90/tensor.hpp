@@ -35,7 +35,8 @@ struct Tensor {
       return encode(&map, map_type(s.type), cuuint32_t(extents.size()), const_cast<void*>(s.data), extents.begin(),
                     strides.begin(), box.begin(), steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
                     s.straight ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
-                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                    s.once ? CU_TENSOR_MAP_L2_PROMOTION_NONE : CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     };
     const auto whole = [](std::int64_t n) { return static_cast<cuuint64_t>(n); };
     const auto part = [](int n) { return static_cast<cuuint32_t>(n); };

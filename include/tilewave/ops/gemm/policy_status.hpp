@@ -100,7 +100,10 @@ constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   const int depth_k = p.depth_bytes / size_of(s.a), out_size = min_of(size_of(s.out), 2);
   const auto aligned = [](int bytes) { return align_up(bytes, 1024); };
   const int tile_boxes = tall / p.waves_rows / 64 * ceil_div(group_wide / halves, 128 / out_size);
-  const int boxes = p.swapped ? 1 : p.pingpong ? gemm_pingpong_boxes(s, p) : tile_boxes;
+  const int boxes = p.swapped    ? 1
+                    : p.pingpong ? gemm_pingpong_boxes(s, p)
+                    : p.late     ? min_of(gemm_late_boxes, tile_boxes)
+                                 : tile_boxes;
   const int out = wave_groups * boxes * (p.swapped ? group_wide : 16 * 4) * 128;
   const int b_scales = int4 ? depth_k / s.scale_k * p.columns : shared_scales ? p.columns / 64 : 1;
   int small = 2 * 8 * p.stages + 4 * (row_scales ? wave_groups * group_wide : 1);
@@ -133,6 +136,12 @@ constexpr Status gemm_tensor_tile(const GemmSpec& s, const GemmPolicy& p) {
   if (p.pingpong && (p.waves() != 1 || p.waves_per_simd != 1 || p.swapped || p.splits > 1 || p.stream || s.four_bit()))
     return illegal_policy(
         "pingpong: a wave group has a whole tile, not swapped, and K is not shared; weights are not int4");
+  if (p.late && (s.scale == Scaling::per_block || promoted || s.four_bit() || p.swapped || p.pingpong || p.splits > 1 ||
+                 p.stream || s.groups != GemmGroups::one))
+    return illegal_policy(
+        "late: sums stay in the matrix unit, tiles are not swapped, K is not shared, and there are no groups");
+  if (p.late && (size_of(s.out) != 2 || s.out_scale != Scaling::none))
+    return illegal_policy("late: values that wait in registers have 16 bits and no scales");
   if (p.waves() > 4) return illegal_policy("the registers of an SM suffice for at most four wave groups of a block");
   if ((p.wave_groups() + 1) * 128 * p.waves_per_simd > 2048)
     return illegal_policy("an SM holds at most 2048 lanes: fewer wave groups, or fewer blocks (waves_per_simd)");
@@ -141,7 +150,8 @@ constexpr Status gemm_tensor_tile(const GemmSpec& s, const GemmPolicy& p) {
                         : p.wave_groups() == 2                                     ? 232
                         : p.wave_groups() == 3                                     ? 160
                                                                                    : 112;
-  if (tiles * group_wide / 2 >= registers)
+  const int waiting = p.late ? tiles * group_wide / 4 / (s.gated ? 2 : 1) : 0;
+  if (tiles * group_wide / 2 + waiting >= registers)
     return illegal_policy("a lane's sums of its wave group's part of the tile must fit its registers");
   const bool half_stage = s.mxfp4() && s.a == DType::bf16 && p.depth_bytes == 128;
   if (s.four_bit() ? !half_stage && p.depth_bytes != 128 * size_of(s.a) : p.depth_bytes != 128)

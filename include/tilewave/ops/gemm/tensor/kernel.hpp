@@ -13,6 +13,7 @@
 
 #include "tilewave/ops/gemm/tensor/fetching.hpp"
 #include "tilewave/ops/gemm/tensor/int4_loop.hpp"
+#include "tilewave/ops/gemm/tensor/late_output.hpp"
 #include "tilewave/ops/gemm/tensor/scaled_loops.hpp"
 #include "tilewave/ops/gemm/tensor/tile_queue.hpp"
 
@@ -60,14 +61,15 @@ struct GemmTensorKernel {
                                             : (L::norms ? 2 : 1) * B::facts.wave_lanes;
   static constexpr int block_threads = L::wave_groups * L::wave_group_lanes + fetching_lanes;
   static constexpr int waves_per_simd = ceil_div(block_threads * P.waves_per_simd, 4 * B::facts.wave_lanes);
+  static constexpr bool most_registers = P.pingpong || (P.late && L::wave_groups == 2);
   // Two stages of scales of fragments, and gathered rows beside them, need more than 40.
   static constexpr bool scales_ahead = L::fragments && L::wave_groups == 2;
-  static constexpr int fetching_registers = P.pingpong            ? 24
+  static constexpr int fetching_registers = most_registers        ? 24
                                             : scales_ahead        ? 72
                                             : L::wave_groups == 2 ? 40
                                             : L::wave_groups == 3 ? 32
                                                                   : 24;
-  static constexpr int multiplying_registers = P.pingpong            ? 240
+  static constexpr int multiplying_registers = most_registers        ? 240
                                                : scales_ahead        ? 216
                                                : L::wave_groups == 2 ? 232
                                                : L::wave_groups == 3 ? 160
@@ -182,6 +184,8 @@ struct GemmTensorKernel {
   TILEWAVE_DEVICE static void with_tiles(const Args& a, int rank, Shared& shared, Work&& work) {
     if constexpr (L::posts_tiles) {
       work(PostedTiles(a, shared.board));
+    } else if constexpr (P.late) {
+      work(GemmTilesAhead<TileQueue>(a, rank));
     } else {
       work(TileQueue(a, rank));
     }
@@ -215,7 +219,11 @@ struct GemmTensorKernel {
       const auto end_tile = [&](Sums(&sums)[L::tiles]) TILEWAVE_INLINE_LAMBDA {
         if (P.stream && steps.partial >= 0) return output.store_partial(a, steps.partial, wave_group, sums);
         if (P.splits > 1 && a.gemm.splits > 1) return output.merge(a, tile, rank, wave_group, shared, sums);
-        output.write(a, tile, wave_group, shared, sums);
+        if constexpr (P.late) {
+          output.round(a, tile, wave_group, shared, sums);
+        } else {
+          output.write(a, tile, wave_group, shared, sums);
+        }
       };
       Sums sums[L::tiles];
       if constexpr (L::heights.count > 1) {
@@ -237,6 +245,8 @@ struct GemmTensorKernel {
         } else {
           Scaled::halves(reader, steps, wave_group, shared, ring, sums);
         }
+      } else if constexpr (P.late) {
+        multiply_late(a, output, queue, steps, wave_group, shared, ring, sums);
       } else {
         if constexpr (P.pingpong) B::mbarrier_wait(&shared.turn[wave_group], (number / 2 + wave_group + 1) % 2);
         multiply_plain(steps, wave_group, shared, ring, sums);
@@ -246,7 +256,44 @@ struct GemmTensorKernel {
       }
       end_tile(sums);
     }
+    if constexpr (P.late) output.write_rest(a, wave_group, shared);
     output.finish();
+  }
+
+  /// The same for P.late: the values of the tile before leave below the first stages, and the next tile is found.
+  template <class Queue>
+  TILEWAVE_DEVICE static void multiply_late(const Args& a, typename L::Output& output, Queue& queue,
+                                            typename Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
+                                            Sums (&sums)[L::tiles]) {
+    int before = 0;
+    std::int32_t step = steps.first;
+    const auto begin = [&](bool first) TILEWAVE_INLINE_LAMBDA {
+      L::wait_full(shared, ring);
+      begin_stage(wave_group, shared, ring.slot, first, sums);
+    };
+    const auto end_stage_before = [&](bool first) TILEWAVE_INLINE_LAMBDA {
+      if (!first) {
+        B::template group_mma_wait<1>();
+        shared.ring.release(before);
+      }
+      before = ring.slot;
+      ++step, ring.advance();
+    };
+    begin(true);
+    end_stage_before(true);
+    TILEWAVE_UNROLL
+    for (int i = 0; i < L::Output::steps; ++i) {
+      const bool more = step < steps.end;
+      if (more) begin(false);
+      output.write_some(a, wave_group, shared, i);
+      if (more) end_stage_before(false);
+    }
+    queue.look_ahead();
+    while (step < steps.end) {
+      begin(false);
+      end_stage_before(false);
+    }
+    end_products(shared, before, sums);
   }
 
   /// Passes the stages of a tile of which the wave group has no row that counts.
@@ -275,8 +322,12 @@ struct GemmTensorKernel {
       ++step, ring.advance();
     }
     if constexpr (P.pingpong) B::mbarrier_arrive(&shared.turn[1 - wave_group]);
+    end_products(shared, before, sums);
+  }
+  /// Waits for the products of the last stage.
+  TILEWAVE_DEVICE static void end_products(Shared& shared, int slot, Sums (&sums)[L::tiles]) {
     B::template group_mma_wait<0>();
-    shared.ring.release(before);
+    shared.ring.release(slot);
     TILEWAVE_UNROLL
     for (int t = 0; t < L::tiles; ++t) B::group_mma_fence(sums[t]);
   }

@@ -60,6 +60,33 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   /// Writes a tile. All lanes of a wave group call this.
   TILEWAVE_DEVICE void write(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
                              Sums (&sums)[L::tiles]) {
+    take_scales(a, wave_group, shared);
+    // The common case has code of its own, because code is fetched anew for every tile and jumps cost fetches, too.
+    if (has_extras(a)) {
+      write_tile<true>(a, tile, wave_group, shared, sums);
+    } else {
+      write_tile<false>(a, tile, wave_group, shared, sums);
+    }
+  }
+  TILEWAVE_DEVICE void finish() {
+    if (boxes && L::may_send()) B::template stores_read<0>();
+  }
+
+ protected:
+  TILEWAVE_DEVICE static bool has_extras(const Args& a) {
+    return a.gemm.bias != nullptr || a.gemm.residual != nullptr || (S.has_ids() && a.gemm.row_weights != nullptr);
+  }
+  /// Hides from the compiler that both cases multiply sums by the same factors. Where registers are full it computes
+  /// those products in front of the branch, and spills them.
+  TILEWAVE_DEVICE void hold_factors() {
+    const auto held = [](float value) TILEWAVE_INLINE_LAMBDA {
+      return __builtin_bit_cast(float, B::opaque(__builtin_bit_cast(std::uint32_t, value)));
+    };
+    factor_ = held(factor_);
+    for (float& scale : tall_scale_) scale = held(scale);
+  }
+  /// Makes the factors of the tile's values. Those of the wide side go to shared memory.
+  TILEWAVE_DEVICE void take_scales(const Args& a, int wave_group, Shared& shared) {
     factor_ = Epilogue::tensor_scale(a.gemm);
     if constexpr (L::packed) factor_ *= L::Codes::factor;
     out_factor_ = Epilogue::out_factor(a.gemm);
@@ -74,18 +101,8 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
       }
       if (!barriers_of_boxes) B::group_barrier();
     }
-    // The common case has code of its own, because code is fetched anew for every tile and jumps cost fetches, too.
-    if (a.gemm.bias == nullptr && a.gemm.residual == nullptr && (!S.has_ids() || a.gemm.row_weights == nullptr)) {
-      write_tile<false>(a, tile, wave_group, shared, sums);
-    } else {
-      write_tile<true>(a, tile, wave_group, shared, sums);
-    }
-  }
-  TILEWAVE_DEVICE void finish() {
-    if (boxes && L::may_send()) B::template stores_read<0>();
   }
 
- private:
   using SumMap::columns;
   using SumMap::element;
   using SumMap::first_tall;
@@ -108,7 +125,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
     return min_of(box * box_wide, max_of(wide_c - box_wide, 0));
   }
   /// The barriers around the filling of boxes also order the scales in shared memory.
-  static constexpr bool barriers_of_boxes = boxes && !P.swapped;
+  static constexpr bool barriers_of_boxes = boxes && !P.swapped && !P.late;
 
   /// `extras`: with bias or residual.
   template <bool extras>
@@ -282,6 +299,12 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   /// Fills a box of 16-bit elements. The engine's swizzle has unit u of row r at 8 r + (u ^ r % 8).
   template <int wide>
   TILEWAVE_DEVICE static void write_matrices(Chunk* box, const Vec<float, wide / 2>& part) {
+    write_matrices<wide>(box,
+                         [&](int w) TILEWAVE_INLINE_LAMBDA { return Epilogue::pack(part[2 * w], part[2 * w + 1]); });
+  }
+  /// The same of words, two neighbours of a row each.
+  template <int wide, class Word>
+  TILEWAVE_DEVICE static void write_matrices(Chunk* box, const Word& word) {
     const int lane = B::lane_id(), wave = L::wave_in_wave_group();
     TILEWAVE_UNROLL
     for (int j = 0; j < wide / 8; j += 2) {
@@ -289,10 +312,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
       const int m = lane / 8, pairs = min_of(2, wide / 8 - j);
       Vec<std::uint32_t, 4> words{};
       TILEWAVE_UNROLL
-      for (int w = 0; w < 2 * pairs; ++w) {
-        const int i = 4 * (j + w / 2) + 2 * (w % 2);
-        words[w] = Epilogue::pack(part[i], part[i + 1]);
-      }
+      for (int w = 0; w < 2 * pairs; ++w) words[w] = word(2 * (j + w / 2) + w % 2);
       if constexpr (P.swapped) {
         const int row = 8 * min_of(j + m / 2, wide / 8 - 1) + lane % 8, unit = 2 * wave + m % 2;
         Chunk* const to = box + row * 8 + (unit ^ row % 8);
