@@ -22,8 +22,9 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string whole_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::string text(fs::file_size(path), '\0');
+  std::ifstream(path, std::ios::binary).read(text.data(), static_cast<std::streamsize>(text.size()));
+  return text;
 }
 
 std::uint64_t hash(std::uint64_t h, const std::string& text) {  // the hash is FNV-1a
@@ -84,18 +85,21 @@ constexpr T whole(First... first) {
 }
 )";
 
+/// Precompiles headers. Each kernel would instantiate the templates that they name, which takes longer than its own code.
+constexpr const char* precompile = "-fsyntax-only -fpch-instantiate-templates -Xclang -emit-pch -Xclang -o -Xclang ";
+
 }  // namespace
 
-ChipKernels::ChipKernels(ArchId arch, const std::string& options)
-    : arch_(name_of(arch)), command_(std::string(TILEWAVE_MODEL_COMMAND) + " " + options) {
+ChipKernels::ChipKernels(ArchId arch, const std::string& options) : arch_(name_of(arch)), options_(options) {
   std::vector<fs::path> headers{TILEWAVE_MODEL_SOURCES "/bench/harness/traffic.hpp",
                                 TILEWAVE_MODEL_SOURCES "/bench/ladder/kernels.hpp"};
   for (const auto& file : fs::recursive_directory_iterator(TILEWAVE_MODEL_SOURCES "/include"))
     if (file.path().extension() == ".hpp") headers.push_back(file.path());
   std::sort(headers.begin(), headers.end());
-  std::string all = command_ + whole;
+  std::string all = std::string(TILEWAVE_MODEL_COMMAND) + precompile + whole;
   for (const fs::path& header : headers) all += header.string() + whole_file(header);
-  folder_ = fs::path(TILEWAVE_MODEL_CACHE) / (arch_ + "-" + hash_name(all));
+  headers_folder_ = fs::path(TILEWAVE_MODEL_CACHE) / (arch_ + "-" + hash_name(all));
+  folder_ = options_.empty() ? headers_folder_ : headers_folder_ / hash_name(options_);
   fs::create_directories(folder_);
 }
 
@@ -105,7 +109,7 @@ fs::path ChipKernels::file_of(const std::type_info& type) {
   if (!fs::exists(file)) {
     const std::string kernel = "tilewave::" + arch_ + "::entry<" + name + ">(const typename " + name + "::Args)";
     compile(file, "template __global__ void " + kernel + ";\n",
-            "-Xclang -fno-validate-pch -Xclang -include-pch -Xclang '" + headers().string() + "' -o ");
+            options_ + " -Xclang -fno-validate-pch -Xclang -include-pch -Xclang '" + headers().string() + "' -o ");
   }
   return file;
 }
@@ -120,14 +124,14 @@ const tilewave::sim::CodeObject& ChipKernels::object_of(const std::type_info& ty
 }
 
 fs::path ChipKernels::headers() {
-  const fs::path file = folder_ / "kernels.pch";
+  const fs::path file = headers_folder_ / "kernels.pch";
   if (fs::exists(file)) return file;
-  const Alone alone(folder_ / "kernels.lock");  // it takes seconds, and other benchmarks may want it now
+  const Alone alone(headers_folder_ / "kernels.lock");  // it takes seconds, and other benchmarks may want it now
   if (!fs::exists(file)) {
     compile(file,
             "#include <tilewave/arch/" + arch_ + "/backend.hpp>\n#include <tilewave/tilewave.hpp>\n" +
                 "#include <bench/harness/traffic.hpp>\n#include <bench/ladder/kernels.hpp>\n" + whole,
-            "-fsyntax-only -Xclang -emit-pch -Xclang -o -Xclang ");
+            precompile);
   }
   return file;
 }
@@ -138,8 +142,8 @@ void ChipKernels::compile(const fs::path& file, const std::string& text, const s
   const fs::path source = file.string() + ".hip";
   std::ofstream(mine) << text;
   fs::rename(mine, source);
-  const std::string command = command_ + " --offload-arch=" + arch_ + " '" + source.string() + "' " + options + "'" +
-                              mine + "' 2> '" + log + "'";
+  const std::string command = std::string(TILEWAVE_MODEL_COMMAND) + " --offload-arch=" + arch_ + " '" +
+                              source.string() + "' " + options + "'" + mine + "' 2> '" + log + "'";
   if (std::system(command.c_str()) != 0 || !fs::exists(mine))
     throw std::runtime_error("the kernel does not compile for " + arch_ + ": see " + log);
   fs::rename(mine, file);

@@ -29,8 +29,8 @@ class ChipKernels {
   std::filesystem::path headers();
   void compile(const std::filesystem::path& file, const std::string& text, const std::string& options) const;
 
-  std::string arch_, command_;
-  std::filesystem::path folder_;
+  std::string arch_, options_;
+  std::filesystem::path headers_folder_, folder_;  // whatever the options are, headers are precompiled without them
   std::map<std::string, tilewave::sim::CodeObject> objects_;  // by file name
 };
 

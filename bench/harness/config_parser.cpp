@@ -178,7 +178,7 @@ Words words_of_name(const std::string& name, std::span<const NamePart> parts, st
         known = text == p.part;
         if (known && !p.column.empty()) set(p.column, std::string(p.word));
       } else if (digits < text.size() && text.substr(0, digits) == p.part) {
-        // A part that only says how many rows the emulated device takes does not belong to the config: r128of32768.
+        // A part that only says how many rows the emulated device takes does not belong to the config: r32of32768.
         const std::size_t times = p.times.empty() ? text.size() : std::min(text.find('x', tail), text.size());
         known = (tail == times || text.compare(tail, 2, "of") == 0) && (times == text.size()) == p.times.empty();
         if (!known) continue;

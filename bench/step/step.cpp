@@ -33,6 +33,9 @@ class PartOnly final : public engine::Kernels {
     if (wanted(StepPart::norm)) kernels_.add_norm(x, sum, weight, out, rows);
   }
   bool normalises(const engine::Linear& by, std::int32_t rows) const override { return kernels_.normalises(by, rows); }
+  bool writes_squares(const engine::Linear& by, std::int32_t rows) const override {
+    return kernels_.writes_squares(by, rows);
+  }
   void linear(const void* x, const engine::Linear& by, const void* residual, void* out, std::int32_t rows) override {
     constexpr StepPart of_layer[] = {StepPart::qkv, StepPart::out, StepPart::down};
     if (wanted(of_layer[linears_++ % 3])) kernels_.linear(x, by, residual, out, rows);
@@ -88,10 +91,11 @@ engine::ModelConfig config_of(const StepCase& c, int layers, bool cut) {
   return config;
 }
 
-/// K and V are as large as those of a model: heads of about unit size.
+/// K and V are as large as those of a model: heads of about unit size. They repeat every 8 MiB: a step of 64 sequences has
+/// 64 such buffers.
 void fill_cache(void* to, std::size_t bytes, DType type) {
   if (!fills(bytes)) return;
-  std::vector<std::uint16_t> values(std::min(bytes, std::size_t{1} << 26) / 2);
+  std::vector<std::uint16_t> values(std::min(bytes, std::size_t{1} << 23) / 2);
   std::uint32_t state = 7;
   const auto next = [&] {
     state = state * 1664525u + 1013904223u;

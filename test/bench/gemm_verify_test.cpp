@@ -135,7 +135,7 @@ TEST_CASE("sampled rows go from the first to the last") {
   CHECK(one[0].rows.front() == 0);
   CHECK(one[0].rows.back() == 999);
   p.n = 16;
-  CHECK(sampled_rows(p)[0].rows.size() == 1000);
+  CHECK(sampled_rows(p)[0].rows.size() == (emulated_device ? 128 : 1000));
 
   const std::int32_t offsets[] = {0, 3, 3, 50};
   p.spec.groups = GemmGroups::contiguous;

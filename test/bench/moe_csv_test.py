@@ -18,7 +18,7 @@ IDENTITY = ("kind arch x_dtype weight_dtype scale intermediate experts topk load
 NAME = re.compile(r"(?P<kind>moe)/(?P<arch>gfx942|gfx950|sm90)/(?P<x>bf16)/(?P<w>bf16|fp8|fp4_e2m1)(\.(?P<scale>block|group))?/c(?P<columns>\d+)"
                   r"/r(?P<rows>\d+)(of(?P<config_rows>\d+))?/i(?P<intermediate>\d+)/e(?P<experts>\d+)/k(?P<topk>\d+)"
                   r"/(?P<load>balanced|random|zipf|one)/(?P<stage>layer|gating|sort|quant_x|first|second|sum)"
-                  r"/(?P<results>rows|slots)")
+                  r"/(?P<results>rows(\.copied|\.together)?|slots)")
 
 
 def work(row):
@@ -73,7 +73,7 @@ class Csv(op_contract.OpContract):
 
     def test_both_policies(self):
         names = run("--benchmark_list_tests", "--policies=all", *self.few).stdout.splitlines()
-        self.assertEqual([NAME.match(name)["results"] for name in names], ["rows", "slots"] * 2)
+        self.assertEqual([NAME.match(name)["results"] for name in names], ["rows.together", "rows", "slots"] * 2)
 
     def test_own_shapes(self):
         self.check_shapes()

@@ -75,7 +75,7 @@ class Peers(unittest.TestCase):
         self.assertRegex(done.stderr, rf"\A{script.removesuffix('.py')}: [^\n]*{word}[^\n]*\n\Z")
 
     def test_keys_and_configs(self):
-        fused = "rmsnorm/gfx950/bf16/c8192/r128of32768/fp8.per_token/res1/l256.r1.c4.v16.s2"
+        fused = "rmsnorm/gfx950/bf16/c8192/r32of32768/fp8.per_token/res1/l256.r1.c4.v16.s2"
         self.assertEqual(common.key_of(fused), "rmsnorm/bf16/c8192/r32768/fp8.per_token/res1")
         self.assertEqual(common.key_of("rmsnorm/sm90/bf16/c8192/r32768/fp8.per_token/res1/torch.compile"),
                          common.key_of(fused))

@@ -12,7 +12,7 @@ from contract import ARCHS, rows_of, run
 IDENTITY = "kind arch x_dtype buffer_bytes config_bytes seed lanes chunks vec stream waves_per_simd".split()
 UNITS = {"GiB": 2 ** 30, "MiB": 2 ** 20, "B": 1}
 NAME = re.compile(r"(?P<kind>nothing|read|copy|write|vec_add)/(?P<arch>gfx942|gfx950|sm90)(?:/(?P<x>f32|f16|bf16))?"
-                  r"(?:/4MiBof(?P<of>\d+)(?P<unit>GiB|MiB|B))?"
+                  r"(?:/1MiBof(?P<of>\d+)(?P<unit>GiB|MiB|B))?"
                   r"/(?P<policy>l(?P<lanes>\d+)\.c(?P<chunks>\d+)\.v(?P<vec>\d+)(?P<stream>\.nt)?)")
 MOVED = {"nothing": 0, "read": 1, "copy": 2, "write": 1, "vec_add": 3}  # buffers
 
@@ -28,7 +28,7 @@ class Csv(op_contract.OpContract):
     def check_row(self, row, match):
         kind = match["kind"]
         self.assertEqual(match["of"] is None, kind == "nothing")
-        launched = 0 if kind == "nothing" else 4 * 2 ** 20
+        launched = 0 if kind == "nothing" else 2 ** 20
         config = 0 if kind == "nothing" else int(match["of"]) * UNITS[match["unit"]]
         moved = MOVED[kind] * launched
         elements = launched // (4 if match["x"] == "f32" else 2)
@@ -41,9 +41,9 @@ class Csv(op_contract.OpContract):
         names = run("--benchmark_list_tests").stdout.splitlines()
         sizes = ["16MiB", "64MiB", "256MiB", "1GiB", "4GiB"]
         wanted = ["nothing/gfx950/"]
-        wanted += [f"{kind}/gfx950/4MiBof{size}/" for kind, size in itertools.product(["read", "copy", "write"], sizes)]
-        wanted += [f"vec_add/gfx950/f32/4MiBof{size}/" for size in ["40960000B"] + sizes[:4]]
-        wanted += [f"vec_add/gfx950/{x}/4MiBof256MiB/" for x in ("f16", "bf16")]
+        wanted += [f"{kind}/gfx950/1MiBof{size}/" for kind, size in itertools.product(["read", "copy", "write"], sizes)]
+        wanted += [f"vec_add/gfx950/f32/1MiBof{size}/" for size in ["40960000B"] + sizes[:4]]
+        wanted += [f"vec_add/gfx950/{x}/1MiBof256MiB/" for x in ("f16", "bf16")]
         self.assertEqual([name.startswith(start) for name, start in zip(names, wanted)], [True] * self.rows, names)
         self.assertEqual(len(names), self.rows)
 
@@ -72,7 +72,7 @@ class Csv(op_contract.OpContract):
         self.assertEqual(done.returncode, 1)
         self.assertEqual([row["err"] for row in rows], ["0"] + 22 * ["1"])  # launching nothing leaves nothing to damage
         self.assertEqual(len(re.findall("chunks were read that are not what was written", done.stderr)), 5)
-        self.assertEqual(len(re.findall("1 of 262144 chunks are wrong", done.stderr)), 10)
+        self.assertEqual(len(re.findall("1 of 65536 chunks are wrong", done.stderr)), 10)
         self.assertEqual(len(re.findall("1 values outside the tolerance", done.stderr)), 7)
 
     def test_seeds_and_json(self):
@@ -89,7 +89,7 @@ class Csv(op_contract.OpContract):
     def test_own_shapes(self):
         self.check_shapes(by_name=False)  # a size is config_bytes=67108864
         row, = contract.identities("--config=copy/gfx950/config_bytes=67108864")[1].values()
-        self.assertEqual(row[:5], ("copy", "gfx950", "none", "4194304", "67108864"))
+        self.assertEqual(row[:5], ("copy", "gfx950", "none", "1048576", "67108864"))
         self.refuses("--model=llama3-8b")
         self.refuses("--config=copy/config_bytes=12345")
 

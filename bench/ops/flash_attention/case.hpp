@@ -12,6 +12,9 @@
 
 namespace tilewave::bench {
 
+/// The scores of one launch on the emulated device, unless three queries have more.
+inline constexpr std::int64_t emulated_scores = std::int64_t{1} << 19;
+
 /// Extents of a call. q and kv are the queries and keys of its longest sequence.
 struct FlashAttentionExtents {
   std::int32_t batch, q_heads, kv_heads, q, kv;
@@ -38,13 +41,13 @@ struct FlashAttentionCase {
 
   FlashAttentionExtents whole() const { return {batch, q_heads, kv_heads, q_length, kv_length}; }
   /// Extents on the emulated device: up to three sequences and two kv heads, keys that go past a window and a tile, and
-  /// as many of the last queries as make 2^19 scores.
+  /// as many of the last queries as make `emulated_scores`.
   FlashAttentionExtents cut() const {
     const std::int32_t ratio = q_heads / max_of(kv_heads, 1), heads = min_of(kv_heads, 2);
     FlashAttentionExtents e{min_of(batch, ragged ? 3 : 2), ratio * heads, heads, q_length, kv_length};
     e.kv = min_of(kv_length, window > 0 ? window + 64 : 320);
     const std::int64_t scores = std::int64_t{e.kv} * max_of(e.q_heads, 1) * max_of(e.batch, 1);
-    const std::int64_t queries = max_of<std::int64_t>(3, emulated_elements / 2 / max_of<std::int64_t>(scores, 1));
+    const std::int64_t queries = max_of<std::int64_t>(3, emulated_scores / max_of<std::int64_t>(scores, 1));
     e.q = static_cast<std::int32_t>(min_of<std::int64_t>(min_of(q_length, e.kv), queries));
     return e;
   }

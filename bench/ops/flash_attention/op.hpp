@@ -36,7 +36,19 @@ struct FlashAttentionOp {
   using Entry = FlashAttentionEntry;
   using Tensors = FlashAttentionTensors;
 
-  static std::span<const Entry* const> entries() { return all_flash_attention_entries(); }
+  static std::span<const Entry* const> entries() {
+#ifdef TILEWAVE_GENERATED  // by a tuner, or bench/ladder
+    static const std::vector<const Entry*> all = [] {
+      const auto lists = {all_flash_attention_entries(), all_flash_attention_generated_entries()};
+      std::vector<const Entry*> both;
+      for (const auto& list : lists) both.insert(both.end(), list.begin(), list.end());
+      return both;
+    }();
+    return all;
+#else
+    return all_flash_attention_entries();
+#endif
+  }
   static constexpr auto select = flash_attention_select;
   static std::vector<Case> default_sweep(ArchId arch);                       // bench/ops/flash_attention/sweep.hpp
   static std::vector<Case> model_cases(ArchId arch, const ModelStep& step);  // the same

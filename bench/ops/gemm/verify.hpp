@@ -3,10 +3,13 @@
 // checks that they were written.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <vector>
 
+#include "bench/harness/model_time.hpp"
 #include "bench/ops/gemm/case.hpp"
 #include "tilewave/reference/gemm.hpp"
 #include "tilewave/reference/parallel.hpp"
@@ -49,12 +52,16 @@ inline GemmRows rows_of(const GemmProblem& p, std::int32_t layer) {
 }
 inline std::int32_t layers_of(const GemmProblem& p) { return p.spec.groups == GemmGroups::one ? p.batch : p.groups; }
 
-/// Returns the rows to verify, spread evenly from the first to the last. There are as many as take 2^28 products, but
-/// at least eight.
+/// Returns the products that are verified. The emulated device has the references of a whole sweep beside it, and one
+/// row in three of the largest configs: their distances are no multiple of 2, so that each row of a fragment is met.
+inline std::int64_t verified_products() { return std::int64_t{1} << (cuts_configs() ? 25 : 28); }
+
+/// Returns the rows to verify, spread evenly from the first to the last. There are as many as take
+/// verified_products(), but at least eight.
 inline std::vector<GemmWanted> sampled_rows(const GemmProblem& p) {
   std::int64_t all = 0;
   for (std::int32_t layer = 0; layer < layers_of(p); ++layer) all += rows_of(p, layer).end - rows_of(p, layer).first;
-  const std::int64_t affordable = (std::int64_t{1} << 28) / (std::int64_t{p.n} * std::max(p.k, 1));
+  const std::int64_t affordable = verified_products() / (std::int64_t{p.n} * std::max(p.k, 1));
   const std::int64_t count = std::min(all, std::max<std::int64_t>(8, affordable));
   std::vector<GemmWanted> wanted;
   std::int64_t before = 0, taken = 0;
@@ -136,18 +143,21 @@ class GemmPart {
   std::vector<std::uint8_t> a_mx_scale_;
 };
 
-/// Returns sampled rows of a problem on the host with their expected values. Weights are decoded once for all of them.
+/// Returns sampled rows of a problem on the host with their expected values. Weights are decoded once for all of them,
+/// rows of A once for each block of columns.
 inline std::vector<GemmWanted> wanted_rows(const GemmProblem& p, const reference::GemmUnit& unit, int threads) {
   std::vector<GemmWanted> wanted = sampled_rows(p);
   const std::int32_t n = gemm_out_columns(p);
   for (GemmWanted& layer : wanted) layer.values.assign(layer.rows.size(), std::vector<reference::GemmValue>(n));
-  constexpr std::int32_t columns = 32;
+  std::vector<std::unique_ptr<const GemmPart>> layer_parts;
+  for (const GemmWanted& layer : wanted) layer_parts.push_back(std::make_unique<const GemmPart>(p, layer));
+  const std::int32_t columns = std::clamp(ceil_div(n, 2 * reference::cores(threads)), 32, 128);
   const std::int64_t parts = ceil_div(n, columns);
   reference::parallel_for(std::ssize(wanted) * parts, threads, [&](std::int64_t task) {
     GemmWanted& layer = wanted[task / parts];
     const auto first = static_cast<std::int32_t>(task % parts) * columns;
     const std::int32_t end = std::min(first + columns, n);
-    const GemmPart part(p, layer);
+    const GemmPart& part = *layer_parts[task / parts];
     const reference::Gemm gemm(part.problem(), first, end, unit);
     for (std::int32_t row = 0; row < part.problem().m; ++row)
       for (std::int32_t column = first; column < end; ++column) layer.values[row][column] = gemm.at(0, row, column);

@@ -100,7 +100,9 @@ struct MoeCase {
                                             {"second", "stage", "second"},
                                             {"sum", "stage", "sum"},
                                             {"rows", "", "rows"},  // policies, which are no part of a config
-                                            {"slots", "", "slots"}};
+                                            {"slots", "", "slots"},
+                                            {"rows.copied", "", "rows.copied"},
+                                            {"rows.together", "", "rows.together"}};
   static constexpr std::string_view name_types[] = {"x_dtype", "weight_dtype"};
   static constexpr std::string_view name_mode = "scale";
   static void imply(Words& words) { words.imply("config_rows", "rows"); }

@@ -56,11 +56,15 @@ struct MoeTimedEntry : MoeEntry {
       return stage == 0 ? plan.launch(p, stream) : plan.launch_one(p, launches[stage - 1], stream);
     });
   }
+  /// Says whether layers of the policy have a stage.
+  bool serves(MoeStage stage) const {
+    return policy.choosing == MoeChoosing::apart || (stage != MoeStage::gating && stage != MoeStage::sort);
+  }
   /// Runs the launches whose results are addresses in others. The products of a whole layer would take the emulated
   /// device hours, and no address depends on them.
   Status launch_indexes(const MoeTimedProblem& problem, hipStream_t stream) const {
     return planned(problem, [&](const MoeProblem& p, const MoePlan& plan, bool) {
-      for (const MoeLaunch l : {MoeLaunch::gating, MoeLaunch::route, MoeLaunch::sort})
+      for (const MoeLaunch l : {MoeLaunch::choose, MoeLaunch::gating, MoeLaunch::route, MoeLaunch::sort})
         if (const Status s = plan.launch_one(p, l, stream); !s.ok()) return s;
       return Status{};
     });
@@ -98,20 +102,16 @@ struct MoeOp {
   static Status select(const Problem& p, std::span<const Entry* const> candidates, const ArchFacts& facts,
                        const Entry*& entry) {
     entry = nullptr;
-    Status none = moe_check(p, facts);
-    if (!none.ok()) return none;
-    none = {StatusCode::no_matching_entry, "no entry was built for this spec"};
-    for (const Entry* e : candidates) {
-      const MoeEntry* const only = e;
-      MoeParts parts = moe_bench_parts();
-      parts.layers = {&only, 1};
-      MoePlan plan;
-      if (const Status s = moe_select(p, parts, facts, plan); s.ok()) {
-        entry = e;
-        return {};
-      }
-    }
-    return none;
+    std::vector<const MoeEntry*> layers;
+    for (const Entry* e : candidates)
+      if (e->serves(p.stage)) layers.push_back(e);
+    MoeParts parts = moe_bench_parts();
+    parts.layers = layers;
+    MoePlan plan;
+    if (const Status s = moe_select(p, parts, facts, plan); !s.ok()) return s;
+    for (const Entry* e : candidates)
+      if (plan.entry == e) entry = e;
+    return {};
   }
   static constexpr bool indexes_by_results = true;                           // products read rows where the sort says
   static std::vector<Case> default_sweep(ArchId arch);                       // bench/ops/moe/sweep.hpp

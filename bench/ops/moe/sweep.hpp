@@ -22,16 +22,27 @@ inline MoeCase moe_case(ArchId arch, MoeKind kind, std::int32_t hidden, std::int
   return c;
 }
 
+/// Returns a model's layer. Models whose layers this op does not have as they are shipped have none: Llama 4 has rows of
+/// fp8 and a weight of the input, and gpt-oss MXFP4, which sm90 alone has in a list.
+inline std::vector<MoeCase> moe_cases(ArchId arch, const Model& m, const std::vector<std::int32_t>& tokens) {
+  const bool gpt_oss = m.name.starts_with("gpt-oss");
+  std::vector<MoeCase> cases;
+  if (m.experts == 0 || (gpt_oss && arch != ArchId::sm90) || m.name.starts_with("llama4")) return cases;
+  const MoeKind kind = gpt_oss ? MoeKind::mxfp4 : m.latent.any() ? MoeKind::blocks : MoeKind::bf16;
+  for (const std::int32_t t : tokens)
+    cases.push_back(moe_case(arch, kind, m.hidden, m.intermediate, m.experts, m.experts_per_token, t));
+  return cases;
+}
+
 /// Whole layers of models at tokens of decode and of prefill, with every load from 128 tokens on, and the stages of
-/// DeepSeek-V3. The emulated device takes hours for those: it has small layers of the same kinds.
+/// DeepSeek-V3 and of gpt-oss. The emulated device takes hours for those: it has small layers of the same kinds.
 inline std::vector<MoeCase> MoeOp::default_sweep(ArchId arch) {
   std::vector<MoeCase> cases;
-  const auto add = [&](MoeKind kind, std::int32_t hidden, std::int32_t intermediate, std::int32_t experts,
-                       std::int32_t topk, const std::vector<std::int32_t>& tokens, bool stages) {
-    for (const std::int32_t t : tokens) {
-      MoeCase c = moe_case(arch, kind, hidden, intermediate, experts, topk, t);
+  const auto add = [&](const std::vector<MoeCase>& layers, bool stages) {
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      MoeCase c = layers[i];
       for (const MoeLoad load : {MoeLoad::random, MoeLoad::balanced, MoeLoad::zipf, MoeLoad::one}) {
-        if (load != MoeLoad::random && t != tokens[tokens.size() / 2] && t != tokens.back()) continue;
+        if (load != MoeLoad::random && i != layers.size() / 2 && i + 1 != layers.size()) continue;
         c.load = load;
         cases.push_back(c);
       }
@@ -40,36 +51,37 @@ inline std::vector<MoeCase> MoeOp::default_sweep(ArchId arch) {
       for (const MoeStage stage :
            {MoeStage::gating, MoeStage::sort, MoeStage::quant_x, MoeStage::first, MoeStage::second, MoeStage::sum}) {
         c.stage = stage;
-        if (stage != MoeStage::quant_x || kind == MoeKind::blocks) cases.push_back(c);
+        if (stage != MoeStage::quant_x || c.spec.quantises_x()) cases.push_back(c);
       }
     }
   };
   if (cuts_configs()) {
-    add(MoeKind::blocks, 256, 128, 8, 2, {1, 9, 48}, true);
-    add(MoeKind::bf16, 256, 128, 16, 4, {1, 9, 48}, false);
-    if (arch == ArchId::sm90) add(MoeKind::mxfp4, 256, 128, 8, 2, {9}, false);
+    const auto small = [&](MoeKind kind, std::int32_t experts, std::int32_t topk, std::vector<std::int32_t> tokens) {
+      std::vector<MoeCase> layers;
+      for (const std::int32_t t : tokens) layers.push_back(moe_case(arch, kind, 256, 128, experts, topk, t));
+      return layers;
+    };
+    add(small(MoeKind::blocks, 8, 2, {1, 9, 48}), true);
+    add(small(MoeKind::bf16, 16, 4, {1, 9, 48}), false);
+    if (arch == ArchId::sm90) add(small(MoeKind::mxfp4, 8, 2, {9}), false);
     return cases;
   }
   const std::vector<std::int32_t> tokens{1, 4, 16, 64, 128, 256, 1024, 4096};
-  add(MoeKind::blocks, 7168, 2048, 256, 8, tokens, true);  // DeepSeek-V3
-  add(MoeKind::bf16, 4096, 14336, 8, 2, tokens, false);    // Mixtral 8x7B
-  add(MoeKind::bf16, 4096, 1536, 128, 8, tokens, false);   // Qwen3-235B
-  add(MoeKind::blocks, 4096, 1536, 128, 8, tokens, false);
-  if (arch == ArchId::sm90) add(MoeKind::mxfp4, 2880, 2880, 128, 4, tokens, true);  // gpt-oss-120b
+  for (const std::string_view model :
+       {"deepseek-v3", "mixtral-8x7b", "qwen3-235b-a22b", "qwen3-30b-a3b", "kimi-k2", "gpt-oss-120b", "gpt-oss-20b"})
+    add(moe_cases(arch, share_of(model, 1), tokens), model == "deepseek-v3" || model == "gpt-oss-120b");
+  const Model qwen = share_of("qwen3-235b-a22b", 1);
+  std::vector<MoeCase> blocks;  // as it is shipped in fp8
+  for (const std::int32_t t : tokens)
+    blocks.push_back(
+        moe_case(arch, MoeKind::blocks, qwen.hidden, qwen.intermediate, qwen.experts, qwen.experts_per_token, t));
+  add(blocks, false);
   return cases;
 }
 
-/// One layer: DeepSeek-V3 and Kimi-K2 with fp8 blocks, gpt-oss in MXFP4 on sm90, others in bf16. Models whose layers this
-/// op does not have as they are shipped have none.
+/// One layer, see moe_cases.
 inline std::vector<MoeCase> MoeOp::model_cases(ArchId arch, const ModelStep& step) {
-  std::vector<MoeCase> cases;
-  const Model& m = step.share;
-  const bool gpt_oss = m.name.starts_with("gpt-oss");
-  if (m.experts == 0 || (gpt_oss && arch != ArchId::sm90) || m.name.starts_with("llama4")) return cases;
-  const MoeKind kind = gpt_oss ? MoeKind::mxfp4 : m.latent.any() ? MoeKind::blocks : MoeKind::bf16;
-  for (const int batch : step.batch)
-    cases.push_back(moe_case(arch, kind, m.hidden, m.intermediate, m.experts, m.experts_per_token, batch));
-  return cases;
+  return moe_cases(arch, step.share, {step.batch.begin(), step.batch.end()});
 }
 
 }  // namespace tilewave::bench

@@ -24,6 +24,9 @@ constexpr const char* name_of(CeilingKind kind) {
   return kind == CeilingKind::vec_add ? "vec_add" : name_of(static_cast<TrafficKind>(kind));
 }
 
+/// The bytes of a buffer on the emulated device: 32 of the largest policy's tiles.
+inline constexpr std::int64_t emulated_bytes = std::int64_t{1} << 20;
+
 struct CeilingCase {
   ArchId arch = ArchId::gfx950;
   CeilingKind kind = CeilingKind::read;
@@ -41,7 +44,7 @@ struct CeilingCase {
                                             {"vec_add", "kind", "vec_add"}};
   static constexpr std::string_view name_types[] = {"x_dtype"}, name_mode = "x_dtype";
   static void imply(Words& words) { words.imply("config_bytes", "buffer_bytes"); }
-  void complete() { bytes = cuts_configs() ? std::min(config_bytes, std::int64_t{4} << 20) : config_bytes; }
+  void complete() { bytes = cuts_configs() ? std::min(config_bytes, emulated_bytes) : config_bytes; }
   /// Whole tiles of every policy, whole rows of a vector addition.
   std::string fault() const {
     const bool adds = kind == CeilingKind::vec_add;
@@ -67,8 +70,6 @@ struct CeilingCase {
   }
 };
 
-inline constexpr std::int64_t emulated_bytes = std::int64_t{4} << 20;
-
 /// `64MiB`, `4GiB`, and `40960000B` for what is neither.
 inline std::string size_name(std::int64_t bytes) {
   constexpr std::int64_t mib = std::int64_t{1} << 20, gib = std::int64_t{1} << 30;
@@ -77,7 +78,7 @@ inline std::string size_name(std::int64_t bytes) {
                             : std::to_string(bytes) + "B";
 }
 
-/// `copy/sm90/64MiB`, `vec_add/sm90/f32/64MiB`, `nothing/sm90`; `4MiBof64MiB` where less is launched than the config has.
+/// `copy/sm90/64MiB`, `vec_add/sm90/f32/64MiB`, `nothing/sm90`; `1MiBof64MiB` where less is launched than the config has.
 inline std::string name_of(const CeilingCase& c) {
   const bool adds = c.kind == CeilingKind::vec_add;
   const std::string size =

@@ -44,8 +44,7 @@ Model model_of(const std::filesystem::path& folder, const EngineOptions& o) {
   ModelConfig config = read_config(folder);
   config.weights = o.weights, config.fp8_cache = o.fp8_cache, config.batch_invariant = o.batch_invariant;
   const bool quantised = o.weights != WeightFormat::bf16;
-  if (config.gemma && o.fp8_cache) throw Error("Gemma's cache is served in bf16 alone");
-  if (config.experts > 0 && quantised) throw Error("models of experts are served with the weights as they are");
+  if (config.gpt_oss && quantised) throw Error("experts of MXFP4 are served with the weights as they are");
   const std::int32_t of = o.weights == WeightFormat::int4 ? 128 : 16;
   if (quantised &&
       (config.hidden % of != 0 || config.intermediate % of != 0 || config.q_heads * config.head_size % of != 0))

@@ -13,6 +13,9 @@
 
 namespace engine {
 
+/// Rows of a step, at most, whose squares products hand on.
+inline constexpr std::int32_t most_square_rows = 64;
+
 /// Weights of a product: [n, k], and [n] of bias or null, which is f32 where the result is. Scales are f32 [n] of fp8, bf16
 /// [k / 128, n] of int4, e8m0 [k / 32, n] of MXFP4.
 struct Linear {
@@ -24,6 +27,10 @@ struct Linear {
   /// f32 [k] or null: rows are normalised first, by these weights. Kernels::normalises says where that may be asked for.
   const void* norm = nullptr;
   bool norm_in_weight = false;  // `weight` is multiplied by the norm's weights already, which are ones then
+  /// f32 [rows, columns / 64] or null: sums of the squares of 64 neighbours of a row, of x where it is normalised, and of
+  /// the result.
+  const float* squares = nullptr;
+  float* squares_out = nullptr;
 };
 
 /// A layer of experts: the router's n are the experts. gate_up, gates before ups, and down are those of one expert, and
@@ -77,6 +84,8 @@ class Kernels {
   virtual void add_norm(const void* x, void* sum, const void* weight, void* out, std::int32_t rows) = 0;
   /// Whether linear and gated normalise so many rows themselves.
   virtual bool normalises(const Linear& by, std::int32_t rows) const = 0;
+  /// Whether linear writes squares_out of so many rows.
+  virtual bool writes_squares(const Linear& by, std::int32_t rows) const = 0;
   /// out = x weight^T + bias + residual; residual may be null, or out itself.
   virtual void linear(const void* x, const Linear& by, const void* residual, void* out, std::int32_t rows) = 0;
   /// out[:, c] = activation(gate) * up, of weights [gates, ups].

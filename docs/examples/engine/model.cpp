@@ -54,6 +54,7 @@ Model::Model(const ModelConfig& config, ModelWeights weights, const CacheShape& 
   const std::int32_t rows = most_tokens < most_logit_rows ? most_tokens : most_logit_rows;
   if (c.gemma) branch_ = Buffer(bf16_bytes(most_tokens, c.hidden)), branch_rows_ = Buffer(bf16_bytes(rows, c.hidden));
   logits_ = Buffer(static_cast<std::size_t>(rows) * c.vocab * sizeof(float));
+  squares_ = Buffer(most_square_rows * static_cast<std::size_t>(c.hidden / 64) * sizeof(float));
   drawn_ = Buffer(rows * (sizeof(std::int32_t) + sizeof(float)));
 }
 
@@ -66,12 +67,20 @@ static Linear linear_of(const Weight& weight, std::int32_t n, std::int32_t k) {
 /// Normalises the residual stream for the product `by`, and returns the rows that the product takes: the stream itself
 /// where the product normalises them.
 const void* Model::queue_norm(Kernels& kernels, const Buffer& weight, Linear& by, std::int32_t tokens) {
+  by.squares = squares_ready_ ? squares_.as<float>() : nullptr;
   if (kernels.normalises(by, tokens)) {
     by.norm = weight.data();
     return hidden_.data();
   }
   kernels.norm(hidden_.data(), weight.data(), normed_.data(), tokens);
   return normed_.data();
+}
+
+/// A product whose result joins the residual stream. It leaves the squares of its rows where the next product uses them.
+void Model::queue_residual(Kernels& kernels, const void* x, Linear by, std::int32_t tokens) {
+  squares_ready_ = config_.experts == 0 && kernels.writes_squares(by, tokens);
+  if (squares_ready_) by.squares_out = squares_.as<float>();
+  kernels.linear(x, by, hidden_.data(), hidden_.data(), tokens);
 }
 
 /// From the residual stream, or (Gemma) from normed_, to attention_.
@@ -100,7 +109,7 @@ void Model::queue_layer(Kernels& kernels, std::int32_t index, const StepTables& 
 
   if (!c.gemma) {
     queue_attention(kernels, index, step);
-    kernels.linear(attention_.data(), out, hidden_.data(), hidden_.data(), tokens);
+    queue_residual(kernels, attention_.data(), out, tokens);
     if (c.experts > 0) {
       kernels.norm(hidden_.data(), layer.mlp_norm.data(), normed_.data(), tokens);
       const Experts experts{.router = linear_of(layer.router, c.experts, c.hidden),
@@ -112,7 +121,7 @@ void Model::queue_layer(Kernels& kernels, std::int32_t index, const StepTables& 
     }
     const void* const rows = queue_norm(kernels, layer.mlp_norm, gate_up, tokens);
     kernels.gated(rows, gate_up, gated_.data(), tokens);
-    kernels.linear(gated_.data(), down, hidden_.data(), hidden_.data(), tokens);
+    queue_residual(kernels, gated_.data(), down, tokens);
     return;
   }
   // A branch is normalised before it joins the stream, which it does in the next norm.
@@ -138,6 +147,7 @@ void Model::queue(Kernels& kernels, const Step& step) {
   const float scale =
       c.gemma ? tilewave::bf16_to_f32(tilewave::f32_to_bf16(std::sqrt(static_cast<float>(c.hidden)))) : 1.0f;
   kernels.gather_rows(weights_.embeddings.data(), c.vocab, tables.ids, scale, hidden_.data(), tables.tokens);
+  squares_ready_ = false;
   for (std::int32_t i = 0; i < c.layers; ++i) queue_layer(kernels, i, tables);
   if (rows == 0) return;
   // Only these tokens need logits: their rows are gathered into the idle projection's room.

@@ -75,6 +75,7 @@ class Model {
   void queue_layer(Kernels& kernels, std::int32_t index, const StepTables& step);
   void queue_attention(Kernels& kernels, std::int32_t index, const StepTables& step);
   const void* queue_norm(Kernels& kernels, const Buffer& weight, Linear& by, std::int32_t tokens);
+  void queue_residual(Kernels& kernels, const void* x, Linear by, std::int32_t tokens);
   void launch(const Step& step);
 
   ModelConfig config_;
@@ -87,7 +88,8 @@ class Model {
   // Activations of a step: the residual stream, its norm, projections, attention, the gated product; rows of logits,
   // and their tokens with log probabilities behind them.
   // Gemma: what a branch adds to the stream, and its rows.
-  Buffer hidden_, normed_, qkv_, attention_, gated_, logits_, drawn_, branch_, branch_rows_;
+  Buffer hidden_, normed_, qkv_, attention_, gated_, logits_, drawn_, branch_, branch_rows_, squares_;
+  bool squares_ready_ = false;  // of the stream as it is at this point of a step
   TableUpload tables_;
   std::size_t logit_rows_ = 0;
   // Decode steps by all that their launches depend on: sequences, columns of the block table, rows of logits.

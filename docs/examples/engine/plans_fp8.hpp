@@ -13,11 +13,15 @@ tilewave::Status Fp8Plans<R>::product(const tilewave::GemmProblem& p, tilewave::
 }
 template <class R>
 tilewave::Status Fp8Plans<R>::decode(const tilewave::PagedAttentionProblem& p, tilewave::PagedAttentionPlan& plan) {
-  return detail::decode_among<R, decode_spec(64, false, R::facts.fp8), decode_spec(128, false, R::facts.fp8)>(p, plan);
+  constexpr auto fp8 = R::facts.fp8;
+  return detail::decode_among<R, decode_spec(64, false, fp8), decode_spec(128, false, fp8),
+                              decode_spec(256, false, fp8), decode_spec(256, true, fp8)>(p, plan);
 }
 template <class R>
 tilewave::Status Fp8Plans<R>::mixed(const tilewave::FlashAttentionProblem& p, tilewave::FlashAttentionPlan& plan) {
-  return detail::mixed_among<R, mixed_spec(64, false, R::facts.fp8), mixed_spec(128, false, R::facts.fp8)>(p, plan);
+  constexpr auto fp8 = R::facts.fp8;
+  return detail::mixed_among<R, mixed_spec(64, false, fp8), mixed_spec(128, false, fp8), mixed_spec(256, false, fp8),
+                             mixed_spec(256, true, fp8)>(p, plan);
 }
 
 }  // namespace engine

@@ -74,19 +74,24 @@ class RoomKernels final : public Kernels {
   bool normalises(const Linear& by, std::int32_t rows) const override {
     if (by.format == WeightFormat::fp8) return true;  // as they are quantised
     if (config_.batch_invariant) return false;        // more rows are normalised by a launch of their own
-    return norms_in_weights && by.norm_in_weight && rows <= 4;
+    return norms_in_weights && by.norm_in_weight && (rows <= 4 || by.squares != nullptr);
+  }
+  bool writes_squares(const Linear& by, std::int32_t rows) const override {
+    return norms_in_weights && by.format == WeightFormat::bf16 && by.n % tilewave::gemm_squares_columns == 0 &&
+           rows > 8 && rows <= most_square_rows && !config_.batch_invariant;
   }
   void linear(const void* x, const Linear& by, const void* residual, void* out, std::int32_t rows) override {
     auto p = product(spec_of(by, false), x, by, out, rows);
     if (by.bias != nullptr) p = p.with_bias(by.bias);
     if (residual != nullptr) p = p.with_residual(residual);
-    const std::int32_t extras =
-        (by.bias != nullptr ? 1 : 0) + (residual != nullptr ? 2 : 0) + (by.norm != nullptr ? 4 : 0);
+    p.out_squares = by.squares_out;
+    const std::int32_t extras = (by.bias != nullptr ? 1 : 0) + (residual != nullptr ? 2 : 0) + norm_of(by) +
+                                (by.squares_out != nullptr ? 16 : 0);
     launch("gemm", linears_[{rows, by.n, by.k, extras}], p, plan_of(by));
   }
 
   void gated(const void* x, const Linear& by, void* out, std::int32_t rows) override {
-    launch("gated gemm", gates_[{rows, by.n, by.k, by.norm != nullptr}], product(spec_of(by, true), x, by, out, rows),
+    launch("gated gemm", gates_[{rows, by.n, by.k, norm_of(by)}], product(spec_of(by, true), x, by, out, rows),
            plan_of(by));
   }
 
@@ -96,11 +101,15 @@ class RoomKernels final : public Kernels {
     auto router = product(logits_spec, x, by.router, router_logits_.data(), rows);
     if (by.router.bias != nullptr) router = router.with_bias(by.router.bias);
     launch("router", routers_[rows], router, GemmPlans<R>::plan);
-    const bool mxfp4 = by.gate_up.format == WeightFormat::mxfp4;
-    tilewave::MoeProblem p{.spec = mxfp4 ? mxfp4_experts_spec<R> : experts_spec, .x = x, .residual = sum, .out = sum};
+    tilewave::MoeProblem p{.spec = spec_of_experts(by.gate_up.format), .x = x, .residual = sum, .out = sum};
+    const bool quantised = p.spec == fp8_experts_spec<R> || p.spec == int4_experts_spec;
     const auto weights = [&](const Linear& of) {
       tilewave::MoeWeights w = tilewave::MoeWeights::packed(p.spec, of.weight, of.n, of.k);
-      w.group_scale = of.scale;
+      if (p.spec.quantised()) {
+        w.scale = static_cast<const float*>(of.scale);
+      } else {
+        w.group_scale = of.scale;
+      }
       return of.bias == nullptr ? w : w.with_bias(of.bias, of.n);
     };
     p.w1 = weights(by.gate_up), p.w2 = weights(by.down);
@@ -110,7 +119,7 @@ class RoomKernels final : public Kernels {
     p.tokens = rows, p.hidden = by.gate_up.k, p.intermediate = by.down.k;
     p.experts = p.local_experts = experts, p.topk = by.chosen;
     p.x_stride = p.out_stride = p.residual_stride = p.hidden, p.logits_stride = experts;
-    launch("moe", experts_[rows], p, MoePlans<R>::plan);
+    launch("moe", experts_[rows], p, quantised ? MoePlans<R>::quantised : MoePlans<R>::plan);
   }
 
   void logits(const void* x, const Linear& by, float* out, std::int32_t rows) override {
@@ -239,12 +248,22 @@ class RoomKernels final : public Kernels {
     launch("kv_cache_write", writes_[p.tokens], p, tilewave::kv_cache_write_plan<R, spec>);
   }
 
+  /// What of a plan's key says how rows are normalised.
+  static std::int32_t norm_of(const Linear& by) {
+    return (by.norm != nullptr ? 4 : 0) + (by.norm != nullptr && by.squares != nullptr ? 8 : 0);
+  }
   tilewave::DType cache_type() const { return config_.fp8_cache ? R::facts.fp8 : tilewave::DType::bf16; }
   const tilewave::GemmSpec& spec_of(const Linear& by, bool gated) const {
     const bool gelu = gated && config_.gemma;
     if (by.format == WeightFormat::fp8) return gelu ? fp8_gelu_spec<R> : gated ? fp8_gated_spec<R> : fp8_linear_spec<R>;
     if (by.format == WeightFormat::int4) return gelu ? int4_gelu_spec : gated ? int4_gated_spec : int4_linear_spec;
     return gelu ? gelu_spec : gated ? gated_spec : linear_spec;
+  }
+  static constexpr tilewave::MoeSpec spec_of_experts(WeightFormat format) {
+    return format == WeightFormat::fp8     ? fp8_experts_spec<R>
+           : format == WeightFormat::int4  ? int4_experts_spec
+           : format == WeightFormat::mxfp4 ? mxfp4_experts_spec<R>
+                                           : experts_spec;
   }
   static auto plan_of(const Linear& by) {
     return by.format == WeightFormat::fp8    ? Fp8Plans<R>::product
@@ -259,7 +278,7 @@ class RoomKernels final : public Kernels {
       auto p = tilewave::GemmProblem::packed(spec, x, by.weight, out, rows, by.n, by.k);
       p.batch_invariant = config_.batch_invariant;
       p.b_group_scale = by.scale, p.b_ready = true;
-      if (by.norm != nullptr) p.rms_norm = true, p.norm_eps = config_.norm_eps;
+      if (by.norm != nullptr) p.rms_norm = true, p.norm_eps = config_.norm_eps, p.a_squares = by.squares;
       return p;
     }
     const std::size_t codes = static_cast<std::size_t>(rows) * by.k, bytes = codes + rows * sizeof(float);

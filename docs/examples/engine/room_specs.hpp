@@ -39,6 +39,13 @@ inline constexpr tilewave::GemmSpec int4_gated_spec{.b = tilewave::DType::i4,
                                                     .gated = true,
                                                     .scale_k = 128};
 inline constexpr tilewave::GemmSpec int4_gelu_spec = with_gelu(int4_gated_spec);
+inline constexpr tilewave::MoeSpec int4_experts_spec{.weights = tilewave::DType::i4,
+                                                     .scale = tilewave::Scaling::per_group,
+                                                     .scale_k = 128,
+                                                     .logits = tilewave::DType::f32};
+template <class R>
+constexpr tilewave::MoeSpec fp8_experts_spec{
+    .weights = R::facts.fp8, .scale = tilewave::Scaling::per_row, .logits = tilewave::DType::f32};
 /// Experts of gpt-oss are MXFP4, which lie on sm90 as its products take them.
 template <class R>
 constexpr tilewave::MoeSpec mxfp4_experts_spec{.weights = tilewave::DType::fp4_e2m1,
@@ -103,6 +110,7 @@ struct AttentionPlans {
 template <class R>
 struct MoePlans {
   static tilewave::Status plan(const tilewave::MoeProblem& p, tilewave::MoePlan& plan);
+  static tilewave::Status quantised(const tilewave::MoeProblem& p, tilewave::MoePlan& plan);
 };
 template <class R>
 struct Fp8Plans {

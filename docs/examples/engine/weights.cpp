@@ -58,7 +58,8 @@ struct ShippedExperts {
 /// Where weights come from: gives tensors of these shapes, one behind the other in one buffer.
 struct Source {
   std::function<Buffer(const std::vector<Named>&, Stored)> tensors;
-  std::function<Weight(const std::vector<Named>&, const Named* norm)> weight;  // of products in layers; norm: before it
+  /// Weights of products in layers, or of as many experts. norm: the one before it, or null.
+  std::function<Weight(const std::vector<Named>&, const Named* norm, std::int32_t experts)> weight;
   std::function<Weight(const ShippedExperts&)> mxfp4;
 };
 
@@ -72,8 +73,8 @@ void load_experts(const ModelConfig& c, const std::string& prefix, const Source&
     down.push_back({expert + (c.mixtral ? "w2.weight" : "down_proj.weight"), {c.hidden, c.intermediate}});
   }
   layer.router.data = source.tensors({{prefix + "gate.weight", {c.experts, c.hidden}}}, Stored::bf16);
-  layer.gate_up.data = source.tensors(gate_up, Stored::bf16);
-  layer.down.data = source.tensors(down, Stored::bf16);
+  layer.gate_up = source.weight(gate_up, nullptr, c.experts);
+  layer.down = source.weight(down, nullptr, c.experts);
 }
 
 void load_gpt_oss(const ModelConfig& c, const std::string& prefix, const Source& source, LayerWeights& layer) {
@@ -87,7 +88,7 @@ void load_gpt_oss(const ModelConfig& c, const std::string& prefix, const Source&
 
 /// One product makes q, k and v, and one makes gates and ups.
 LayerWeights layer_of(const ModelConfig& c, std::int32_t index, const Source& source) {
-  const auto& get = source.weight;
+  const auto get = [&](const Named& tensor) { return source.weight({tensor}, nullptr, 1); };
   const Stored norm = c.gemma ? Stored::f32_plus_one : Stored::f32,
                head_norm = c.gemma ? Stored::bf16_plus_one : Stored::bf16;
   const std::string prefix = "model.layers." + std::to_string(index) + ".";
@@ -99,7 +100,7 @@ LayerWeights layer_of(const ModelConfig& c, std::int32_t index, const Source& so
   /// A product behind a norm. Gemma's norms also add to the residual stream, and stay launches of their own.
   const auto behind_norm = [&](const char* name, const std::vector<Named>& tensors, Buffer& norm_weights) {
     const Named named = norm_named(name);
-    Weight weight = source.weight(tensors, c.gemma ? nullptr : &named);
+    Weight weight = source.weight(tensors, c.gemma ? nullptr : &named, 1);
     const std::vector<float> ones(static_cast<std::size_t>(c.hidden), 1.0f);
     norm_weights = weight.normed ? on_device(ones.data(), ones.size() * sizeof(float)) : norm_of(name);
     return weight;
@@ -122,7 +123,7 @@ LayerWeights layer_of(const ModelConfig& c, std::int32_t index, const Source& so
     layer.q_norm = source.tensors({{attention + "q_norm.weight", {c.head_size}}}, head_norm);
     layer.k_norm = source.tensors({{attention + "k_norm.weight", {c.head_size}}}, head_norm);
   }
-  layer.out = get({{attention + "o_proj.weight", {c.hidden, q_rows}}}, nullptr);
+  layer.out = get({attention + "o_proj.weight", {c.hidden, q_rows}});
   if (c.out_bias) layer.out.bias = source.tensors({{attention + "o_proj.bias", {c.hidden}}}, Stored::bf16);
   const char* const mlp_norm = c.gemma ? "pre_feedforward_layernorm" : "post_attention_layernorm";
   if (c.experts > 0) layer.mlp_norm = norm_of(mlp_norm);
@@ -138,7 +139,7 @@ LayerWeights layer_of(const ModelConfig& c, std::int32_t index, const Source& so
       mlp_norm,
       {{mlp + "gate_proj.weight", {c.intermediate, c.hidden}}, {mlp + "up_proj.weight", {c.intermediate, c.hidden}}},
       layer.mlp_norm);
-  layer.down = get({{mlp + "down_proj.weight", {c.hidden, c.intermediate}}}, nullptr);
+  layer.down = get({mlp + "down_proj.weight", {c.hidden, c.intermediate}});
   return layer;
 }
 
@@ -185,26 +186,28 @@ Weight repacked(tilewave::GemmRepackProblem p, std::size_t code_bytes, std::size
 
 /// Rows of k values as int4 in groups of 128 k, with the scale that brings a group's largest magnitude to 7. They lie as
 /// GPTQ's checkpoints have them, and are repacked as these are.
-Weight int4(const std::vector<std::uint16_t>& values, std::size_t k, const Loader& loader) {
+Weight int4(const std::vector<std::uint16_t>& values, std::size_t k, std::size_t experts, const Loader& loader) {
   constexpr std::size_t group = 128;
-  const std::size_t n = values.size() / k;
-  std::vector<std::uint32_t> words(values.size() / 8);       // [k / 8, n] of eight k, each with 8 added
-  std::vector<std::uint16_t> scales(values.size() / group);  // [k / 128, n]
-  for (std::size_t row = 0; row < n; ++row) {
+  const std::size_t n = values.size() / k / experts;
+  std::vector<std::uint32_t> words(values.size() / 8);       // [experts][k / 8, n] of eight k, each with 8 added
+  std::vector<std::uint16_t> scales(values.size() / group);  // [experts][k / 128, n]
+  for (std::size_t all = 0; all < experts * n; ++all) {
+    const std::size_t expert = all / n, row = all % n;
     for (std::size_t first = 0; first < k; first += group) {
-      const std::uint16_t* const from = values.data() + row * k + first;
+      const std::uint16_t* const from = values.data() + all * k + first;
       float most = 0.0f;
       for (std::size_t i = 0; i < group; ++i) most = std::fmax(most, std::fabs(tilewave::bf16_to_f32(from[i])));
       const std::uint16_t rounded = tilewave::f32_to_bf16(most > 0.0f ? most / 7.0f : 1.0f);
-      scales[first / group * n + row] = rounded;
+      scales[(expert * k + first) / group * n + row] = rounded;
       const float scale = tilewave::bf16_to_f32(rounded);
       for (std::size_t i = 0; i < group; ++i) {
         const long code = std::clamp(std::lround(tilewave::bf16_to_f32(from[i]) / scale), -8L, 7L);
-        words[(first + i) / 8 * n + row] |= static_cast<std::uint32_t>(code + 8) << 4 * (i % 8);
+        words[(expert * k + first + i) / 8 * n + row] |= static_cast<std::uint32_t>(code + 8) << 4 * (i % 8);
       }
     }
   }
   tilewave::GemmRepackProblem p{.shipped = tilewave::GemmShipped::gptq, .codes = words.data(), .scales = scales.data()};
+  p.layers = static_cast<std::int32_t>(experts);
   p.n = static_cast<std::int32_t>(n), p.k = static_cast<std::int32_t>(k);
   p.scale_k = group, p.scale = p.out_scale = tilewave::DType::bf16;
   return repacked(p, 4 * words.size(), 2 * scales.size(), loader, WeightFormat::int4);
@@ -231,10 +234,10 @@ ModelWeights load_weights(const ModelConfig& config, const Loader& loader, const
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = tilewave::f32_to_bf16(floats[i]);
     return on_device(all.data(), all.size() * 2);
   };
-  const auto weight = [&](const std::vector<Named>& tensors, const Named* norm) -> Weight {
+  const auto weight = [&](const std::vector<Named>& tensors, const Named* norm, std::int32_t experts) -> Weight {
     const auto k = static_cast<std::size_t>(tensors.front().shape.back());
     if (config.weights == WeightFormat::fp8) return quantised(read(tensors), k, loader.fp8);
-    if (config.weights == WeightFormat::int4) return int4(read(tensors), k, loader);
+    if (config.weights == WeightFormat::int4) return int4(read(tensors), k, experts, loader);
     if (norm == nullptr || !loader.norms_in_weights) return {.data = stored(tensors, Stored::bf16)};
     std::vector<std::uint16_t> all = read(tensors);
     const std::vector<std::uint16_t> factors = read({*norm});
@@ -293,7 +296,7 @@ ModelWeights random_weights(const ModelConfig& config, bool norms_in_weights) {
   for (std::uint16_t& value : pattern) value = static_cast<std::uint16_t>(value * 40503u & 0xb7b7u);
   const Buffer codes =
       format != WeightFormat::bf16 || config.gpt_oss ? on_device(pattern.data(), pattern.size() * 2) : Buffer();
-  const auto weight = [&](const std::vector<Named>& named, const Named* norm) -> Weight {
+  const auto weight = [&](const std::vector<Named>& named, const Named* norm, std::int32_t) -> Weight {
     const std::size_t elements = elements_of(named);
     if (format == WeightFormat::bf16)
       return {.data = filled(elements * 2, repeated), .normed = norm != nullptr && norms_in_weights};

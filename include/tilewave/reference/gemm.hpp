@@ -158,16 +158,27 @@ class Gemm {
     const bool groups = s.groups != GemmGroups::one;
     layers_ = groups ? p.groups : p.batch;
     const std::int32_t a_layers = s.groups == GemmGroups::contiguous ? 1 : layers_;
+    a_.reserve(std::size_t(a_layers) * gemm_a_rows(p) * p.k);
     for (std::int32_t layer = 0; layer < a_layers; ++layer) {
       for (std::int32_t row = 0; row < gemm_a_rows(p); ++row) {
+        if (!transposed_a(s.layout)) {
+          push_row(s.a, p.a, layer * p.a_batch_stride + row * p.a_stride, p.k, a_);
+          continue;
+        }
         for (std::int32_t k = 0; k < p.k; ++k)
-          a_.push_back(transposed_a(s.layout) ? element(s.a, p.a, layer * p.a_batch_stride + k * p.a_stride + row)
-                                              : value(s.a, p.a, layer * p.a_batch_stride + row * p.a_stride, k));
+          a_.push_back(element(s.a, p.a, layer * p.a_batch_stride + k * p.a_stride + row));
       }
     }
     for (std::int32_t layer = 0; layer < layers_; ++layer) {
+      b_at_.push_back(std::ssize(b_));
+      if (first_row(layer) >= end_row(layer)) continue;  // of hundreds of experts a test may choose a few
+      b_.reserve(b_.size() + std::size_t(columns_) * halves_ * p.k);
       for (std::int32_t i = 0; i < columns_ * halves_; ++i) {
         const std::int64_t row = row_of_b(first_column + i / halves_, i % halves_);
+        if (!s.four_bit() && s.weights == GemmWeights::row_major && !transposed_b(s.layout)) {
+          push_row(s.b, p.b, layer * p.b_batch_stride + row * p.b_stride, p.k, b_);
+          continue;
+        }
         for (std::int32_t k = 0; k < p.k; ++k) {
           if (s.four_bit()) {
             const auto* const layer_weights = static_cast<const std::uint8_t*>(p.b) + layer * p.b_batch_stride;
@@ -180,8 +191,7 @@ class Gemm {
           const std::int64_t layer_offset = layer * p.b_batch_stride;
           b_.push_back(s.weights == GemmWeights::preshuffled
                            ? value(s.b, p.b, layer_offset, preshuffled_index(row, k, p.k, s.b))
-                       : transposed_b(s.layout) ? element(s.b, p.b, layer_offset + k * p.b_stride + row)
-                                                : value(s.b, p.b, layer_offset + row * p.b_stride, k));
+                           : element(s.b, p.b, layer_offset + k * p.b_stride + row));
         }
       }
     }
@@ -241,6 +251,11 @@ class Gemm {
   static double value(DType type, const void* data, std::int64_t at, std::int64_t k) {
     return element(type, data, at * packing_of(type) + k);
   }
+  /// Appends the k values behind element `at`.
+  static void push_row(DType type, const void* data, std::int64_t at, std::int32_t k, std::vector<double>& values) {
+    values.resize(values.size() + k);
+    elements(type, data, at * packing_of(type), k, values.data() + values.size() - k);
+  }
   /// Returns the row of B of a column of out: of its only sum, or of its gate (half 0) or its up (half 1).
   std::int32_t row_of_b(std::int32_t column, int half) const {
     if (!p_.spec.gated) return column;
@@ -253,7 +268,7 @@ class Gemm {
     const std::int32_t column = row_of_b(out_column, half);
     const double* const a = a_.data() + (std::int64_t{a_layer(layer)} * gemm_a_rows(p_) + row) * p_.k;
     const double* const b =
-        b_.data() + ((std::int64_t{layer} * columns_ + out_column - first_column_) * halves_ + half) * p_.k;
+        b_.data() + b_at_[layer] + (std::int64_t{out_column - first_column_} * halves_ + half) * p_.k;
     const float* const a_scale = p_.a_scale + a_layer(layer) * p_.a_scale_batch_stride;
     const float* const b_scale = p_.b_scale + layer * p_.b_scale_batch_stride;
     GemmValue sum;
@@ -327,6 +342,7 @@ class Gemm {
   int halves_;
   std::int32_t layers_;
   std::vector<double> a_, b_;
+  std::vector<std::int64_t> b_at_;  // where a layer's B begins
 };
 
 }  // namespace tilewave::reference

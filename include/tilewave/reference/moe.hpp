@@ -184,7 +184,7 @@ class Moe {
     if (p.spec.mx()) {
       g.b_mx_scale = static_cast<const std::uint8_t*>(w.group_scale);
     } else {
-      g.b_group_scale = w.group_scale;
+      g.b_group_scale = w.group_scale, g.b_zero = w.group_zero;
     }
     g.b_stride = w.stride, g.b_batch_stride = w.expert_stride;
     g.b_scale_stride = w.scale_stride, g.b_scale_k_stride = w.scale_k_stride;
@@ -226,13 +226,23 @@ class Moe {
     if (codes) set_moe_spread(type, scaling, rows, p_.intermediate, p_.h_scale, sum_of, before, h);
     return h;
   }
-  /// Returns what the spread of a row of h makes of an element of its expert's result.
-  double spread_of(const MoeOperand& h, std::int32_t row, std::int32_t expert, std::int32_t column) const {
+  /// A column of a row of h that has a spread.
+  struct Spread {
+    std::int32_t column;
+    double most;
+  };
+  std::vector<Spread> spreads_of(const MoeOperand& h, std::int32_t row) const {
+    std::vector<Spread> spreads;
+    for (std::int32_t c = 0; c < p_.intermediate && !h.spread.empty(); ++c)
+      if (const double most = h.spread[std::int64_t{row} * p_.intermediate + c]; most != 0)
+        spreads.push_back({c, most});
+    return spreads;
+  }
+  /// Returns what the spreads of a row of h make of an element of its expert's result.
+  double spread_of(const std::vector<Spread>& spreads, std::int32_t expert, std::int32_t column) const {
     double sum = 0;
     const MoeWeights& w = p_.w2;
-    for (std::int32_t c = 0; c < p_.intermediate && !h.spread.empty(); ++c) {
-      const double spread = h.spread[std::int64_t{row} * p_.intermediate + c];
-      if (spread == 0) continue;
+    for (const auto& [c, spread] : spreads) {
       if (p_.spec.mx()) {
         const DType type = p_.spec.weights;
         const std::int64_t base = expert * w.expert_stride * packing_of(type);
@@ -299,12 +309,13 @@ class Moe {
     out_.resize(static_cast<std::size_t>(p_.tokens) * p_.hidden);
     for (std::int32_t row = 0; row < rows; ++row) {
       const double weight = weighs_input ? 1.0 : choices_[row].weight;
+      const std::vector<Spread> spreads = spreads_of(h, row);
       for (std::int32_t column = 0; column < p_.hidden; ++column) {
         const GemmValue v = results.at(expert_of(row), row, column);
         MoeValue& sum = out_[std::int64_t{choices_[row].token} * p_.hidden + column];
         sum.value += weight * rounded(v.value);
         sum.magnitude += std::abs(weight) * v.magnitude;
-        sum.unsure += std::abs(weight) * (v.lost + spread_of(h, row, expert_of(row), column));
+        sum.unsure += std::abs(weight) * (v.lost + spread_of(spreads, expert_of(row), column));
       }
     }
     for (std::int64_t i = 0; p_.residual != nullptr && i < std::int64_t{p_.tokens} * p_.hidden; ++i) {
@@ -333,10 +344,12 @@ class Moe {
     const Gemm results(second, unit_);
     out_.resize(static_cast<std::size_t>(rows) * p_.hidden);
     for (std::int32_t r = 0; r < rows; ++r) {
-      for (std::int32_t column = 0; column < p_.hidden && exists(r); ++column) {
+      if (!exists(r)) continue;
+      const std::vector<Spread> spreads = spreads_of(h, r);
+      for (std::int32_t column = 0; column < p_.hidden; ++column) {
         const GemmValue v = results.at(r / p_.capacity, r % p_.capacity, column);
         out_[std::int64_t{r} * p_.hidden + column] = {v.value, v.magnitude,
-                                                      v.lost + spread_of(h, r, r / p_.capacity, column)};
+                                                      v.lost + spread_of(spreads, r / p_.capacity, column)};
       }
     }
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -38,6 +39,25 @@ inline double element(DType type, const void* data, std::int64_t index) {
       return code & 32 ? -magnitude : magnitude;
     }
     default: return fp8_to_f32(type, static_cast<const std::uint8_t*>(data)[index]);
+  }
+}
+/// Decodes `count` elements from `index` on. Those of fp8 are looked up.
+inline void elements(DType type, const void* data, std::int64_t index, std::int32_t count, double* values) {
+  if (type == DType::bf16) {
+    const std::uint16_t* const from = static_cast<const std::uint16_t*>(data) + index;
+    for (std::int32_t i = 0; i < count; ++i) values[i] = bf16_to_f32(from[i]);
+  } else if (is_fp8(type)) {
+    const auto all = [](DType of) {
+      std::array<double, 256> decoded{};
+      for (int code = 0; code < 256; ++code) decoded[code] = fp8_to_f32(of, static_cast<std::uint8_t>(code));
+      return decoded;
+    };
+    static const std::array<double, 256> fn = all(DType::fp8_e4m3fn), fnuz = all(DType::fp8_e4m3fnuz);
+    const std::array<double, 256>& decoded = type == DType::fp8_e4m3fn ? fn : fnuz;
+    const std::uint8_t* const from = static_cast<const std::uint8_t*>(data) + index;
+    for (std::int32_t i = 0; i < count; ++i) values[i] = decoded[from[i]];
+  } else {
+    for (std::int32_t i = 0; i < count; ++i) values[i] = element(type, data, index + i);
   }
 }
 /// Returns a value rounded to a row type, to nearest even.

@@ -31,6 +31,7 @@ class Watch final : public Kernels {
   void add_norm(const void*, void*, const void*, void*, std::int32_t) override {}
   void linear(const void*, const Linear&, const void*, void*, std::int32_t) override {}
   bool normalises(const Linear&, std::int32_t) const override { return false; }
+  bool writes_squares(const Linear&, std::int32_t) const override { return false; }
   void gated(const void*, const Linear&, void*, std::int32_t) override {}
   void experts(const void*, const Experts&, void*, std::int32_t) override {}
   void logits(const void*, const Linear&, float*, std::int32_t) override {}

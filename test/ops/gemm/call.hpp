@@ -17,6 +17,7 @@ struct GemmShape {
   int gap = 0;  // elements between rows, for a and b rounded up to 16 bytes
   bool bias = false, residual = false, transposed_scales = false, batch_invariant = false;
   bool interleaved = false, rms_norm = false;
+  bool a_squares = false, out_squares = false;  // GemmProblem's
   float alpha = 1;
   int splits = 1;
   bool heads = false;  // Rows of a, out and residual of all batches lie side by side.
@@ -29,7 +30,8 @@ inline std::string name_of(const GemmShape& s) {
   if (s.batch > 1) name += " batch " + std::to_string(s.batch);
   for (const std::int32_t r : s.rows) name += " g" + std::to_string(r);
   if (s.interleaved) name += " interleaved";
-  if (s.rms_norm) name += " normed";
+  if (s.rms_norm) name += s.a_squares ? " normed by squares" : " normed";
+  if (s.out_squares) name += " squared";
   if (s.splits > 1) name += " splits " + std::to_string(s.splits);
   return name;
 }
@@ -74,6 +76,8 @@ class GemmCall {
         b_mx_(DType::i8, layers_, mx_scales(s.n), 1, {mx_stride(s.n), 0}),
         group_scale_(stored(spec.group_scale()), layers_ * k_groups(), s.n, k_groups(), group_strides()),
         zero_(DType::i8, layers_ * k_groups(), s.n, k_groups(), group_strides()),
+        a_squares_(DType::f32, s.a_squares ? s.m : 1, squares(s.k), 1, {squares(s.k), 0}),
+        out_squares_(DType::f32, s.out_squares ? s.m : 1, squares(s.n), 1, {squares(s.n), 0}),
         out_scale_(DType::f32, per_group() ? a_layers_ * s.m : 1, out_scales(), 1, {out_scales() + s.gap, 0}) {
     if (spec.out_scale == Scaling::per_tensor) out_scale_.set(1, 1, [](int, int) { return given_scale; });
     a_.set(a_layers_ * a_rows_, a_columns_, [&](int r, int c) {
@@ -116,6 +120,8 @@ class GemmCall {
       set_mx_scales(a_mx_, a_layers_, s.m, s.k, of('x'));
       set_mx_scales(b_mx_, layers_, s.n, s.k, of('y'));
     }
+    if (s.a_squares)
+      a_squares_.set(s.m, s.k / gemm_squares_columns, [&](int r, int c) { return sum_of_squares(a_, r, c); });
     residual_.set(a_layers_ * s.m, columns_, [&](int r, int c) { return values('r', r, c); });
     bias_.set(layers_, s.n, [&](int r, int c) { return values('i', r, c); });
     a_scale_.set(a_layers_, a_scales(), [&](int r, int c) { return values('s', r, c); });
@@ -159,6 +165,7 @@ class GemmCall {
     bench::check_hip(hipDeviceSynchronize(), "running the kernel");
     out_.download();
     if (per_group()) out_scale_.download();
+    if (s_.out_squares) out_squares_.download();
     return wrong(facts_of(entry.arch), entry.emulated);
   }
 
@@ -179,6 +186,14 @@ class GemmCall {
 
  private:
   static constexpr float given_scale = 0.0625f;  // of out, per_tensor
+
+  static std::int32_t squares(std::int32_t columns) { return std::max(1, columns / gemm_squares_columns); }
+  static float sum_of_squares(const Tensor& rows, int row, int number) {
+    float sum = 0;
+    for (int c = number * gemm_squares_columns; c < (number + 1) * gemm_squares_columns; ++c)
+      sum += static_cast<float>(rows.at(row, c) * rows.at(row, c));
+    return sum;
+  }
 
   bool preshuffled() const { return spec_.in_strips(); }
   bool block() const { return spec_.scale == Scaling::per_block; }
@@ -247,6 +262,8 @@ class GemmCall {
     p.b_ready = s_.m % 2 == 1;  // true of all, and said of half of them
     p.interleaved = s_.interleaved;
     if (s_.rms_norm) p.rms_norm = true, p.norm_eps = 1e-3f;
+    if (s_.a_squares) p.a_squares = static_cast<const float*>(data(a_squares_));
+    if (s_.out_squares) p.out_squares = static_cast<float*>(const_cast<void*>(data(out_squares_)));
     p.m = s_.m, p.n = s_.n, p.k = s_.k;
     p.batch = spec_.groups == GemmGroups::one ? s_.batch : 1;
     p.groups = spec_.groups == GemmGroups::one ? 0 : layers_;
@@ -330,6 +347,14 @@ class GemmCall {
         }
       }
     }
+    for (std::int32_t row = 0; row < s_.m && s_.out_squares; ++row) {
+      for (std::int32_t number = 0; number < columns_ / gemm_squares_columns; ++number) {
+        const double got = out_squares_.at(row, number), right = sum_of_squares(out_, row, number);
+        if (!(std::abs(got - right) <= 1e-5 * right))
+          return "squares of row " + std::to_string(row) + ": " + std::to_string(got) + ", not " +
+                 std::to_string(right);
+      }
+    }
     for (std::size_t row = 0; row < written.size(); ++row) {
       for (std::int32_t column = 0; column < columns_ && !written[row]; ++column)
         if (!out_.untouched(static_cast<std::int32_t>(row), column))
@@ -344,7 +369,8 @@ class GemmCall {
   std::int32_t layers_, a_layers_;
   std::int32_t a_rows_, a_columns_, b_rows_, b_columns_;  // of a matrix as it lies in memory
   RowStrides operand_, weights_, output_, added_;         // added_: of residual; differs from out's if there are gaps
-  Tensor a_, b_, out_, residual_, bias_, a_scale_, b_scale_, a_mx_, b_mx_, group_scale_, zero_, out_scale_;
+  Tensor a_, b_, out_, residual_, bias_, a_scale_, b_scale_, a_mx_, b_mx_, group_scale_, zero_, a_squares_,
+      out_squares_, out_scale_;
   std::vector<std::int32_t> table_;
   bench::DeviceBuffer table_on_device_;
 };

@@ -19,12 +19,13 @@ void each_entry(const F& f) {
   }
 }
 void check(const GemmEntry& e, GemmShape s) {
-  s.rms_norm = true;
+  s.rms_norm = s.a_squares || !s.out_squares;
   if (e.spec.in_strips()) s.n = align_up(s.n, e.spec.gated ? 32 : 16), s.k = align_up(s.k, 32);
   if (e.spec.gated) s.n = align_up(s.n, 2);
   INFO(name_of(s));
   const std::string wrong = GemmCall(e.spec, s).run(e);
-  if (detail::gemm_serves_norm(e.spec, e.policy)) {
+  if ((!s.rms_norm || detail::gemm_serves_norm(e.spec, e.policy, s.a_squares)) &&
+      (!s.out_squares || detail::gemm_writes_squares(e.spec, e.policy))) {
     CHECK(wrong == "");
   } else {
     CHECK(wrong.starts_with("no_matching_entry"));
@@ -48,6 +49,28 @@ TEST_CASE("rows are divided by their root mean square") {
     if (p.splits == 1) return;
     check(e, {.m = 3, .n = p.columns + 1, .k = 9 * step + 5, .bias = true, .splits = 2});
     check(e, {.m = p.rows - 1, .n = 2 * p.columns, .k = p.splits * step, .splits = p.splits});
+  });
+}
+
+TEST_CASE("squares of rows come from the product in front, and go to the next") {
+  each_entry([](const GemmEntry& e) {
+    const GemmPolicy& p = e.policy;
+    if (e.spec.in_strips() || p.rows > 64) return;
+    const bool writes = detail::gemm_writes_squares(e.spec, p);
+    const std::int32_t n = align_up(p.columns, 64);
+    check(e, {.m = 1, .n = n, .k = 64, .a_squares = true, .out_squares = writes});
+    check(e, {.m = p.rows + 5,
+              .n = 2 * n,
+              .k = 192,
+              .bias = true,
+              .residual = true,
+              .a_squares = true,
+              .out_squares = writes});
+    check(e, {.m = p.rows, .n = n, .k = 1088, .a_squares = true});
+    if (p.splits == 1) return;
+    check(e,
+          {.m = p.rows - 1, .n = n, .k = 512, .residual = true, .a_squares = true, .out_squares = writes, .splits = 2});
+    check(e, {.m = 3, .n = n, .k = 1024, .out_squares = writes, .splits = p.splits});
   });
 }
 
@@ -113,6 +136,24 @@ TEST_CASE("rms_norm that makes no sense is refused") {
   CHECK(code([](GemmProblem& p) { p.rms_norm = false; }) == StatusCode::bad_value);
   CHECK(code([](GemmProblem& p) { p.k = 0; }) == StatusCode::bad_extent);
   CHECK(code([](GemmProblem& p) { p.spec.a = p.spec.b = DType::i8; }) != StatusCode::ok);
+}
+
+TEST_CASE("squares that make no sense are refused") {
+  const GemmCall call(GemmSpec{}, {.m = 4, .n = 64, .k = 64, .rms_norm = true, .a_squares = true, .out_squares = true});
+  const auto code = [&](void (*change)(GemmProblem&)) {
+    GemmProblem p = call.on_device();
+    change(p);
+    return gemm_check(p, sm90_facts).code;
+  };
+  CHECK(code([](GemmProblem&) {}) == StatusCode::ok);
+  CHECK(code([](GemmProblem& p) { p.rms_norm = false, p.norm_eps = 0; }) == StatusCode::bad_value);
+  CHECK(code([](GemmProblem& p) { p.k = 56; }) == StatusCode::bad_extent);
+  CHECK(code([](GemmProblem& p) { p.n = 60; }) == StatusCode::bad_extent);
+  CHECK(code([](GemmProblem& p) { p.batch = 2; }) == StatusCode::bad_extent);
+  CHECK(code([](GemmProblem& p) { p.spec.out = DType::f32; }) == StatusCode::unsupported_layout);
+  CHECK(code([](GemmProblem& p) { p.a_squares += 1; }) == StatusCode::misaligned);
+  CHECK(code([](GemmProblem& p) { p.out_squares = static_cast<float*>(p.out); }) == StatusCode::bad_value);
+  CHECK(code([](GemmProblem& p) { p.out_squares = const_cast<float*>(p.a_squares); }) == StatusCode::bad_value);
 }
 
 }  // namespace

@@ -73,6 +73,10 @@ class MoeCall {
       const DType type = stored(moe_first_spec(spec).group_scale());
       make_scales("w1_groups", type, resident * (s.hidden / spec.scale_k), 2 * s.intermediate, 't');
       make_scales("w2_groups", type, resident * (s.intermediate / spec.scale_k), s.hidden, 'z');
+      if (spec.zero_points) {
+        make_zeros("w1_zeros", resident * (s.hidden / spec.scale_k), 2 * s.intermediate);
+        make_zeros("w2_zeros", resident * (s.intermediate / spec.scale_k), s.hidden);
+      }
     }
     if (spec.mx()) {
       make_mx("x_mx", resident, s.capacity, s.hidden, 's');
@@ -217,6 +221,11 @@ class MoeCall {
       return type == DType::i8 ? static_cast<float>(static_cast<std::int8_t>(127 + std::ilogb(v))) : v;
     });
   }
+  /// Zero points: -8 to 8.
+  void make_zeros(const std::string& name, std::int32_t rows, std::int32_t columns) {
+    Tensor& t = tensors_.emplace(name, Tensor(DType::i8, rows, columns, 1, {columns, 0})).first->second;
+    t.set(rows, columns, [](int r, int c) { return static_cast<float>((5 * r + 3 * c) % 17 - 8); });
+  }
   void make_mx(const std::string& name, std::int32_t layers, std::int32_t rows, std::int32_t columns, char values) {
     const std::int32_t bytes = mx_scale_bytes(rows, columns);
     Tensor& t = tensors_.emplace(name, Tensor(DType::i8, layers, bytes, 1, {bytes, 0})).first->second;
@@ -284,6 +293,10 @@ class MoeCall {
     if (spec_.quantised()) p.w1.scale = floats("w1_scale"), p.w2.scale = floats("w2_scale");
     if (spec_.four_bit() || spec_.mx())
       p.w1.group_scale = address(at("w1_groups")), p.w2.group_scale = address(at("w2_groups"));
+    if (spec_.zero_points) {
+      p.w1.group_zero = static_cast<const std::int8_t*>(address(at("w1_zeros")));
+      p.w2.group_zero = static_cast<const std::int8_t*>(address(at("w2_zeros")));
+    }
     if (spec_.mx()) p.x_mx_scale = static_cast<const std::uint8_t*>(address(at("x_mx")));
     if (spec_.scale == Scaling::per_tensor) p.x_scale = floats("given"), p.h_scale = floats("given") + 1;
     const std::int64_t blocks = ceil_div(s_.hidden, 128);

@@ -150,6 +150,12 @@ TEST_CASE("specs that no room computes are refused by name") {
   CHECK(code([](MoeSpec& s) { s.routing = MoeRouting::masked, s.shared = true; }) == C::bad_value);
   CHECK(code([](MoeSpec& s) { s.weights = DType::i4, s.scale = Scaling::per_group, s.scale_k = 7; }) == C::bad_value);
   CHECK(code([](MoeSpec& s) { s.fragments = true; }) == C::unsupported_layout);
+  CHECK(code([](MoeSpec& s) { s.zero_points = true; }) == C::unsupported_dtype);
+  const auto awq = [](MoeSpec& s) {
+    s.x = s.out = DType::f16, s.weights = DType::i4, s.scale = Scaling::per_group, s.scale_k = 128;
+    s.zero_points = true;
+  };
+  CHECK(code(awq) == C::ok);
 }
 
 }  // namespace

@@ -9,13 +9,14 @@ namespace {
 /// Calls f(entry) for each spec and policy of each architecture. Where not all are asked for, a test case takes a third
 /// of the usual policy's, another third than its neighbours, and with `whole` all of them; of results in slots one
 /// architecture's, and of rows that are copied those whose routing is given. Weights of four bits, which no other spec
-/// stands for, are in every case.
+/// stands for, are in every case. What few tokens alone take has a case of its own.
 template <class F>
 void each_entry(const F& f, bool whole = false) {
   static int turn = 0;
   int number = ++turn;
   for (const MoeEntry* const entry : all_moe_entries()) {
     const bool slots = entry->policy.results == MoeResults::slots, copied = entry->policy.rows == MoeRows::copied;
+    if (entry->policy.choosing == MoeChoosing::together) continue;
     if (slots && entry->spec.four_bit()) continue;  // no list has products of MXFP4 that scatter
     const bool sampled = slots ? entry->arch == ArchId::gfx950 : entry->spec.routing == MoeRouting::given;
     const bool always = whole || entry->spec.four_bit();
@@ -55,6 +56,30 @@ TEST_CASE("tokens choose as few and as many experts as there may be") {
     check(e, {.tokens = 20, .experts = 16, .topk = most, .hidden = 128});
     check(e, {.tokens = 20, .experts = 1, .topk = 1, .hidden = 128});
   });
+}
+
+TEST_CASE("one block chooses the experts of few tokens and sorts the choices") {
+  int turn = 0, met = 0;
+  for (const MoeEntry* const entry : all_moe_entries()) {
+    if (entry->policy.choosing == MoeChoosing::apart || (!all_entries() && ++turn % 3 != 0)) continue;
+    INFO(name_of(entry->arch) << " " << name_of(entry->spec));
+    check(*entry, {.tokens = 1, .experts = 256, .topk = 8, .hidden = 128});
+    check(*entry, {.tokens = 16, .experts = 8, .bias = true, .residual = true});
+    check(*entry, {.tokens = 7, .experts = 16, .topk = 4, .first_expert = 5, .local_experts = 6});
+    check(*entry, {.tokens = 9, .experts = 16, .topk = 4, .residual = true, .map = true});
+    if (!entry->spec.quantised())
+      check(*entry,
+            {.tokens = 5, .logit = [](std::int32_t t, std::int32_t x) { return t == 1 ? NAN : 0.5f * (x % 3); }});
+    check(*entry, {.tokens = 14, .experts = 32, .topk = 4, .score = GatingScore::sigmoid, .gating_bias = true});
+    for (const MoeShape& beyond :
+         {MoeShape{.tokens = 17}, MoeShape{.tokens = 1, .experts = 264},
+          MoeShape{.tokens = 1, .experts = 16, .topk = 9}, MoeShape{.tokens = 1, .batch_invariant = true}}) {
+      MoeCall call(entry->spec, beyond);
+      CHECK(call.launch(facts_of(entry->arch), parts_of(entry)).starts_with("no_matching_entry: one block chooses"));
+    }
+    ++met;
+  }
+  CHECK(met > 0);
 }
 
 TEST_CASE("any ids that are given are taken") {

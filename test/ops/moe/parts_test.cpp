@@ -124,7 +124,7 @@ TEST_CASE("a layer in one call has the bits of its parts") {
   CHECK(compared > 0);
 }
 
-TEST_CASE("results in slots, and tokens that were copied, make the sums that the usual policy makes, to the bit") {
+TEST_CASE("results in slots, copied tokens and a choice by one block make the sums of the usual policy, to the bit") {
   const MoeEntry* rows = nullptr;
   for (const MoeEntry* const entry : all_moe_entries()) {
     if (entry->policy == MoePolicy{}) {
@@ -136,36 +136,39 @@ TEST_CASE("results in slots, and tokens that were copied, make the sums that the
     if (entry->spec.four_bit()) continue;
     REQUIRE((rows->arch == entry->arch && rows->spec == entry->spec));
     INFO(name_of(entry->arch) << " " << name_of(entry->spec));
-    const MoeShape shape{.tokens = 29, .experts = 12, .topk = 4, .first_expert = 2, .local_experts = 7};
+    const std::int32_t tokens = entry->policy.choosing == MoeChoosing::together ? 13 : 29;
+    const MoeShape shape{.tokens = tokens, .experts = 16, .topk = 4, .first_expert = 2, .local_experts = 7};
     MoeCall in_rows(entry->spec, shape), in_slots(entry->spec, shape);
     MoeParts parts = all_moe_parts();
     parts.layers = {&rows, 1};
     REQUIRE(in_rows.launch(facts_of(entry->arch), parts) == "");
     parts.layers = {&entry, 1};
     REQUIRE(in_slots.launch(facts_of(entry->arch), parts) == "");
-    CHECK(std::memcmp(in_rows.at("out").host(), in_slots.at("out").host(), 29 * 256 * 2) == 0);
+    CHECK(std::memcmp(in_rows.at("out").host(), in_slots.at("out").host(), tokens * 256 * 2) == 0);
   }
 }
 
 TEST_CASE("a layer's launches one by one are the layer") {
   const MoeEntry* const entry = all_moe_entries().front();
   const ArchFacts& facts = facts_of(entry->arch);
-  MoeCall whole(entry->spec, {}), single(entry->spec, {});
-  REQUIRE(whole.launch(facts) == "");
-  REQUIRE(single.launch(facts) == "");
-  MoeProblem p = single.on_device();
-  p.workspace = single.workspace().data(), p.workspace_bytes = single.workspace().bytes();
-  single.workspace().fill(unread_byte);
-  int launches = 0;
-  for (const MoePlan::Launch& l : single.plan().launches(p)) {
-    REQUIRE(single.plan().launch_one(p, l.what, {}).ok());
-    CHECK(l.entry != "none");
-    ++launches;
+  for (const std::int32_t tokens : {9, 20}) {
+    MoeCall whole(entry->spec, {.tokens = tokens}), single(entry->spec, {.tokens = tokens});
+    REQUIRE(whole.launch(facts) == "");
+    REQUIRE(single.launch(facts) == "");
+    MoeProblem p = single.on_device();
+    p.workspace = single.workspace().data(), p.workspace_bytes = single.workspace().bytes();
+    single.workspace().fill(unread_byte);
+    int launches = 0;
+    for (const MoePlan::Launch& l : single.plan().launches(p)) {
+      REQUIRE(single.plan().launch_one(p, l.what, {}).ok());
+      CHECK(l.entry != "none");
+      ++launches;
+    }
+    bench::check_hip(hipDeviceSynchronize(), "running launches");
+    single.at("out").download();
+    CHECK(launches == (tokens == 9 ? 4 : 5));  // the choice, or gating and sort; two products, sums
+    CHECK(std::memcmp(whole.at("out").host(), single.at("out").host(), tokens * 256 * 2) == 0);
   }
-  bench::check_hip(hipDeviceSynchronize(), "running launches");
-  single.at("out").download();
-  CHECK(launches == 5);  // gating, sort, two products, sums
-  CHECK(std::memcmp(whole.at("out").host(), single.at("out").host(), 9 * 256 * 2) == 0);
 }
 
 }  // namespace

@@ -22,6 +22,13 @@ constexpr MoeSpec codes_of_i4 = [] {
   s.scale_k = 128;
   return s;
 }();
+/// As AWQ has it: a zero point for each scale.
+template <class B>
+constexpr MoeSpec codes_of_awq = [] {
+  MoeSpec s = spec_of(DType::bf16, DType::i4, Scaling::per_group);
+  s.scale_k = 64, s.zero_points = true;
+  return s;
+}();
 /// MXFP4 in the order in which the chip takes it fastest: preshuffled, or on sm90 as fragments.
 template <class B>
 constexpr MoeSpec mxfp4_of_gpt_oss = [] {
@@ -79,6 +86,7 @@ struct Rooms {
     (check<B, rows_of_fp8<B>>({.bias = true}), ...);
     (check<B, tensors_of_fp8<B>>({.residual = true}), ...);
     (check<B, codes_of_i4<B>>({.bias = true}), ...);
+    (check<B, codes_of_awq<B>>({.residual = true}), ...);
     (check<B, mxfp4_of_gpt_oss<B>>({.bias = true}), ...);
     (check<B, gates_of_gpt_oss<B>>({.bias = true, .interleaved = true}), ...);
     (check_mx<B>(), ...);

@@ -24,13 +24,21 @@ inline constexpr int vector_width = 8;
 inline constexpr int vector_width = 4;
 #endif
 
-/// Computes acc[r][c] += sum over i of left[r][i] * right[i][c] with ascending i, or without the old acc if `fresh`.
+/// How a product joins its accumulator. Matrix instructions of one chip that differ in it give other bits on silicon,
+/// and so they do here: a test that compares rows of both to the bit fails without a card, too.
+enum class Join : std::uint8_t {
+  chained,  // the accumulator is the first addend
+  apart,    // the accumulator is added to the sum of the products
+  fresh,    // the old accumulator does not count
+};
+
+/// Computes acc[r][c] += sum over i of left[r][i] * right[i][c] with ascending i, joined as `join` says.
 /// right and acc are aligned to 16 bytes, and acc's rows lie `pitch` apart. Some rows are done at a time: their
 /// accumulators stay in registers, vectorised along c. g++ ignores TILEWAVE_UNROLL, so the unrolling is explicit:
 /// emulated kernels spend their time here.
 template <int rows, int columns, int k, class T>
 TILEWAVE_HOST_UNTRACKED inline void multiply_dense(const T* left, const T* right, T* acc, int pitch = columns,
-                                                   bool fresh = false) {
+                                                   Join join = Join::chained) {
   constexpr int width = vector_width, vectors = columns / width, step = vectors < 8 ? 8 / vectors : 1;
   typedef T Lanes __attribute__((vector_size(width * sizeof(T)), aligned(16)));
   static_assert(columns % width == 0 && rows % step == 0,
@@ -40,7 +48,7 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_dense(const T* left, const T* right
     Lanes sum[step * vectors];
 #pragma GCC unroll 16
     for (int i = 0; i < step * vectors; ++i) {
-      sum[i] = fresh ? Lanes{} : reinterpret_cast<const Lanes*>(acc + i / vectors * pitch)[i % vectors];
+      sum[i] = join == Join::chained ? reinterpret_cast<const Lanes*>(acc + i / vectors * pitch)[i % vectors] : Lanes{};
     }
     for (int j = 0; j < k; ++j) {
 #pragma GCC unroll 16
@@ -50,7 +58,8 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_dense(const T* left, const T* right
     }
 #pragma GCC unroll 16
     for (int i = 0; i < step * vectors; ++i) {
-      reinterpret_cast<Lanes*>(acc + i / vectors * pitch)[i % vectors] = sum[i];
+      Lanes& to = reinterpret_cast<Lanes*>(acc + i / vectors * pitch)[i % vectors];
+      to = join == Join::apart ? to + sum[i] : sum[i];
     }
   }
 }

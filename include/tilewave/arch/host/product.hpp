@@ -163,8 +163,9 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_panels(const GroupCall& call, const
         continue;
       }
     }
-    k == 16 ? multiply_dense<group_rows, panel, 16>(left, right + c * k, tile + c, call.columns, !call.add)
-            : multiply_dense<group_rows, panel, 32>(left, right + c * k, tile + c, call.columns, !call.add);
+    const Join join = call.add ? Join::apart : Join::fresh;
+    k == 16 ? multiply_dense<group_rows, panel, 16>(left, right + c * k, tile + c, call.columns, join)
+            : multiply_dense<group_rows, panel, 32>(left, right + c * k, tile + c, call.columns, join);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/core/math.hpp"
 #include "tilewave/ops/gemm/check_spec.hpp"
+#include "tilewave/ops/gemm/norm_status.hpp"
 #include "tilewave/ops/gemm/problem.hpp"
 #include "tilewave/tile/row_tensors.hpp"
 #include "tilewave/tile/workspace.hpp"
@@ -71,7 +72,7 @@ inline Status check_gemm_extents(const GemmProblem& p) {
 /// The memory regions of the tensors of a call. A tensor that the spec does not have has an empty region.
 struct GemmRegions {
   Region a, b, out, residual, bias, a_scale, b_scale, b_zero, out_scale, table, workspace;  // table: of groups
-  Region ids, row_weights;
+  Region ids, row_weights, a_squares, out_squares;
 
   explicit GemmRegions(const GemmProblem& p) {
     const GemmSpec& s = p.spec;
@@ -102,6 +103,8 @@ struct GemmRegions {
                    p.shared_a ? 1 : std::int64_t{p.groups} + (s.groups == GemmGroups::contiguous), {});
     ids = Region(p.row_ids, sizeof(std::int32_t), p.m, {});
     row_weights = Region(p.row_weights, sizeof(float), p.m, {});
+    a_squares = Region(p.a_squares, sizeof(float), std::int64_t{p.m} * (p.k / gemm_squares_columns), {});
+    out_squares = Region(p.out_squares, sizeof(float), std::int64_t{p.m} * (p.n / gemm_squares_columns), {});
     workspace = Region(p.workspace, 1, static_cast<std::int64_t>(p.workspace_bytes), {});
   }
 
@@ -327,6 +330,9 @@ inline Status check_gemm_overlap(const GemmProblem& p, const GemmRegions& r) {
       !clear_of(r.out_scale, {r.a, r.b, r.residual, r.bias, r.a_scale, r.b_scale, r.table, r.ids, r.row_weights})) {
     return {StatusCode::bad_value, "out_scale overlaps an input"};
   }
+  if (!clear_of(r.out, {r.a_squares}) ||
+      !clear_of(r.out_squares, {r.a, r.b, r.out, r.residual, r.bias, r.a_squares, r.workspace}))
+    return {StatusCode::bad_value, "squares overlap another tensor"};
   if (!in_place_or_clear(r.out, r.residual))
     return {StatusCode::bad_value, "out overlaps residual, but is not the same tensor"};
   if (!clear_of(r.workspace, {r.a, r.b, r.out, r.residual, r.bias, r.a_scale, r.b_scale, r.b_zero, r.out_scale, r.table,
@@ -343,11 +349,7 @@ inline Status gemm_check(const GemmProblem& p, const ArchFacts& facts) {
   if (Status status = gemm_check_spec(p.spec, facts); !status.ok()) return status;
   if (Status status = detail::check_gemm_extents(p); !status.ok()) return status;
   if (!std::isfinite(p.alpha)) return {StatusCode::bad_value, "alpha must be finite"};
-  if (p.rms_norm && !gemm_spec_takes_norm(p.spec))
-    return {StatusCode::unsupported_layout, "rms_norm is for bf16 and f16 without scales and groups, in layout nt"};
-  if (p.rms_norm ? !(p.norm_eps >= 0 && std::isfinite(p.norm_eps)) : p.norm_eps != 0)
-    return {StatusCode::bad_value, "norm_eps is for rms_norm: finite and not negative"};
-  if (p.rms_norm && p.k == 0) return {StatusCode::bad_extent, "rows of no elements have no root mean square"};
+  if (Status status = detail::check_gemm_norm(p); !status.ok()) return status;
   if (p.interleaved && !p.spec.gated) return {StatusCode::bad_value, "interleaved is for gated products"};
   if (p.interleaved && p.spec.mx())
     return {StatusCode::unsupported_layout, "gates and ups with mx scales lie in halves"};

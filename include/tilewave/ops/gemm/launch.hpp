@@ -76,6 +76,7 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
   const int a_box_rows = L::gathered ? 0 : whole_boxes ? P.rows / P.cluster_columns : min_of(P.rows, p.m);
   args.a_box_bytes = a_box_rows * P.cluster_columns * P.depth_bytes;
   args.normalises = p.rms_norm, args.norm_eps = p.norm_eps;
+  args.a_squares = p.a_squares, args.out_squares = p.out_squares;
   args.inverse_k = p.k > 0 ? 1.0f / static_cast<float>(p.k) : 0.0f;
   if (p.k > 0 && !L::gathered) {
     const TensorShape a = transposed_a(S.layout)
@@ -262,8 +263,7 @@ Status gemm_launch_with(const Epilogue& epilogue, const GemmProblem& p, int spli
   if (splits < 1 || splits > P.splits) return {StatusCode::bad_value, "splits is not from 1 to the policy's"};
   if (p.batch_invariant && splits > 1) return {StatusCode::bad_value, "a batch-invariant product does not split K"};
   if (constexpr Status kept = detail::gemm_batch_invariance(S, P); p.batch_invariant && !kept.ok()) return kept;
-  if (p.rms_norm && !detail::gemm_serves_norm(S, P))
-    return {StatusCode::no_matching_entry, "the entry does not serve rms_norm"};
+  if (const Status s = detail::gemm_norm_status(p, S, P); !s.ok()) return s;
   if (p.m == 0 || p.n == 0 || (S.groups != GemmGroups::one && p.groups == 0)) return {};
   constexpr GemmSpec built = gemm_built_spec(B::facts.id, S);
   if constexpr (B::facts.matrix == Matrix::mma && P.path == GemmPath::weights_in_registers) {

@@ -8,6 +8,7 @@
 #include "tilewave/ops/gemm/args.hpp"
 #include "tilewave/ops/gemm/check_spec.hpp"
 #include "tilewave/ops/gemm/few_rows/policy_status.hpp"
+#include "tilewave/ops/gemm/norm_status.hpp"
 #include "tilewave/tile/element.hpp"
 
 namespace tilewave {
@@ -76,12 +77,6 @@ constexpr Status gemm_batch_invariance(const GemmSpec& s, const GemmPolicy& p) {
   if (gemm_height_changes_bits(s, p))
     return illegal_policy("a batch-invariant product has the same instructions for groups of few rows and of many");
   return {};
-}
-
-/// Says whether the entry of a policy serves GemmProblem::rms_norm: tiles of few rows, which one wave reads beside the
-/// products.
-constexpr bool gemm_serves_norm(const GemmSpec& s, const GemmPolicy& p) {
-  return gemm_spec_takes_norm(s) && p.path == GemmPath::tensor && p.rows <= 16 && !p.pingpong && !p.stream;
 }
 
 /// Says whether one wave finds the tiles for all others, see GemmTensorLayout::posts_tiles.

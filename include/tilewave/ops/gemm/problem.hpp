@@ -83,9 +83,15 @@ struct GemmProblem {
   /// Rows of A count as divided by their root mean square: row r of the products is multiplied by 1 / sqrt(mean of
   /// its squares + norm_eps), before bias and activation. The norm's weights are the caller's to multiply into B. This
   /// saves the launch that would normalise few rows. It takes bf16 or f16 without scales and groups, in layout nt, and
-  /// entries of sm90 with tiles of at most 16 rows serve it. It pays for up to four.
+  /// entries of sm90 with tiles of at most 16 rows serve it. It pays for up to four, with a_squares for up to 64.
   bool rms_norm = false;
   float norm_eps = 0.0f;  // with rms_norm, at least 0
+  /// Optional with rms_norm: [M, K / 64], sums of the squares of 64 neighbours of a row of A, 16-byte aligned. They
+  /// spare the reading of rows, so tiles of 64 rows serve it, too.
+  const float* a_squares = nullptr;
+  /// Optional: [M, N / 64], written: the same of the rows of out, as they are rounded. It takes what rms_norm takes,
+  /// one batch, no gates, an out of 16 bits, and an N that is a multiple of 64.
+  float* out_squares = nullptr;
   /// A promise: the kernel right before this call on its stream does not write B or its scales, as it does not where B
   /// are a model's weights. Then B's first boxes are fetched while that kernel ends (sm90).
   bool b_ready = false;

@@ -92,8 +92,7 @@ struct GemmRegistry {
     if (!(e.spec == p.spec)) return {none, "built for another spec"};
     if (e.policy.leaves_room() && !gemm_in_chain(p))
       return {none, "for up to four rows of a chain of products, whose weights are ready"};
-    if (p.rms_norm && !detail::gemm_serves_norm(e.spec, e.policy))
-      return {none, "rms_norm is served by tiles of at most 16 rows on sm90"};
+    if (const Status s = detail::gemm_norm_status(p, e.spec, e.policy); !s.ok()) return s;
     if (const Status s = detail::gemm_batch_invariance(e.spec, e.policy); p.batch_invariant && !s.ok())
       return {none, s.reason};
     return {};

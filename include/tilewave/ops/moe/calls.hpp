@@ -143,7 +143,7 @@ struct MoeCalls {
     if (p.spec.mx()) {
       g.b_mx_scale = static_cast<const std::uint8_t*>(w.group_scale);
     } else {
-      g.b_group_scale = w.group_scale;
+      g.b_group_scale = w.group_scale, g.b_zero = w.group_zero;
     }
     g.b_stride = w.stride, g.b_batch_stride = w.expert_stride;
     g.b_scale_stride = w.scale_stride, g.b_scale_k_stride = w.scale_k_stride;
@@ -162,16 +162,16 @@ struct MoeCalls {
             .out = take<Chunk>(rows * chunks),
             .scale = first.a_scale,
             .out_scale = nullptr,
-            .row_ids = sort.sorted_ids,
-            .count = sort.group_offsets + p.resident(),
+            .rows = sort.rows,
             .x_stride = first.a_stride / unit,
             .out_stride = chunks,
             .scale_stride = first.a_scale_stride,
             .scale_group_stride = first.a_scale_k_stride,
-            .rows = static_cast<std::int32_t>(rows),
+            .parts = {},
+            .tokens = p.tokens,
+            .slots = p.slots(),
             .chunks = static_cast<std::int32_t>(chunks),
-            .groups = scaled ? ceil_div(p.hidden, scale_group) : 0,
-            .tokens = p.tokens};
+            .groups = scaled ? ceil_div(p.hidden, scale_group) : 0};
     copy.out_scale = take<float>(rows * copy.groups);
     first.a = copy.out, first.a_stride = unit * chunks;
     if (!scaled) return;

@@ -7,11 +7,12 @@
 namespace tilewave {
 
 /// Which of a layer's launches to run.
-enum class MoeLaunch : int { gating, route, sort, quant_x, copy, first, quant_h, second, sum };
-inline constexpr int moe_launches = 9;
+enum class MoeLaunch : int { choose, gating, route, sort, quant_x, copy, first, quant_h, second, sum };
+inline constexpr int moe_launches = 10;
 
 constexpr const char* name_of(MoeLaunch l) {
-  constexpr const char* names[] = {"gating", "route", "sort", "quant_x", "copy", "first", "quant_h", "second", "sum"};
+  constexpr const char* names[] = {"choose", "gating", "route",   "sort",   "quant_x",
+                                   "copy",   "first",  "quant_h", "second", "sum"};
   return names[static_cast<int>(l)];
 }
 
@@ -19,10 +20,12 @@ constexpr const char* name_of(MoeLaunch l) {
 /// and of the policy on how rows come to the first product.
 constexpr bool moe_has(const MoeProblem& p, const MoePolicy& policy, MoeLaunch l) {
   const MoeSpec& s = p.spec;
+  const bool together = policy.choosing == MoeChoosing::together;
   switch (l) {
-    case MoeLaunch::gating: return s.routing == MoeRouting::logits;
-    case MoeLaunch::route: return !s.masked() && p.routes();
-    case MoeLaunch::sort:
+    case MoeLaunch::choose: return together;
+    case MoeLaunch::gating: return s.routing == MoeRouting::logits && !together;
+    case MoeLaunch::route: return !s.masked() && p.routes() && !together;
+    case MoeLaunch::sort: return !s.masked() && !together;
     case MoeLaunch::sum: return !s.masked();
     case MoeLaunch::quant_x: return s.quantises_x();
     case MoeLaunch::copy: return policy.rows == MoeRows::copied;
@@ -149,8 +152,8 @@ inline Status check_moe_overlap(const MoeProblem& p, const MoeCalls& calls, cons
   const Region x_scale = p.spec.quantises_x() ? words(p.x_scale, 1) : first.a_scale, h_scale = words(p.h_scale, 1);
   const Region bias = words(p.gating_bias, p.experts);
   for (const Region* written : {&out, &workspace}) {
-    if (!clear_of(*written, {x, first.b, second.b, first.b_scale, second.b_scale, first.bias, second.bias, x_scale,
-                             h_scale, logits, ids, weights, map, counts, bias})) {
+    if (!clear_of(*written, {x, first.b, second.b, first.b_scale, second.b_scale, first.b_zero, second.b_zero,
+                             first.bias, second.bias, x_scale, h_scale, logits, ids, weights, map, counts, bias})) {
       return {StatusCode::bad_value, written == &out ? "out overlaps an input" : "workspace overlaps an input"};
     }
   }
@@ -168,6 +171,7 @@ inline Status moe_check_calls(const MoeProblem& p, const MoePolicy& policy, cons
   const auto of = [&](MoeLaunch l, const auto& check) { return moe_has(p, policy, l) ? check() : Status{}; };
   for (const Status& status :
        {of(MoeLaunch::gating, [&] { return topk_gating_check(calls.gating, facts); }),
+        of(MoeLaunch::choose, [&] { return topk_gating_check(calls.gating, facts); }),
         of(MoeLaunch::sort, [&] { return moe_sort_check(calls.sort, facts); }),
         of(MoeLaunch::quant_x, [&] { return quant_check(calls.quant_x, facts); }), gemm_check(calls.first, facts),
         of(MoeLaunch::quant_h, [&] { return quant_check(calls.quant_h, facts); }), gemm_check(calls.second, facts),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The kernels that a layer of experts has beside those of its parts. MoeRoute makes ids of experts local, and gives
 // every token the shared expert; a lane has a slot. MoeCopy copies rows of x into the order of experts; a wave has a
-// row. Bound: memory.
+// part of a token. Bound: memory.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
@@ -32,22 +32,29 @@ struct MoeRoute {
   struct Shared {};
   static constexpr int block_threads = 256, waves_per_simd = 1;
 
+  /// A choice of a token: the expert's place on this device, or -1, and the weight.
+  struct Choice {
+    std::int32_t local;
+    float weight;
+  };
+  TILEWAVE_DEVICE static Choice choice_of(const Args& a, std::int32_t token, std::int32_t slot) {
+    if (slot >= a.topk) return {a.local_experts, a.shared_weight};  // the shared expert
+    const std::int32_t id = B::load(a.ids + token * a.ids_stride + slot);
+    const float weight = B::load(a.weights + token * a.weights_stride + slot);
+    const bool exists = id >= 0 && id < a.experts;
+    const std::int32_t local = !exists                   ? -1
+                               : a.expert_map != nullptr ? B::load(a.expert_map + id)
+                                                         : id - a.first_expert;
+    return {local < 0 || local >= a.local_experts ? -1 : local, weight};
+  }
+
   TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
-    const std::int64_t choice = std::int64_t{B::block_id()} * block_threads + B::block_lane_id();
-    if (choice >= a.count) return;
-    const std::int32_t token = a.slots.quotient(static_cast<std::int32_t>(choice));
-    const std::int32_t slot = static_cast<std::int32_t>(choice) - token * a.slots.divisor;
-    std::int32_t local = a.local_experts;  // the shared expert
-    float weight = a.shared_weight;
-    if (slot < a.topk) {
-      const std::int32_t id = B::load(a.ids + token * a.ids_stride + slot);
-      weight = B::load(a.weights + token * a.weights_stride + slot);
-      const bool exists = id >= 0 && id < a.experts;
-      local = !exists ? -1 : a.expert_map != nullptr ? B::load(a.expert_map + id) : id - a.first_expert;
-      if (local < 0 || local >= a.local_experts) local = -1;
-    }
-    B::store(a.local_ids + choice, local);
-    B::store(a.slot_weights + choice, weight);
+    const std::int64_t at = std::int64_t{B::block_id()} * block_threads + B::block_lane_id();
+    if (at >= a.count) return;
+    const std::int32_t token = a.slots.quotient(static_cast<std::int32_t>(at));
+    const Choice choice = choice_of(a, token, static_cast<std::int32_t>(at) - token * a.slots.divisor);
+    B::store(a.local_ids + at, choice.local);
+    B::store(a.slot_weights + at, choice.weight);
   }
 };
 
@@ -63,47 +70,59 @@ struct MoeCopyArgs {
   Chunk* out;
   const float* scale;
   float* out_scale;                   // [rows][groups]
-  const std::int32_t* row_ids;        // of the rows of out, see GemmSpec::gathered
-  const std::int32_t* count;          // the rows that there are
+  const std::int32_t* rows;           // [tokens][slots]: the row of out of each choice; -1: none
   std::int64_t x_stride, out_stride;  // in chunks
   std::int64_t scale_stride, scale_group_stride;
-  std::int32_t rows, chunks, groups, tokens;
+  FastDiv parts;  // of a row, each a wave's
+  std::int32_t tokens, slots, chunks, groups;
 };
 
+/// A wave reads a part of a token once and writes it to all rows of the token.
 template <class B>
 struct MoeCopy {
   using Room = B;
   using Args = MoeCopyArgs;
   struct Shared {};
-  static constexpr int block_threads = 256, waves_per_simd = 1, lanes = B::facts.wave_lanes;
-  static constexpr int rows = block_threads / lanes;  // of a block
-  static constexpr int at_once = 4;                   // chunks of a lane whose reads are under way together
+  static constexpr int block_threads = 256, waves_per_simd = 4, lanes = B::facts.wave_lanes;
+  static constexpr int waves = block_threads / lanes;
+  static constexpr int lane_chunks = 4, part = lane_chunks * lanes;  // chunks of a wave
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
-    const std::int32_t row = B::block_id() * rows + B::wave_id();
-    if (row >= a.rows || row >= B::load(a.count)) return;
-    const std::int64_t token = min_of(B::load(a.row_ids + row) & ((1 << gemm_token_bits) - 1), a.tokens - 1);
+    const std::int32_t number = B::block_id() * waves + B::wave_id();
+    const std::int32_t token = a.parts.quotient(number), in_row = number - token * a.parts.divisor;
+    if (token >= a.tokens) return;
+    const std::int32_t first = in_row * part + B::lane_id();
     const Chunk* const from = a.x + token * a.x_stride;
-    Chunk* const to = a.out + row * a.out_stride;
-    for (std::int32_t first = B::lane_id(); first < a.chunks; first += at_once * lanes) {
-      Chunk chunk[at_once];
+    Chunk chunk[lane_chunks];
+    TILEWAVE_UNROLL
+    for (int i = 0; i < lane_chunks; ++i) chunk[i] = B::load(from + min_of(first + i * lanes, a.chunks - 1));
+    const std::int32_t* const rows = a.rows + std::int64_t{token} * a.slots;
+    TILEWAVE_ROLL
+    for (std::int32_t slot = 0; slot < a.slots; ++slot) {
+      const std::int32_t row = B::load(rows + slot);
+      if (row < 0) continue;
+      Chunk* const to = a.out + row * a.out_stride + first;
       TILEWAVE_UNROLL
-      for (int i = 0; i < at_once; ++i) chunk[i] = B::load(from + min_of(first + i * lanes, a.chunks - 1));
-      TILEWAVE_UNROLL
-      for (int i = 0; i < at_once; ++i)
-        if (first + i * lanes < a.chunks) B::store(to + first + i * lanes, chunk[i]);
+      for (int i = 0; i < lane_chunks; ++i)
+        if (first + i * lanes < a.chunks) B::store(to + i * lanes, chunk[i]);
     }
+    if (in_row > 0) return;
     for (std::int32_t group = B::lane_id(); group < a.groups; group += lanes) {
       const float scale = B::load(a.scale + token * a.scale_stride + group * a.scale_group_stride);
-      B::store(a.out_scale + std::int64_t{row} * a.groups + group, scale);
+      for (std::int32_t slot = 0; slot < a.slots; ++slot) {
+        const std::int32_t row = B::load(rows + slot);
+        if (row >= 0) B::store(a.out_scale + std::int64_t{row} * a.groups + group, scale);
+      }
     }
   }
 };
 
 template <class B>
-Status moe_copy_launch(const MoeCopyArgs& a, hipStream_t stream) {
+Status moe_copy_launch(MoeCopyArgs a, hipStream_t stream) {
   using Kernel = MoeCopy<B>;
-  return B::template launch<Kernel>({ceil_div<std::int64_t>(a.rows, Kernel::rows), Kernel::block_threads}, a, stream);
+  a.parts = FastDiv::by(max_of(1, ceil_div(a.chunks, Kernel::part)));
+  const std::int64_t blocks = ceil_div<std::int64_t>(std::int64_t{a.tokens} * a.parts.divisor, Kernel::waves);
+  return B::template launch<Kernel>({blocks, Kernel::block_threads}, a, stream);
 }
 
 }  // namespace tilewave

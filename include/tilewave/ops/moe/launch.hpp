@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tilewave/ops/moe/check.hpp"
+#include "tilewave/ops/moe/choose.hpp"
 #include "tilewave/tile/workspace.hpp"
 
 namespace tilewave {
@@ -19,7 +20,8 @@ struct MoeEntry {
   MoeSpec spec;
   MoePolicy policy;
   Status (*route)(const MoeRouteArgs&, hipStream_t);
-  Status (*copy)(const MoeCopyArgs&, hipStream_t);
+  Status (*copy)(MoeCopyArgs, hipStream_t);
+  Status (*choose)(const MoeProblem&, const MoeCalls&, hipStream_t);  // null where a layer chooses no experts
 };
 
 /// The entries among which a plan chooses. Their owner keeps them.
@@ -55,7 +57,7 @@ struct MoePlan {
   /// reason.
   Status launch(const MoeProblem& p, hipStream_t stream) const {
     return checked(p, [&](const MoeCalls& calls) {
-      const LaunchesApart apart(entry->policy.rows == MoeRows::copied && p.spec.quantised());
+      const LaunchesApart apart(!overlaps(p));
       for (int l = 0; l < moe_launches; ++l)
         if (Status s = run(p, calls, static_cast<MoeLaunch>(l), stream); !s.ok()) return s;
       return Status{};
@@ -78,9 +80,9 @@ struct MoePlan {
     std::vector<Launch> all;
     if (entry == nullptr || !detail::check_moe_extents(p).ok() || moe_is_empty(p)) return all;
     const auto policy = [](const auto* e) { return e == nullptr ? std::string("none") : name_of(e->policy); };
-    const std::array<std::string, moe_launches> names{policy(gating),  "lanes",       policy(sort),
-                                                      policy(quant_x), "waves",       first.name(),
-                                                      policy(quant_h), second.name(), policy(sum)};
+    const std::array<std::string, moe_launches> names{"block",         policy(gating), "lanes",      policy(sort),
+                                                      policy(quant_x), "waves",        first.name(), policy(quant_h),
+                                                      second.name(),   policy(sum)};
     for (int l = 0; l < moe_launches; ++l)
       if (moe_has(p, entry->policy, static_cast<MoeLaunch>(l))) all.push_back({static_cast<MoeLaunch>(l), names[l]});
     return all;
@@ -91,9 +93,19 @@ struct MoePlan {
   }
 
  private:
-  /// Where experts have many rows, kernels begin when the one before has ended. Blocks that begin one by one, as others
-  /// leave their SMs, do not read the same weights at the same time, and L2 no longer serves them: a layer of 4096
-  /// tokens takes 1.4 times as long (docs/notebook/2026-11-28-groups.md).
+  /// Says whether kernels begin while the one before ends (overlap_launches). Blocks then begin one by one, as others
+  /// leave their SMs. Where experts have many rows, L2 no longer serves those that read the same weights at about the
+  /// same time. Where a product has fewer tiles than its blocks have places, they stand two to an SM, beside SMs
+  /// without one (docs/notebook/2026-11-28-moe-launches.md).
+  bool overlaps(const MoeProblem& p) const {
+    if (p.spec.masked() || std::int64_t{p.rows()} > 8 * std::int64_t{p.resident()}) return false;
+    const auto fills = [&](const GemmPlan& product, std::int32_t n) {
+      const GemmPolicy& policy = product.entry->policy;
+      const std::int64_t columns = ceil_div(n, policy.columns), groups = min_of(p.rows(), p.resident());
+      return groups * columns >= std::int64_t{facts_of(entry->arch).compute_units} * policy.waves_per_simd;
+    };
+    return fills(first, 2 * p.intermediate) && fills(second, p.hidden);
+  }
   struct LaunchesApart {
     bool before = overlap_launches;
     explicit LaunchesApart(bool apart) { overlap_launches = before && !apart; }
@@ -130,6 +142,7 @@ struct MoePlan {
   Status run(const MoeProblem& p, const MoeCalls& calls, MoeLaunch one, hipStream_t stream) const {
     if (!moe_has(p, entry->policy, one)) return {};
     switch (one) {
+      case MoeLaunch::choose: return entry->choose(p, calls, stream);
       case MoeLaunch::gating: return gating->launch(calls.gating, stream);
       case MoeLaunch::route: return entry->route(calls.route, stream);
       case MoeLaunch::sort: return sort->launch(calls.sort, stream);
@@ -146,13 +159,20 @@ struct MoePlan {
 
 namespace detail {
 
+/// Returns ok if a policy serves a problem, whose extents are good.
+inline Status moe_serves(const MoeProblem& p, const MoePolicy& policy, const ArchFacts& facts) {
+  if (policy.choosing == MoeChoosing::apart || moe_is_empty(p)) return {};
+  return moe_choose_status(p, MoeCalls(p, policy, moe_no_workspace(), {}), facts);
+}
+
 /// Says whether a policy brings rows to the first product as they are expected to come fastest: copied where experts
 /// have many rows (docs/notebook/2026-11-28-groups.md).
 inline bool moe_suits(const MoeProblem& p, const MoePolicy& policy, const ArchFacts& facts) {
   // Rows of 16 bits: docs/notebook/2026-11-28-moe-heights.md.
   const std::int64_t enough = p.spec.quantised() ? 48 : p.spec.fragments ? 96 : 128;
   const bool many = moe_may_copy(facts.id, p.spec) && !p.batch_invariant && p.rows() >= enough * p.resident();
-  return many == (policy.rows == MoeRows::copied);
+  const bool few = !many && !moe_is_empty(p) && moe_serves(p, {.choosing = MoeChoosing::together}, facts).ok();
+  return many == (policy.rows == MoeRows::copied) && few == (policy.choosing == MoeChoosing::together);
 }
 
 /// Sets the entries of a plan's parts for a policy.
@@ -187,7 +207,8 @@ inline Status moe_select(const MoeProblem& p, const MoeParts& parts, const ArchF
     for (const MoeEntry* e : parts.layers) {
       if (e->arch != facts.id || !(e->spec == p.spec) || detail::moe_suits(p, e->policy, facts) != suited) continue;
       MoePlan made;
-      const Status status = detail::choose_moe_parts(p, e->policy, parts, facts, made);
+      Status status = detail::moe_serves(p, e->policy, facts);
+      if (status.ok()) status = detail::choose_moe_parts(p, e->policy, parts, facts, made);
       if (!status.ok()) {
         none = status;
         continue;

@@ -21,16 +21,23 @@ enum class MoeResults : int { rows, slots };
 ///   (docs/notebook/2026-11-28-groups.md).
 enum class MoeRows : int { gathered, copied };
 
+/// How a layer that chooses experts does so.
+/// - apart: by launches of their own, topk_gating, ids made local, and moe_sort.
+/// - together: one block chooses the experts of few tokens and sorts the choices (MoeChoose).
+enum class MoeChoosing : int { apart, together };
+
 struct MoePolicy {
   MoeResults results = MoeResults::rows;
   MoeRows rows = MoeRows::gathered;
+  MoeChoosing choosing = MoeChoosing::apart;
 
   friend constexpr bool operator==(const MoePolicy&, const MoePolicy&) = default;
 };
 
-/// Returns a name such as `rows` or `slots.copied`.
+/// Returns a name such as `rows`, `slots.copied` or `rows.together`.
 inline std::string name_of(const MoePolicy& p) {
-  return std::string(p.results == MoeResults::rows ? "rows" : "slots") + (p.rows == MoeRows::copied ? ".copied" : "");
+  return std::string(p.results == MoeResults::rows ? "rows" : "slots") + (p.rows == MoeRows::copied ? ".copied" : "") +
+         (p.choosing == MoeChoosing::together ? ".together" : "");
 }
 
 /// Says whether a room copies rows: where the copy engine is, and no weight goes with a row. Rows are of 16 bits, or
@@ -40,13 +47,14 @@ constexpr bool moe_may_copy(ArchId arch, const MoeSpec& s) {
   return arch == ArchId::sm90 && (scaled || s.scale == Scaling::none || s.fragments) && !s.masked() &&
          s.weight == MoeWeight::output;
 }
-using MoePolicies = ValueList<MoePolicy, 3>;
+using MoePolicies = ValueList<MoePolicy, 4>;
 
 /// Returns the policies of a spec, the usual one first. Results of tokens that lie by expert stay where they are.
 constexpr MoePolicies moe_policies(ArchId arch, const MoeSpec& s) {
   MoePolicies all;
   all.add({});
   all.add({.results = MoeResults::slots});
+  if (s.routing == MoeRouting::logits) all.add({.choosing = MoeChoosing::together});
   if (moe_may_copy(arch, s)) all.add({.rows = MoeRows::copied});
   return all;
 }

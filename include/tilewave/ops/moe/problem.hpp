@@ -17,7 +17,8 @@ struct MoeWeights {
   const void* data = nullptr;         // w1 [experts][2 intermediate, hidden], w2 [experts][hidden, intermediate]
   const float* scale = nullptr;       // fp8: per_tensor [1], per_row [experts][rows], per_block by its strides
   const void* group_scale = nullptr;  // per_group: [experts][columns / scale_k, rows]; mx: as GemmProblem::b_mx_scale
-  const void* bias = nullptr;         // optional [experts][rows], of out's type
+  const std::int8_t* group_zero = nullptr;  // zero_points: as group_scale, see GemmProblem::b_zero
+  const void* bias = nullptr;               // optional [experts][rows], of out's type
 
   std::int64_t stride = 0, expert_stride = 0;  // from a row and from an expert to the next
   std::int64_t scale_stride = 0, scale_k_stride = 0, scale_expert_stride = 0, bias_expert_stride = 0;

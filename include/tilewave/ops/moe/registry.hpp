@@ -42,8 +42,10 @@ template <class B, MoeSpec S>
 inline constexpr auto moe_entries = [] {
   constexpr auto policies = moe_policies(B::facts.id, S);
   std::array<MoeEntry, policies.size()> entries{};
+  Status (*choose)(const MoeProblem&, const MoeCalls&, hipStream_t) = nullptr;
+  if constexpr (S.routing == MoeRouting::logits) choose = &moe_choose_launch<B, TopkGatingSpec{S.logits}>;
   for (std::size_t i = 0; i < policies.size(); ++i)
-    entries[i] = {B::facts.id, B::emulated, S, policies[i], &moe_route_launch<B>, &moe_copy_launch<B>};
+    entries[i] = {B::facts.id, B::emulated, S, policies[i], &moe_route_launch<B>, &moe_copy_launch<B>, choose};
   return entries;
 }();
 

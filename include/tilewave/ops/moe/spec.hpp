@@ -33,7 +33,8 @@ constexpr const char* name_of(MoeWeight w) { return w == MoeWeight::output ? "ou
 /// - none: weights are of x's type.
 /// - per_tensor, per_row, per_block: weights are the chip's fp8, and so are the operands x and h: with a given scale
 ///   for each, one that is found for each of their rows, or for each 128 columns of a row. x may come quantised.
-/// - per_group: weights are i4, or fp4 with e8m0 scales (MXFP4), under rows of x's type, and preshuffled.
+/// - per_group: weights are i4, or fp4 with e8m0 scales (MXFP4), under rows of x's type, and preshuffled. Those of i4
+///   may have zero points, as AWQ's and GPTQ's do.
 /// - mx: x comes with MX scales, in the chip's fp8, and the layer quantises h alike. Weights are fp4 or fp8 with MX
 ///   scales, and preshuffled. Tokens lie by expert (masked).
 struct MoeSpec {
@@ -49,6 +50,7 @@ struct MoeSpec {
   bool shared = false;  // one more expert, behind the local ones, that every token has
   /// fp4 under bf16 on sm90: codes lie as fragments (GemmWeights::fragments), which take the least time to widen.
   bool fragments = false;
+  bool zero_points = false;  // of weights of i4, one for each scale
 
   friend constexpr bool operator==(const MoeSpec&, const MoeSpec&) = default;
 
@@ -66,7 +68,7 @@ struct MoeSpec {
 };
 
 /// Returns a name such as `bf16.fp8_e4m3fn.bf16.block.silu.logits`. What is not the default follows: `.f32_logits`,
-/// `.input`, `.shared`, `.fragments`.
+/// `.input`, `.shared`, `.fragments`, `.zeros`.
 inline std::string name_of(const MoeSpec& s) {
   std::string name = std::string(name_of(s.x)) + "." + std::string(name_of(s.weights)) + "." +
                      std::string(name_of(s.out)) + "." + std::string(scale_word(s.scale)) +
@@ -76,6 +78,7 @@ inline std::string name_of(const MoeSpec& s) {
   if (s.weight != MoeWeight::output) name += std::string(".") + name_of(s.weight);
   if (s.shared) name += ".shared";
   if (s.fragments) name += ".fragments";
+  if (s.zero_points) name += ".zeros";
   return name;
 }
 
@@ -88,6 +91,7 @@ constexpr GemmSpec moe_second_spec(const MoeSpec& s) {
   g.out = s.out;
   if (s.four_bit() || s.mx()) g.weights = GemmWeights::preshuffled;
   if (s.fragments) g.weights = GemmWeights::fragments;
+  g.zero_points = s.zero_points;
   g.groups = s.masked() ? GemmGroups::masked : GemmGroups::contiguous;
   return g;
 }

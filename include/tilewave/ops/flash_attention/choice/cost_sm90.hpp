@@ -55,12 +55,12 @@ struct FlashAttentionTensorCost {
     const std::int32_t queries = policy.rows / detail::flash_row_heads(policy, p);
     const double flops = 2.0 * policy.rows * policy.keys * (s.head_size + s.value_size);  // for a tile of keys
     const bool three = policy.waves > 2, small = s.head_size <= 64, fp8 = is_fp8(s.kv);
-    const double rate = fp8 ? (three ? (small ? 4.9 : 7.8) : (small ? 3.9 : 7.4))
-                            : (three ? (small ? 4.3 : 5.75) : (small ? 3.6 : 5.5));  // MFLOP per us
     const double keys = flash_attention_keys(p);
     const bool causal = p.causal || p.window_right >= 0;
+    const double rate = fp8 ? (three ? (small ? 4.9 : causal ? 8.5 : 7.8) : (small ? 3.9 : 7.4))
+                            : (three ? (small ? 4.3 : 5.75) : (small ? 3.6 : 5.5));  // MFLOP per us
     // Tiles with a mask cost more.
-    if (three) ends = causal ? (small && fp8 ? 4.0 : small || fp8 ? 3.2 : 2.0) : 2.4;
+    if (three) ends = causal ? (small && fp8 ? 4.0 : fp8 ? 3.6 : small ? 3.2 : 2.0) : 2.4;
     const double most = p.window_left >= 0 ? min_of(keys, double(p.window_left) + queries) : keys;
     const double least = causal ? min_of(most, max_of(keys - p.q_length, 0.0) + queries) : most;
     const auto tiles = [&](double seen) {

@@ -154,9 +154,13 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double epilogue = own_epilogue + (splits > 1 ? merge : 0.0);
   // Under pingpong a wave group's epilogue lies beside the products of the other, and is longer: it has fewer boxes.
   const double tile_us = steps * max_of(cycles, copy_cycles) / 1750, long_epilogue = 4.9 * area;
+  // Two blocks of an SM take the tiles of fragments that it has in turn, whichever rounds these belong to.
+  const double turns = fragments && p.waves_per_simd > 1 && count.tiles * splits > sms
+                           ? std::ceil(count.tiles * splits / sms) / p.waves_per_simd
+                           : rounds;
   const double products = p.pingpong
                               ? (rounds - 1) * max_of(tile_us, (tile_us + long_epilogue) / 2) + tile_us + long_epilogue
-                              : rounds * tile_us + rounds_started * epilogue;
+                              : turns * tile_us + rounds_started * epilogue;
   // Clusters of further rows of tiles come late, where they are not all there from the beginning.
   const double passes = p.swapped && splits > 1 ? 0.7 * min_of(double(ceil_div(m, p.rows)), rounds_started) - 0.7 : 0.0;
   const double layers = spec.groups == GemmGroups::one ? problem.batch
@@ -177,9 +181,13 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
       !contiguous      ? 1.0
       : !spec.gathered ? 1 + 0.6 * high_ratio * (1 - count.rows / rows_read)
                        : (p.swapped ? 1 + 0.05 * min_of(1.0, group_rows / 64) : 1.0) / min_of(1.0, 0.55 + room / 290e3);
+  // A group's further tiles of few rows read its weights again, from L2 (docs/notebook/2026-11-28-moe-launches.md).
+  const double read_again = contiguous && !spec.gathered && !spec.four_bit() && p.rows < 64
+                                ? 1 + 0.25 * (count.tiles / (layers * ceil_div(problem.n, p.columns)) - 1)
+                                : 1.0;
   const double bytes = ((rows_read * element + layers * problem.n * b_bytes) * problem.k +
                         count.rows * problem.n * size_of(problem.spec.out)) *
-                       (grouped && (p.rows < 64 || rows_read > 3 * count.rows) ? 1.05 : 1.0) * idle_rows;
+                       (grouped && (p.rows < 64 || rows_read > 3 * count.rows) ? 1.05 : 1.0) * idle_rows * read_again;
   // Blocks that have nothing left leave bandwidth to the others, which cannot use all of it.
   const double bandwidth_share = count.tiles / (rounds * slots) * (slots * p.sharers() * splits / sms);
   // What rows of tiles below each other read again comes from L2, all of it if they are all there at once; blocks of a
@@ -187,8 +195,8 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const bool at_once = (rounds_started == 1 && splits == 1) || grouped;  // of a group
   const double row_bands = at_once ? 1.0 : double(ceil_div(min_of(m, 1024), p.rows * p.cluster));
   const double reread_bytes = 0.4 * (row_bands - 1) * problem.n * problem.k * b_bytes * layers;
-  const double used =
-      max_of(0.6, min_of(1.0, (spec.four_bit() || (p.swapped && p.rows <= 32) ? 0.6 : 0.5) + 0.5 * bandwidth_share));
+  const bool streams = spec.four_bit() || (p.swapped && p.rows <= 32) || (group_scales && p.waves_columns == 2);
+  const double used = max_of(0.6, min_of(1.0, (streams ? 0.6 : 0.5) + 0.5 * bandwidth_share));
   const double memory = (bytes + reread_bytes) / (4.4e6 * used) + (p.pingpong ? long_epilogue : epilogue) +
                         (splits > 1 ? 4 * (rounds - 1) : 0.4 * (rounds_started - 1));
   const double us = 3.5 + passes + max_of(products, memory);

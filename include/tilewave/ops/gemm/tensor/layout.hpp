@@ -70,6 +70,7 @@ struct GemmTensorLayout {
   static constexpr detail::GemmHeights heights = detail::gemm_heights(S, P);
   /// Rows of A may be divided by their root mean squares, which a wave of its own finds.
   static constexpr bool norms = detail::gemm_serves_norm(S, P);
+  static constexpr bool writes_squares = detail::gemm_writes_squares(S, P);
   using RowNorm = GemmRowNorm<GemmTensorLayout, S, P>;
 
   /// A wave group's sums of one 64-row tile. Element 4 j + 2 h + e of lane l of wave w is tall row 16 w + l / 4 + 8 h,
@@ -111,6 +112,8 @@ struct GemmTensorLayout {
     GemmStream stream;
     Sum* partial;  // stream-K: [partials][P.rows][P.columns]
     float norm_eps, inverse_k;
+    const float* a_squares;  // GemmProblem: [m, k / 64], or null
+    float* out_squares;      // [m, n / 64], or null
 
     /// The steps of a tile's K that a block takes.
     struct Steps {

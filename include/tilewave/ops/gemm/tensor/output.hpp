@@ -164,7 +164,22 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
     }
     B::shared_written();
     B::group_barrier();
+    if constexpr (L::writes_squares) {
+      if (a.out_squares != nullptr) store_squares(a, tile, shared.out[wave_group][0]);
+    }
     send_boxes(a, tile, wave_group, shared, first);
+  }
+  /// Stores the sums of squares of the tile's 64 columns of each row, from its box.
+  TILEWAVE_DEVICE static void store_squares(const Args& a, const GemmTile& tile, const Chunk* box) {
+    constexpr int row_lanes = L::wave_group_lanes / L::out_rows, units = 8 / row_lanes;
+    const int row = L::lane_in_wave_group() / row_lanes, first = L::lane_in_wave_group() % row_lanes * units;
+    float squares = 0.0f;
+    TILEWAVE_UNROLL
+    for (int u = 0; u < units; ++u) {
+      const auto values = widen<B, S.out, 8>(box[row * 8 + (first + u ^ row % 8)]);
+      for (const float value : values.data) squares += value * value;
+    }
+    SumMap::template store_square<row_lanes>(a, tile, row, squares);
   }
 
   /// Fills a box with `wide` rows of the wide side of tile t, from `from` on.

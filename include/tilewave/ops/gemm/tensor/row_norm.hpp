@@ -30,14 +30,14 @@ struct GemmRowNorm {
     for (; queue.next(tile, steps); at.advance()) {
       if (a.gemm.splits == 1) shared.ring.wait_free(at);
       const int rows = min_of(P.rows, tile.row_end - tile.first_row);
+      if (P.rows > 16 || a.a_squares != nullptr) add_squares(a, tile.first_row, rows, shared);
       TILEWAVE_ROLL
-      for (int r = 0; r < rows; ++r) {
+      for (int r = 0; P.rows <= 16 && a.a_squares == nullptr && r < rows; ++r) {
         const float squares = B::template reduce<B::facts.wave_lanes>(
             squares_of(a.gemm, static_cast<const char*>(a.gemm.a) +
                                    (tile.a_layer * a.gemm.a_layer_stride + (tile.first_row + r) * a.gemm.a_stride) * 2),
             Sum{});
-        const float square = squares * a.inverse_k + a.norm_eps;
-        if (B::lane_id() == 0) shared.rows[r] = square < __builtin_inff() ? B::rsqrt(square) : square - square;
+        if (B::lane_id() == 0) shared.rows[r] = factor_of(a, squares);
       }
       B::mbarrier_arrive(&shared.ring.full[0]);  // behind a barrier of the block where blocks share K
     }
@@ -60,6 +60,43 @@ struct GemmRowNorm {
   }
 
  private:
+  TILEWAVE_DEVICE static float factor_of(const typename L::Args& a, float squares) {
+    const float square = squares * a.inverse_k + a.norm_eps;
+    return square < __builtin_inff() ? B::rsqrt(square) : square - square;
+  }
+  /// Finds the factors of rows whose squares are added up already, 64 elements a number. Sixteen lanes have a row, and
+  /// ask for the numbers of eight rows at a time.
+  TILEWAVE_DEVICE static void add_squares(const typename L::Args& a, std::int32_t first_row, int rows, Shared& shared) {
+    constexpr int row_lanes = 16, at_once = 8, beside = B::facts.wave_lanes / row_lanes;
+    const int lane = B::lane_id() % row_lanes, own = B::lane_id() / row_lanes;
+    const std::int32_t numbers = a.gemm.k / gemm_squares_columns;
+    TILEWAVE_ROLL
+    for (int first = 0; first < rows; first += at_once * beside) {
+      Vec<float, at_once> sums{};
+      TILEWAVE_ROLL
+      for (std::int32_t n = 4 * lane; n < align_up(numbers, 4 * row_lanes); n += 4 * row_lanes) {
+        Vec<float, 4> loaded[at_once] = {};
+        TILEWAVE_UNROLL
+        for (int i = 0; i < at_once; ++i) {
+          const int row = first + i * beside + own;
+          const float* const from = a.a_squares + (first_row + std::int64_t{row}) * numbers + n;
+          if (row >= rows || n >= numbers) continue;
+          if (numbers % 4 == 0) {
+            loaded[i] = B::load(reinterpret_cast<const Vec<float, 4>*>(from));
+          } else {
+            for (int e = 0; e < min_of(4, numbers - n); ++e) loaded[i][e] = B::load(from + e);
+          }
+        }
+        TILEWAVE_UNROLL
+        for (int i = 0; i < at_once; ++i) sums[i] += (loaded[i][0] + loaded[i][1]) + (loaded[i][2] + loaded[i][3]);
+      }
+      TILEWAVE_UNROLL
+      for (int i = 0; i < at_once; ++i) {
+        const float squares = B::template reduce<row_lanes>(sums[i], Sum{});
+        if (lane == 0 && first + i * beside + own < rows) shared.rows[first + i * beside + own] = factor_of(a, squares);
+      }
+    }
+  }
   /// Returns the sum of squares of the lane's part of a row.
   TILEWAVE_DEVICE static float squares_of(const GemmArgs& a, const char* row) {
     constexpr int at_once = 8, lanes = B::facts.wave_lanes;

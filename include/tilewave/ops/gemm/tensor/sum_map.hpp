@@ -47,9 +47,11 @@ class GemmSumMap {
     const int splits = a.gemm.splits;
     for (int i = rank * lanes + B::block_lane_id(); i < vectors; i += splits * lanes) {
       // What is read of other blocks is stored, so a lane that is here again knows that its reads are done.
-      if (tile.first_row + vector_of(i).row >= tile.row_end) continue;
+      const bool whole_rows = L::writes_squares && a.out_squares != nullptr;  // whose lanes add up their squares
+      const int of_wave = whole_rows ? i / B::facts.wave_lanes * B::facts.wave_lanes : i;
+      if (tile.first_row + vector_of(of_wave).row >= tile.row_end) continue;
       if (!per_group && tile.first_column + vector_of(i).column >= a.gemm.n) continue;
-      write_vector(a, tile, i, [&](InTile first, int half) TILEWAVE_INLINE_LAMBDA {
+      const auto values = write_vector(a, tile, i, [&](InTile first, int half) TILEWAVE_INLINE_LAMBDA {
         // All partials are asked for before the first is added: a read of another block's memory takes long.
         Vec<Sum, vector_size> parts[P.splits];
         TILEWAVE_UNROLL
@@ -72,7 +74,25 @@ class GemmSumMap {
         }
         return all;
       });
+      if constexpr (L::writes_squares) {
+        if (whole_rows) {
+          const auto rounded = widen<B, S.out, vector_size>(narrow<B, S.out, vector_size>(values));
+          float squares = 0.0f;
+          for (const float value : rounded.data) squares += value * value;
+          store_square<columns / vector_size>(a, tile, vector_of(i).row, squares);
+        }
+      }
     }
+  }
+  /// Stores the sum of squares that `lanes` neighbours have of a row of the tile.
+  template <int lanes>
+  TILEWAVE_DEVICE static void store_square(const Args& a, const GemmTile& tile, int row, float squares) {
+    squares = B::template reduce<lanes>(squares, ::tilewave::Sum{});
+    const std::int32_t in_layer = tile.first_row + row;
+    if (B::lane_id() % lanes == 0 && in_layer < tile.row_end)
+      B::store(a.out_squares + std::int64_t{in_layer} * (a.gemm.n / gemm_squares_columns) +
+                   tile.first_column / gemm_squares_columns,
+               squares);
   }
   /// The barriers of `merge`, for the waves that have no sums.
   TILEWAVE_DEVICE static void join_merge() {
@@ -183,9 +203,11 @@ class GemmSumMap {
   TILEWAVE_DEVICE static InTile vector_of(int i) {
     return {i / (columns / vector_size), i % (columns / vector_size) * vector_size};
   }
-  /// Runs the epilogue on vector i of a tile and stores it. `sums_of(first, half)` gives its sums over all of K.
+  /// Runs the epilogue on vector i of a tile, stores what of it is in the matrix, and returns it.
+  /// `sums_of(first, half)` gives its sums over all of K.
   template <class SumsOf>
-  TILEWAVE_DEVICE void write_vector(const Args& a, const GemmTile& tile, int i, const SumsOf& sums_of) {
+  TILEWAVE_DEVICE Vec<float, vector_size> write_vector(const Args& a, const GemmTile& tile, int i,
+                                                       const SumsOf& sums_of) {
     const InTile first = vector_of(i);
     Vec<float, vector_size> values[L::halves];
     TILEWAVE_UNROLL
@@ -215,6 +237,7 @@ class GemmSumMap {
       TILEWAVE_UNROLL
       for (int e = 0; e < vector_size; ++e) store(a, tile, at(e), values[0][e]);
     }
+    return values[0];
   }
 };
 
