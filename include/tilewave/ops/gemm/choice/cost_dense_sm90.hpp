@@ -28,7 +28,7 @@ struct GemmDenseCost {
   double absent_rows = 15.055;
   double epilogue = 0.460, epilogue_of_tile = 2.094, epilogue_block = 0.898;
   double merge = 0.031, merge_swapped = 0.500, merge_of_split = 0.000, merge_of_tile = 7.245, merge_beside_rows = 0.000;
-  // Of values that leave late: what the matrix unit waits for between tiles, and those of the last tile.
+  // The matrix unit waits so long between tiles whose values leave late, and those of the last tile take so long.
   double late_epilogue = 0.300, late_last = 1.000;
   double pingpong_epilogue = 1.893, pingpong_epilogue_of_tile = 5.113, pingpong_first = 1.044;
   double passes = 0.000, split_round = 1.461, memory_round = 0.000;

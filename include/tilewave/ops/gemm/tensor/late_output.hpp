@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The epilogue of GemmTensorKernel under P.late. When a tile's products are done, its values are rounded and stay in
 // registers, half as many as its sums. They leave box by box while the first stages of the block's next tile are
-// multiplied: the matrix unit waits for the rounding alone, and of two wave groups one rounds while the other multiplies.
+// multiplied: the matrix unit waits for the rounding alone, and of two wave groups one rounds while the other
+// multiplies.
 #pragma once
 
 #include "tilewave/ops/gemm/tensor/output.hpp"
@@ -91,7 +92,8 @@ class GemmLateOutput : public GemmTensorOutput<B, S, P, UserEpilogue> {
   template <int wide>
   TILEWAVE_DEVICE void fill(Chunk* box, int t, int from) {
     if constexpr (wide > 0)
-      Base::template write_matrices<wide>(box, [&](int w) TILEWAVE_INLINE_LAMBDA { return words_[t][from / 4 + w]; });
+      Base::Boxes::template fill_matrices<wide>(box,
+                                                [&](int w) TILEWAVE_INLINE_LAMBDA { return words_[t][from / 4 + w]; });
   }
   /// Sends a box: by the copy engine where it can write it, else by the lanes that filled it.
   TILEWAVE_DEVICE void send(const Args& a, int wave_group, Shared& shared, int step) {
