@@ -259,6 +259,7 @@ constexpr Status gemm_tensor_policy(const GemmSpec& s, const GemmPolicy& p) {
 constexpr Status gemm_wave_tile_policy(const ArchFacts& facts, const GemmSpec& s, const GemmPolicy& p) {
   if (p.sharers() != 1 || p.swapped || p.stream)
     return illegal_policy("this architecture has no clusters, no swapped products and no stream-K");
+  if (p.pingpong || p.late) return illegal_policy("pingpong and late are for wave groups, which sm90 has");
   if (p.splits > 16) return illegal_policy("at most 16 blocks share the K of a tile");
   if (p.waves() * p.waves_k > 16) return illegal_policy("a block has at most 16 waves");
   if (p.waves_k > 1 && !s.four_bit()) return illegal_policy("waves_k is for int4 weights");
