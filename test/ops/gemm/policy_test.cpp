@@ -173,6 +173,7 @@ TEST_CASE("a refused policy of CDNA says which law it breaks") {
         "a step is 128 bytes of A's k; with mx scales, or int4 weights in registers, it is 128 values of k");
   CHECK(with([](GemmPolicy& p) { p.cluster = 2; }) ==
         "this architecture has no clusters, no swapped products and no stream-K");
+  CHECK(with([](GemmPolicy& p) { p.late = true; }) == "pingpong and late are for wave groups, which sm90 has");
   CHECK(with([](GemmPolicy& p) { p.path = GemmPath::tensor; }) ==
         "path tensor needs a tensor copy engine, which this architecture has not");
 }
