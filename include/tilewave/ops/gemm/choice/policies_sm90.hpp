@@ -38,6 +38,9 @@ struct Sm90Policies {
 
   constexpr void add(GemmPolicy p) {
     p.stages = gemm_stages(spec, p);
+    // A fifth stage would leave one box of output, and K 512 takes longer then
+    // (docs/notebook/2026-11-28-gemm-cycles.md).
+    if (p.pingpong && p.columns == 192 && p.rows == 128) p.stages = 4;
     all.add(p);
   }
   /// Two blocks an SM: one streams while the other begins or ends a tile, and the first blocks of the next kernel find
@@ -228,7 +231,9 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
   if (in_unit && s.a != DType::f16) {
     if (s.a != DType::bf16) list.add({.rows = 128, .columns = 128, .waves_rows = 1, .pingpong = true});
     for (const int columns : {176, 192}) list.add({.rows = 128, .columns = columns, .waves_rows = 1, .pingpong = true});
-    if (more) list.add({.rows = 128, .columns = 144, .waves_rows = 1, .pingpong = true});
+    if (more)
+      for (const int columns : {144, 160})
+        list.add({.rows = 128, .columns = columns, .waves_rows = 1, .pingpong = true});
     for (const int columns : {144, 176}) list.add({.rows = 128, .columns = columns, .late = late});
     if (late && more)
       for (const int columns : {224, 240}) list.add({.rows = 128, .columns = columns, .late = true});
