@@ -19,7 +19,11 @@ using Bytes = std::vector<std::uint8_t>;
 inline Bytes read_file(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw std::runtime_error(path.string() + ": cannot read");
-  return Bytes(std::istreambuf_iterator<char>(in), {});
+  if (!std::filesystem::is_regular_file(path)) return Bytes(std::istreambuf_iterator<char>(in), {});
+  Bytes bytes(std::filesystem::file_size(path));
+  in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  bytes.resize(static_cast<std::size_t>(in.gcount()));
+  return bytes;
 }
 inline void write_file(const std::filesystem::path& path, const void* data, std::size_t bytes) {
   const std::string why = tool::write_whole_file(path, {static_cast<const char*>(data), bytes});

@@ -100,7 +100,7 @@ class Prefill:
         if c.fp8 or c.window or (c.causal and c.q_length != c.kv_length):
             return "scaled_dot_product_attention has no fp8, no windows and no causal mask of a chunk by cuDNN"
         from torch.nn.attention import SDPBackend, sdpa_kernel
-        q, k, v = (x.transpose(1, 2) for x in (self.q, self.k, self.v))
+        q, k, v = (x.transpose(1, 2).contiguous() for x in (self.q, self.k, self.v))  # the layout that it is fastest on
         held = {}
 
         def run():

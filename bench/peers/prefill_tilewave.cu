@@ -53,9 +53,12 @@ FlashAttentionProblem problem_of(const PrefillCall& c) {
   if (c.table != nullptr) p.spec.storage = KvStorage::paged;
   if (c.fp8) p.q_scale = p.k_scale = p.v_scale = c.one;
   p.batch = c.batch, p.q_heads = c.q_heads, p.kv_heads = c.kv_heads;
-  p.q_length = c.q_length, p.kv_length = c.kv_length, p.causal = c.causal != 0;
+  p.q_length = c.q_length, p.causal = c.causal != 0;
   if (c.window > 0) p.window_left = c.window - 1;
-  if (c.table == nullptr) return FlashAttentionProblem::bshd(p);
+  if (c.table == nullptr) {
+    p.kv_length = c.kv_length;
+    return FlashAttentionProblem::bshd(p);
+  }
   p.block_table = c.table, p.kv_lengths = c.lengths, p.block_size = c.block_size;
   p.table_columns = c.kv_length / c.block_size;
   p.num_pages = std::int64_t{c.batch} * p.table_columns;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Codes of four bits as a room's device widens them.
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -11,6 +12,7 @@ namespace {
 
 struct WidenedInt4 {
   Chunk bf16, f16, fp4_bf16, fp4_f16;
+  Vec<std::uint32_t, 2> fp8;  // of rooms whose products of fp8 take their codes from LDS
 };
 
 template <class B>
@@ -25,8 +27,12 @@ struct WidenInt4Kernel {
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
     const int i = B::wave_id() * B::facts.wave_lanes + B::lane_id();
-    args.out[i] = {B::widen_i4(args.in[i]), B::widen_i4_to_f16(args.in[i]), B::widen_fp4(args.in[i]),
-                   B::widen_fp4_to_f16(args.in[i])};
+    args.out[i] = {B::widen_i4(args.in[i]),
+                   B::widen_i4_to_f16(args.in[i]),
+                   B::widen_fp4(args.in[i]),
+                   B::widen_fp4_to_f16(args.in[i]),
+                   {}};
+    if constexpr (LdsBackend<B>) args.out[i].fp8 = B::widen_i4_to_fp8(args.in[i]);
   }
 };
 
@@ -50,6 +56,10 @@ struct CheckWidenInt4 {
         CHECK(f16_to_f32(of(out[i].f16)) == static_cast<float>(expected));
         CHECK(bf16_to_f32(of(out[i].fp4_bf16)) == fp4_to_f32(static_cast<std::uint8_t>(code)));
         CHECK(f16_to_f32(of(out[i].fp4_f16)) == fp4_to_f32(static_cast<std::uint8_t>(code)));
+        if constexpr (LdsBackend<B>) {
+          const auto fp8 = static_cast<std::uint8_t>(out[i].fp8[value / 4] >> 8 * (value % 4));
+          CHECK(fp8_to_f32(B::facts.fp8, fp8) == static_cast<float>(expected));
+        }
       }
     }
   }
@@ -60,7 +70,21 @@ struct SomeInt4 {
   Vec<std::uint32_t, 2> bf16, f16, fp4_bf16, fp4_f16;  // of a word and of the next
   std::uint32_t fp8, fp4_fp8;
   Chunk bf16_biased, f16_biased;
+  Vec<std::uint32_t, 2> bf16_times, f16_times;  // less zero_of(lane), times 2^power_of(lane)
 };
+TILEWAVE_HOST_DEVICE constexpr int zero_of(int lane) { return lane % 17 - 8; }
+/// The least and the largest power that a type takes, and some between.
+TILEWAVE_HOST_DEVICE constexpr int power_of(DType type, int lane) {
+  const int least = type == DType::bf16 ? -133 : -24, most = type == DType::bf16 ? 120 : 5;
+  return lane % 3 == 0 ? least : lane % 3 == 1 ? most : lane % 9 - 4;
+}
+/// A power of two as a pair of type T.
+template <DType T>
+TILEWAVE_HOST_DEVICE constexpr std::uint32_t power_pair(int power) {
+  constexpr int mantissa = T == DType::bf16 ? 7 : 10, bias = T == DType::bf16 ? 127 : 15;
+  const int field = power + bias;
+  return (field > 0 ? static_cast<std::uint32_t>(field) << mantissa : (1u << mantissa) >> (1 - field)) * 0x10001u;
+}
 
 template <class B>
 struct WidenSomeInt4Kernel {
@@ -82,7 +106,15 @@ struct WidenSomeInt4Kernel {
                    B::widen_i4_quad(words[0], i % 2),
                    B::widen_fp4_quad(words[0], i % 2),
                    B::template widen_i4_biased<DType::bf16>(words[0]),
-                   B::template widen_i4_biased<DType::f16>(words[0])};
+                   B::template widen_i4_biased<DType::f16>(words[0]),
+                   times<DType::bf16>(words, i),
+                   times<DType::f16>(words, i)};
+  }
+  template <DType T>
+  TILEWAVE_DEVICE static Vec<std::uint32_t, 2> times(const Vec<std::uint32_t, 2>& words, int i) {
+    const std::uint32_t powers = power_pair<T>(power_of(T, i));
+    return B::template widen_i4_pairs_times<T>(words, i % 4, powers,
+                                               B::template i4_offsets<T>(B::template i4_zeros<T>(zero_of(i)), powers));
   }
 };
 
@@ -112,6 +144,11 @@ struct CheckWidenSomeInt4 {
             const float expected = value_of(i + word, 2 * (i % 4) + e);
             CHECK(bf16_to_f32(static_cast<std::uint16_t>(out[i].bf16[word] >> 16 * e)) == expected);
             CHECK(f16_to_f32(static_cast<std::uint16_t>(out[i].f16[word] >> 16 * e)) == expected);
+            const float whole = expected - static_cast<float>(zero_of(i));
+            CHECK(bf16_to_f32(static_cast<std::uint16_t>(out[i].bf16_times[word] >> 16 * e)) ==
+                  std::ldexp(whole, power_of(DType::bf16, i)));
+            CHECK(f16_to_f32(static_cast<std::uint16_t>(out[i].f16_times[word] >> 16 * e)) ==
+                  std::ldexp(whole, power_of(DType::f16, i)));
             const float fp4 = fp4_of(i + word, 2 * (i % 4) + e);
             CHECK(bf16_to_f32(static_cast<std::uint16_t>(out[i].fp4_bf16[word] >> 16 * e)) == fp4);
             CHECK(f16_to_f32(static_cast<std::uint16_t>(out[i].fp4_f16[word] >> 16 * e)) == fp4);

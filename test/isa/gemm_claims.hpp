@@ -14,14 +14,16 @@ namespace tilewave::test {
 
 using nlohmann::ordered_json;
 
-/// Rows of fp8 are widened to f16 where weights have four bits.
-constexpr DType gemm_product_type(const GemmSpec& s) { return s.four_bit() && is_fp8(s.a) ? DType::f16 : s.a; }
+/// Rows of fp8 are widened to f16 where weights have four bits, but for those that become fp8 on their way into LDS.
+constexpr DType gemm_product_type(const GemmSpec& s, const GemmPolicy& p) {
+  return s.four_bit() && is_fp8(s.a) && p.path != GemmPath::staged ? DType::f16 : s.a;
+}
 
 /// The matrix instruction of a GEMM, the full-rate one of its type and shape.
 template <ArchId arch>
-std::string gemm_mfma(const GemmSpec& spec, int side) {
+std::string gemm_mfma(const GemmSpec& spec, int side, const GemmPolicy& policy = {}) {
   if (spec.mx()) return side == 16 ? "scale_f32_16x16x128_f8f6f4" : "scale_f32_32x32x64_f8f6f4";
-  const DType type = gemm_product_type(spec);
+  const DType type = gemm_product_type(spec, policy);
   const bool fp8 = is_fp8(type), cdna4 = arch == ArchId::gfx950;
   const int k = (side == 16 ? 16 : 8) * (2 / size_of(type)) * (cdna4 ? (fp8 ? 4 : 2) : 1);
   const std::string name = fp8 ? (cdna4 ? "f8f6f4" : "fp8_fp8") : std::string(name_of(type));
@@ -41,10 +43,15 @@ constexpr double gemm_valu() {
     constexpr int places = a * Kernel::RowsA::copies + b * Kernel::RowsB::copies;
     return 2.0 * places / (turns * Kernel::k_slices * W::tiles_m * W::tiles_n);
   }
-  if constexpr (spec.four_bit() && policy.path == GemmPath::staged) {
+  if constexpr (spec.mxfp4() && policy.path == GemmPath::staged) {
+    // An item of two words is widened in one of two ways, which both stand in the loop: with its scale, or, where that
+    // would be no normal number, by a multiplication of eight pairs. gfx942 makes a table for each scale.
+    constexpr int item = W::Backend::facts.id == ArchId::gfx950 ? 106 : 140;
+    return (Kernel::RowsB::copies * item + 10.0) / (W::tiles_m * W::tiles_n * Kernel::k_slices);
+  } else if constexpr (spec.four_bit() && policy.path == GemmPath::staged) {
     // A step widens words of codes and takes zero points from them. For each group of steps, scales become f32 and
     // multiply sums in pairs; ten more are addresses.
-    constexpr int words = 2 * Kernel::RowsB::copies * (15 + 8 * spec.zero_points);
+    constexpr int words = 2 * Kernel::RowsB::copies * ((is_fp8(spec.a) ? 22 : 15) + 8 * spec.zero_points);
     constexpr int scales = W::tiles_n * W::Map::sums + W::tiles_m * W::tiles_n * W::Map::sums / 2;
     return (words + double{scales} / Kernel::Scales::period + 10) / (W::tiles_m * W::tiles_n * Kernel::k_slices);
   } else if constexpr (spec.four_bit()) {
@@ -130,7 +137,7 @@ void add_gemm(ordered_json& file, const std::string& list, int index, std::size_
                             Kernel::waves_per_simd,
                             Kernel::block_threads / facts_of(arch).wave_lanes,
                             sizeof(typename Kernel::Shared),
-                            gemm_mfma<arch>(spec, side),
+                            gemm_mfma<arch>(spec, side, policy),
                             gemm_valu<Kernel, spec>()};
     file["entries"].push_back(gemm_entry(arch, spec, policy, claims));
   });

@@ -91,7 +91,7 @@ std::span<const GemmEntry* const> all_gemm_gated_entries() {
 }
 std::span<const GemmEntry* const> all_gemm_int4_entries() {
   static const auto entries =
-      pointers_to<GemmEntry>(share<gemm_int4_policies, 0, int4[1]>, share<gemm_int4_policies, 1, int4[2]>,
+      pointers_to<GemmEntry>(share<gemm_int4_policies, 1, int4[1]>, share<gemm_int4_policies, 1, int4[2]>,
                              share<gemm_int4_policies, 0, int4[4]>, share<gemm_int4_policies, 1, int4[5]>);
   return entries;
 }

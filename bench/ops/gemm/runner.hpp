@@ -17,6 +17,7 @@
 #include "bench/ops/gemm/tensors.hpp"
 #include "bench/ops/gemm/vendor.hpp"
 #include "bench/ops/gemm/verify.hpp"
+#include "bench/ops/gemm/widened.hpp"
 #include "tilewave/ops/gemm/registry.hpp"
 
 namespace tilewave::bench {
@@ -151,9 +152,9 @@ class GemmRunner {
     };
     Beside beside;
     if (timed && c.m <= most_rotated_rows) beside.floor_bytes = measured.work.bytes - measured.work.written;
-    TwinBuffer peer_out;
+    PeerTensors peer;
     const std::unique_ptr<VendorGemm> vendor =
-        timed && options_.vendor ? beside_vendor(c, p, weights.pointers(), peer_out, beside) : nullptr;
+        timed && options_.vendor ? beside_vendor(c, p, weights.pointers(), peer, beside) : nullptr;
     if (!meter_.run(c.arch, launch, measured.timing, std::array{&tensors.out, &tensors.out_scale}, beside)) return;
     tensors.out.download();
     if (c.out_scales() > 0) tensors.out_scale.download();
@@ -161,14 +162,27 @@ class GemmRunner {
     if (prepared_->wanted.empty()) prepared_->wanted = wanted_rows(host, matrix_unit_of(c), options_.threads);
     if (options_.inject_error) damage(c, host);
     conclude(verify(host, prepared_->wanted, tolerance_of(c), options_.threads), meter_, measured);
-    if (measured.timing.peer != "none") verify_peer(c, host, peer_out, measured);
+    if (measured.timing.peer != "none") verify_peer(c, host, peer.out, measured);
   }
 
+  /// What the peer has of its own: its out, and 16-bit operands where the weights have four bits.
+  struct PeerTensors {
+    TwinBuffer out;
+    WidenedOperands widened;
+    std::optional<RotatedWeights> weights;
+  };
   /// The vendor's library with an out of its own, poisoned before it is timed; null where it has nothing for the config.
   std::unique_ptr<VendorGemm> beside_vendor(const GemmCase& c, GemmProblem p, std::span<const void* const> weights,
-                                            TwinBuffer& out, Beside& beside) const {
+                                            PeerTensors& own, Beside& beside) const {
+    TwinBuffer& out = own.out;
     out = TwinBuffer(prepared_->tensors.out.bytes(), name_of(c.spec.out));
     p.out = out.device();
+    if (c.spec.four_bit() && !c.grouped() && c.batch == 1) {
+      own.widened = widened_operands(on_host(c, prepared_->tensors), p, options_.threads);
+      own.weights.emplace(own.widened.b, options_.rotated.value_or(rotated_bytes(c)));
+      p = own.widened.problem;
+      weights = own.weights->pointers();
+    }
     std::string reason;
     std::unique_ptr<VendorGemm> vendor = vendor_gemm(p, weights, reason);
     if (vendor == nullptr) {

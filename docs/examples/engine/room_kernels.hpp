@@ -78,7 +78,7 @@ class RoomKernels final : public Kernels {
   }
   bool writes_squares(const Linear& by, std::int32_t rows) const override {
     return norms_in_weights && by.format == WeightFormat::bf16 && by.n % tilewave::gemm_squares_columns == 0 &&
-           rows > 8 && rows <= most_square_rows && !config_.batch_invariant;
+           rows > 4 && rows <= most_square_rows && !config_.batch_invariant;
   }
   void linear(const void* x, const Linear& by, const void* residual, void* out, std::int32_t rows) override {
     auto p = product(spec_of(by, false), x, by, out, rows);

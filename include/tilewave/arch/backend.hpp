@@ -112,6 +112,7 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::widen_i4(word, word) } -> std::same_as<Chunk>;  // exactly i4_unit times the values
   { B::widen_i4_to_f16(word, word) } -> std::same_as<Chunk>;
   { B::widen_fp4(word) } -> std::same_as<Chunk>;
+  { B::widen_fp4_scaled(word, word) } -> std::same_as<Chunk>;
   { B::widen_fp4_to_f16(word) } -> std::same_as<Chunk>;
   { B::template pick_bytes<0, 1, 4, 5>(word, word) } -> std::same_as<std::uint32_t>;
   { B::pack_i8(x, x, x, x) } -> std::same_as<std::uint32_t>;
@@ -146,7 +147,6 @@ concept Fp8AtomBackend = Backend<B> &&
 /// A room of a chip that converts to OCP MX's formats.
 template <class B>
 concept MxBackend = Backend<B> && requires(const Vec<float, 8>& eight, const Vec<float, 32>& all, std::uint32_t word) {
-  { B::widen_fp4_scaled(word, word) } -> std::same_as<Chunk>;
   { B::pack_fp4(eight) } -> std::same_as<std::uint32_t>;
   { B::pack_e2m3(all) } -> std::same_as<Vec<std::uint32_t, 6>>;
   { B::pack_e3m2(all) } -> std::same_as<Vec<std::uint32_t, 6>>;
@@ -275,6 +275,10 @@ concept TensorBackend = GroupBackend<B> &&
   { B::template group_multiply<DType::bf16, 128>(a, operand, sums) } -> std::same_as<void>;
   { B::template group_multiply<DType::f16, 128>(a, transposed, sums) } -> std::same_as<void>;
   { B::template widen_i4_pairs<DType::f16>(two_words, 3, words[0]) } -> std::same_as<Vec<std::uint32_t, 2>>;
+  { B::template i4_offsets<DType::f16>(words[0], words[1]) } -> std::same_as<std::uint32_t>;
+  {
+    B::template widen_i4_pairs_times<DType::f16>(two_words, 3, words[0], words[1])
+    } -> std::same_as<Vec<std::uint32_t, 2>>;
   { B::template widen_i4_biased<DType::bf16>(words[0]) } -> std::same_as<Chunk>;
   { B::widen_i4_quad(words[0], 1) } -> std::same_as<std::uint32_t>;
   { B::template widen_fp4_pairs<DType::bf16>(two_words, 3) } -> std::same_as<Vec<std::uint32_t, 2>>;

@@ -92,6 +92,8 @@ concept LdsBackend = Backend<B> &&
   { B::keep(ints) } -> std::same_as<void>;
   { B::keep(number) } -> std::same_as<void>;
   { B::keep_uniform(scalar) } -> std::same_as<void>;
+  // eight i4 as fp8 of the chip's flavour, the low halves of bytes first
+  { B::widen_i4_to_fp8(offset) } -> std::same_as<Vec<std::uint32_t, 2>>;
   // four fp8 of values within the type's range
   { B::pack_fp8_within(number, number, number, number) } -> std::same_as<std::uint32_t>;
   { B::template priority<1>() } -> std::same_as<void>;  // priority of this wave on its SIMD, 0 to 3

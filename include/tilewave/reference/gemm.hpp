@@ -37,7 +37,8 @@ struct GemmUnit {
 inline GemmUnit gemm_unit(ArchId arch, bool emulated, const GemmSpec& s) {
   if (facts_of(arch).f32_sums || s.a == DType::i8 || (emulated && !is_fp8(s.a))) return {};
   const bool promoted = s.scale == Scaling::per_block || (s.has_sums_to_choose() && s.sums == GemmSums::promoted);
-  const bool by_scales = s.four_bit() && !(s.mxfp4() && s.a == DType::bf16);  // whose scales are in the weights
+  // Scales of MXFP4 under bf16 are in the weights, and those of int4 under 16 bits may be.
+  const bool by_scales = s.four_bit() && !(s.mxfp4() && s.a == DType::bf16) && !(s.b == DType::i4 && !is_fp8(s.a));
   const int chain = by_scales ? s.scale_k : promoted ? gemm_scale_block : 0;
   return is_fp8(s.a) ? GemmUnit{32, 13, 13, chain} : GemmUnit{16, 25, 23, chain};
 }
@@ -310,7 +311,7 @@ class Gemm {
             magnitudes.low[0] += std::abs(product);
           });
       if (unit_.step > 0) {
-        const bool scaled_weights = s.mxfp4() && unit_.chain == 0;
+        const bool scaled_weights = s.four_bit() && unit_.chain == 0;
         if (unit_.chain > 0 || from == 0) loss.begin(scaled_weights ? 1 : scale);
         for (std::int32_t k = 0; k < end - from; k += unit_.step)
           loss.add(products.data() + k, std::min(unit_.step, end - from - k), scaled_weights ? scale : 1);

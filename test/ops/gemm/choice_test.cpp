@@ -26,6 +26,7 @@ GemmPolicy chosen(const GemmSpec& spec, std::int32_t m, std::int32_t n, std::int
   p.m = m, p.n = n, p.k = k;
   p.a_stride = k, p.out_stride = n;
   if (!spec.in_strips()) p.b_stride = k;
+  if (spec.zero_points) p.b_zero = static_cast<const std::int8_t*>(somewhere(8));
   p.batch_invariant = batch_invariant;
   if (spec.scale == Scaling::per_block) {
     p.a_scale = p.b_scale = static_cast<const float*>(somewhere(5));
@@ -112,7 +113,10 @@ TEST_CASE("weights of four bits go straight to up to 16 rows") {
   for (const std::int32_t m : {1, 16}) CHECK(chosen(gated, m, 28672, 4096).path == GemmPath::weights_in_registers);
   CHECK(chosen(gated, 17, 28672, 4096).path == GemmPath::tensor);
   CHECK(chosen(codes, 17, 28672, 4096).path == GemmPath::tensor);
-  CHECK(chosen(codes, 4096, 28672, 4096).path == GemmPath::tensor);
+  CHECK(chosen(codes, 4096, 28672, 4096).rows == 256);  // sums stay in the matrix unit
+  GemmSpec zeros = codes;
+  zeros.zero_points = true;
+  CHECK(chosen(zeros, 1, 28672, 4096).path == GemmPath::weights_in_registers);
 }
 
 TEST_CASE("weights of MXFP4 take tiles of 256 rows of A where they fill the chip") {

@@ -168,6 +168,35 @@ TEST_CASE("weights of i4 are their values, less zero points, times the scales of
   });
 }
 
+/// Scales of all sizes of bf16 or f16, those that are large for `exponent` -7 and those that are small for 7: 2 to that
+/// power is the one element of a row of A, so that no sum is too large or too small.
+template <bool f16, int exponent>
+float of_all_sizes(char tensor, std::int64_t r, std::int64_t c) {
+  constexpr int least = f16 ? -24 : -133, normal = f16 ? -14 : -126, most = f16 ? 15 : 127;
+  if (tensor == 'a') return c == 11 * r % 384 ? std::ldexp(1.0f, exponent) : 0.0f;
+  if (tensor == 'b') return float((3 * r + 5 * c) % 16 - 8) / 4;
+  if (tensor == 'z') return float((5 * r + 3 * c) % 17 - 8) / 8;
+  if (tensor == 's') return 1.0f;
+  switch ((3 * r + c) % 7) {
+    case 0: return 0.0f;
+    case 1: return -1.125f;
+    case 2: return exponent < 0 ? std::ldexp(-1.75f, most) : std::ldexp(1.0f, least);
+    case 3: return -0.0f;
+    case 4: return exponent < 0 ? std::ldexp(1.25f, most - 1) : std::ldexp(1.5f, normal);
+    case 5: return exponent < 0 ? 1.5f : std::ldexp(-3.0f, least);
+    default: return exponent < 0 ? -7.0f : std::ldexp(1.875f, normal + 3);
+  }
+}
+TEST_CASE("scales of i4 may be of any size, negative or none") {
+  each_entry([](const GemmEntry& e) {
+    if (e.spec.b != DType::i4 || e.spec.groups != GemmGroups::one || e.spec.gated) return;
+    const bool f16 = e.spec.group_scale() == DType::f16;
+    for (const GemmValues values :
+         {f16 ? of_all_sizes<true, -7> : of_all_sizes<false, -7>, f16 ? of_all_sizes<true, 7> : of_all_sizes<false, 7>})
+      CHECK(GemmCall(e.spec, {.m = 36, .n = 64, .k = 384}, values).run(e) == "");
+  });
+}
+
 TEST_CASE("all codes of mxfp4 under all scales are exact") {
   each_entry([](const GemmEntry& e) {
     if (!e.spec.mxfp4() || e.spec.groups != GemmGroups::one || e.spec.out != DType::bf16) return;

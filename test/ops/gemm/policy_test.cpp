@@ -115,8 +115,12 @@ TEST_CASE("a refused policy of few rows says which law it breaks") {
   CHECK(why_not(ArchId::sm90, few, codes) == "");
   CHECK(with([](GemmPolicy& p) { p.columns = 48; }) ==
         "few rows of int4 weights, gated: columns are a multiple of 32, a strip of gates and its ups");
+  CHECK(with([](GemmPolicy& p) { p.columns = 32 * 9, p.waves_k = 4, p.stages = 1; }) ==
+        "few rows of int4 weights: a wave copies scales of at most eight strips at a time");
   codes.zero_points = true;
-  CHECK(why_not(ArchId::sm90, few, codes) == "few rows of int4 weights: scale_k is 128, without groups or zero points");
+  CHECK(why_not(ArchId::sm90, few, codes) == "");
+  codes.groups = GemmGroups::contiguous;
+  CHECK(why_not(ArchId::sm90, few, codes) == "few rows of int4 weights: scale_k is 128, without groups");
 }
 
 TEST_CASE("a refused policy of few rows under weights of 16 or 8 bits says which law it breaks") {

@@ -79,7 +79,7 @@ void add_waits(InstructionTable& t) {
   t["s_barrier"] = {.run =
                         [](Wave& w, const Op&) {
                           w.status = WaveStatus::at_barrier;
-                          w.arrived = {w.lgkm.done, w.vm.done, w.reads};
+                          w.arrived = {w.lgkm.done, w.vm.done, w.reads, w.reads_in};
                           ++w.counts.barriers;
                         },
                     .cls = Class::wait};

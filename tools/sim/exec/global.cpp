@@ -14,7 +14,7 @@ using u64 = std::uint64_t;
 using i64 = std::int64_t;
 
 /// v[0:1] + offset, or s[0:1] + the unsigned v0 + offset. `saddr` is absent in the first form.
-u64 lane_address(const Wave& w, const Operand& vaddr, const Operand& saddr, i32 offset, int lane) {
+inline u64 lane_address(const Wave& w, const Operand& vaddr, const Operand& saddr, i32 offset, int lane) {
   u64 base = 0;
   if (saddr.kind == Kind::scalar) base = w.pair(saddr.reg);
   if (vaddr.is_vector()) {

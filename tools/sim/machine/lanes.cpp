@@ -40,7 +40,7 @@ void read_words(const Wave& w, const Operand& a, int word, const Dpp* dpp, Lanes
   }
   const Wave::Row& row = w.v[a.reg + word];
   if (!dpp) {
-    std::copy(row.begin(), row.end(), out.value);
+    std::memcpy(out.value, row.data(), sizeof(out.value));
     return;
   }
   const std::uint64_t exec = w.exec();

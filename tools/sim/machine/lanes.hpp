@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -95,6 +96,13 @@ void read(const Wave& w, const Op& op, int i, Lanes<T>& out) {
       if (w.mode.flush_in16_64)
         for (T& x : out.value) x = flushed(x);
     }
+  } else if constexpr (std::is_same_v<T, std::uint32_t>) {  // most operands are these, and need no other copy
+    read_words(w, a, 0, dpp, out);
+    if (op.sdwa && source >= 0 && source < 2) select_part(out, op.sdwa->source[source], a.sign_extend);
+    if (a.absolute || a.negate) {
+      const std::uint32_t clear = a.absolute ? 0x7fffffffu : 0xffffffffu, flip = a.negate ? 0x80000000u : 0u;
+      for (auto& x : out.value) x = (x & clear) ^ flip;
+    }
   } else {
     Lanes<std::uint32_t> words;
     read_words(w, a, 0, dpp, words);
@@ -161,23 +169,28 @@ void write(Wave& w, const Op& op, Lanes<T>& result, int word = 0) {
       if (op.op_sel >> 3 & 1)  // the destination's high half; the low half stays
         for (int l = 0; l < wave_lanes; ++l) words[l] = words[l] << 16 | (row[0][l] & 0xffffu);
     if (op.sdwa && word == 0) merge_part(words, row[0], *op.sdwa);
-    if (mask == ~std::uint64_t{0}) {
-      for (int l = 0; l < wave_lanes; ++l) row[0][l] = words[l];
-    } else {
-      for (int l = 0; l < wave_lanes; ++l) row[0][l] = mask >> l & 1 ? words[l] : row[0][l];
-    }
+    if (mask != ~std::uint64_t{0})
+      for (int l = 0; l < wave_lanes; ++l) words[l] = mask >> l & 1 ? words[l] : row[0][l];
+    std::memcpy(row[0].data(), words.value, sizeof(words.value));  // a loop that stores would not be vectorised
   }
 }
+
+/// Lanes that a tuple does not set to 0, since they are read before they are used.
+template <class T>
+struct Unset {
+  Unset() {}
+  Lanes<T> lanes;
+};
 
 template <bool accumulates, class F, class R, class... A>
 struct Valu {
   static void run(Wave& w, const Op& op) { call(w, op, std::make_index_sequence<sizeof...(A)>{}); }
   template <std::size_t... i>
   static void call(Wave& w, const Op& op, std::index_sequence<i...>) {
-    std::tuple<Lanes<A>...> in;
-    (read(w, op, accumulates && i + 1 == sizeof...(A) ? 0 : static_cast<int>(i) + 1, std::get<i>(in)), ...);
+    std::tuple<Unset<A>...> in;
+    (read(w, op, accumulates && i + 1 == sizeof...(A) ? 0 : static_cast<int>(i) + 1, std::get<i>(in).lanes), ...);
     Lanes<R> out;
-    for (int l = 0; l < wave_lanes; ++l) out[l] = F{}(std::get<i>(in)[l]...);
+    for (int l = 0; l < wave_lanes; ++l) out[l] = F{}(std::get<i>(in).lanes[l]...);
     write(w, op, out);
   }
   static Instruction instruction() {

@@ -31,6 +31,7 @@ void Wave::wait(std::uint32_t vmcnt, std::uint32_t lgkmcnt) {
   if (!reads.empty() && reads.front().ticket <= lgkm.done)
     reads.erase(reads.begin(),
                 std::find_if(reads.begin(), reads.end(), [&](const auto& read) { return read.ticket > lgkm.done; }));
+  if (reads.empty()) reads_in = {};
   if (!copies.empty() && copies.front().ticket <= vm.done) {
     const auto end =
         std::find_if(copies.begin(), copies.end(), [&](const auto& copy) { return copy.ticket > vm.done; });
@@ -107,6 +108,7 @@ std::uint8_t* Block::lds_read(Wave& wave, std::uint32_t address, std::uint32_t b
     dword.read_by |= static_cast<std::uint16_t>(1u << wave.id);
   }
   wave.reads.push_back({wave.lgkm.issued, address, bytes});
+  wave.reads_in.add(address, bytes);
   return lds.data() + address;
 }
 
@@ -120,12 +122,12 @@ void Block::check_reads(const Wave& wave, std::uint32_t dword, bool copied) cons
   for (unsigned readers = shadow[dword].read_by; readers; readers &= readers - 1) {
     const Wave& reader = *waves[static_cast<std::size_t>(std::countr_zero(readers))];
     if (reader.id == wave.id) {
-      if (copied && std::any_of(wave.reads.begin(), wave.reads.end(), holds))
+      if (copied && wave.reads_in.holds(dword) && std::any_of(wave.reads.begin(), wave.reads.end(), holds))
         race(dword, "is read by this wave, which has not waited for that (lgkmcnt) before its copy");
       continue;
     }
     const auto& reads = reader.published.reads;
-    if (std::any_of(reads.begin(), reads.end(), holds))
+    if (reader.published.reads_in.holds(dword) && std::any_of(reads.begin(), reads.end(), holds))
       race(dword, "was read by wave " + std::to_string(reader.id) +
                       ", whose s_waitcnt for that (lgkmcnt) comes behind the barrier");
   }

@@ -2,6 +2,7 @@
 // The state of one wave and of its block.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -44,6 +45,15 @@ struct PendingRead {
   std::uint32_t ticket;  // of lgkmcnt
   std::uint32_t address;
   std::uint32_t bytes;
+};
+
+/// Where reads lie, which mostly tells at once that none of them holds a dword.
+struct DwordRange {
+  std::uint32_t first = ~0u, last = 0;
+  void add(std::uint32_t address, std::uint32_t bytes) {
+    first = std::min(first, address / 4), last = std::max(last, (address + bytes - 1) / 4);
+  }
+  bool holds(std::uint32_t dword) const { return dword >= first && dword <= last; }
 };
 
 /// Tickets of one in-order counter: operation n is complete once `done >= n`.
@@ -90,11 +100,13 @@ struct Wave {
   struct Completed {
     std::uint32_t writes = 0, copies = 0;  // tickets of lgkmcnt and vmcnt
     std::vector<PendingRead> reads{};      // those that were not
+    DwordRange reads_in{};
   } arrived, published;
   std::array<std::uint32_t, vector_registers> v_vm{}, v_lgkm{};  // ticket of the load that fills the register
   std::array<std::uint32_t, scalar_registers> s_lgkm{};
   std::vector<PendingCopy> copies;
   std::vector<PendingRead> reads;  // of LDS, in order
+  DwordRange reads_in;
 
   const Region* hint = nullptr;
   Counts counts;

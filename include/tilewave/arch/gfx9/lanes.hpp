@@ -213,6 +213,26 @@ struct Lanes {
              less(pick_bytes<0, 4, 1, 4>(second, high)), less(pick_bytes<2, 4, 3, 4>(second, high))}};
   }
 
+  /// The low three bits of a code choose a byte of two tables, of 0 to 7 and of -8 to -1. `type` is the chip's fp8.
+  template <DType type>
+  TILEWAVE_DEVICE static Vec<std::uint32_t, 2> widen_i4_to_fp8_of(std::uint32_t word) {
+    constexpr auto four = [](int first) {
+      std::uint32_t bytes = 0;
+      for (int i = 0; i < 4; ++i) bytes |= std::uint32_t{f32_to_fp8(type, static_cast<float>(first + i))} << 8 * i;
+      return bytes;
+    };
+    constexpr std::uint32_t of0 = four(0), of4 = four(4), of_minus8 = four(-8), of_minus4 = four(-4);
+    Vec<std::uint32_t, 2> wide;
+    TILEWAVE_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const std::uint32_t codes = half == 0 ? word : word >> 4, chosen = codes & 0x07070707u;
+      const std::uint32_t sign = codes >> 3 & 0x01010101u, negative = (sign << 8) - sign;
+      wide[half] = (__builtin_amdgcn_perm(of_minus4, of_minus8, chosen) & negative) |
+                   (__builtin_amdgcn_perm(of4, of0, chosen) & ~negative);
+    }
+    return wide;
+  }
+
   /// The low three bits of a code, its magnitude, choose a byte of a table: the high bytes of bf16 and f16, and the low
   /// bytes of bf16. The low bytes of f16 are 0.
   TILEWAVE_DEVICE static Chunk widen_fp4(std::uint32_t word) {
@@ -222,6 +242,29 @@ struct Lanes {
       const std::uint32_t codes = half == 0 ? word : word >> 4, chosen = codes & 0x07070707u;
       const std::uint32_t high = __builtin_amdgcn_perm(0x40404040u, 0x3f3f3f00u, chosen) | (codes << 4 & 0x80808080u);
       const std::uint32_t low = __builtin_amdgcn_perm(0xc0804000u, 0xc0800000u, chosen);
+      wide[2 * half] = pick_bytes<0, 4, 1, 5>(low, high);
+      wide[2 * half + 1] = pick_bytes<2, 6, 3, 7>(low, high);
+    }
+    return wide;
+  }
+  /// The same from a table of bf16 to whose exponents the scale's is added. The code 0 stays 0.
+  TILEWAVE_DEVICE static Chunk widen_fp4_scaled(std::uint32_t word, std::uint32_t scale) {
+    using Pair = std::uint16_t __attribute__((ext_vector_type(2)));
+    const auto add = static_cast<std::uint16_t>((scale - 127) << 7);
+    const auto entries = [add](std::uint32_t two, bool first) TILEWAVE_INLINE_LAMBDA {
+      return __builtin_bit_cast(std::uint32_t,
+                                __builtin_bit_cast(Pair, two) + Pair{first ? std::uint16_t{0} : add, add});
+    };
+    const std::uint32_t of01 = entries(0x3f000000u, true), of23 = entries(0x3fc03f80u, false),
+                        of45 = entries(0x40404000u, false), of67 = entries(0x40c04080u, false);
+    const std::uint32_t high_of03 = pick_bytes<1, 3, 5, 7>(of01, of23), low_of03 = pick_bytes<0, 2, 4, 6>(of01, of23);
+    const std::uint32_t high_of47 = pick_bytes<1, 3, 5, 7>(of45, of67), low_of47 = pick_bytes<0, 2, 4, 6>(of45, of67);
+    Chunk wide;
+    TILEWAVE_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const std::uint32_t codes = half == 0 ? word : word >> 4, chosen = codes & 0x07070707u;
+      const std::uint32_t high = __builtin_amdgcn_perm(high_of47, high_of03, chosen) | (codes << 4 & 0x80808080u);
+      const std::uint32_t low = __builtin_amdgcn_perm(low_of47, low_of03, chosen);
       wide[2 * half] = pick_bytes<0, 4, 1, 5>(low, high);
       wide[2 * half + 1] = pick_bytes<2, 6, 3, 7>(low, high);
     }

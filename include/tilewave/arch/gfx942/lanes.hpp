@@ -22,6 +22,9 @@ struct Lanes : gfx9::Lanes {
     };
     return high_halves(rounded(low), rounded(high));
   }
+  TILEWAVE_DEVICE static Vec<std::uint32_t, 2> widen_i4_to_fp8(std::uint32_t word) {
+    return widen_i4_to_fp8_of<DType::fp8_e4m3fnuz>(word);
+  }
   TILEWAVE_DEVICE static std::uint32_t pack_fp8(float a, float b, float c, float d) {
     return pack_fp8_of<DType::fp8_e4m3fnuz>(a, b, c, d);
   }

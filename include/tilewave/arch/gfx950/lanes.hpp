@@ -14,6 +14,9 @@ struct Lanes : gfx9::Lanes {
     return __builtin_bit_cast(std::uint32_t, __builtin_convertvector((Floats{low, high}), Bf16s));
   }
   TILEWAVE_DEVICE static std::uint32_t round_bf16(float low, float high) { return pack_bf16(low, high); }
+  TILEWAVE_DEVICE static Vec<std::uint32_t, 2> widen_i4_to_fp8(std::uint32_t word) {
+    return widen_i4_to_fp8_of<DType::fp8_e4m3fn>(word);
+  }
   TILEWAVE_DEVICE static std::uint32_t pack_fp8(float a, float b, float c, float d) {
     return pack_fp8_of<DType::fp8_e4m3fn>(a, b, c, d);
   }

@@ -107,19 +107,24 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_truncated(const float* left, const 
   }
 }
 
+/// Returns the value of each code of a flavour of fp8. Looking it up takes a fraction of decoding it.
+TILEWAVE_HOST_UNTRACKED inline const float* fp8_values(DType type) {
+  static constexpr auto tables = [] {
+    std::array<std::array<float, 256>, 2> values{};
+    for (int code = 0; code < 256; ++code) {
+      values[0][code] = fp8_to_f32(DType::fp8_e4m3fn, static_cast<std::uint8_t>(code));
+      values[1][code] = fp8_to_f32(DType::fp8_e4m3fnuz, static_cast<std::uint8_t>(code));
+    }
+    return values;
+  }();
+  return tables[type == DType::fp8_e4m3fnuz].data();
+}
+
 /// Widens the elements of 16 bytes to f32, exactly: 8 of bf16 or f16, or 16 of the fp8 flavour `type`. Returns how
 /// many.
 TILEWAVE_HOST_UNTRACKED inline int widen(DType type, const void* from, float* to) {
   if (is_fp8(type)) {
-    static constexpr auto tables = [] {
-      std::array<std::array<float, 256>, 2> values{};
-      for (int code = 0; code < 256; ++code) {
-        values[0][code] = fp8_to_f32(DType::fp8_e4m3fn, static_cast<std::uint8_t>(code));
-        values[1][code] = fp8_to_f32(DType::fp8_e4m3fnuz, static_cast<std::uint8_t>(code));
-      }
-      return values;
-    }();
-    const std::array<float, 256>& table = tables[type == DType::fp8_e4m3fnuz];
+    const float* const table = fp8_values(type);
     for (int i = 0; i < 16; ++i) to[i] = table[static_cast<const std::uint8_t*>(from)[i]];
     return 16;
   }

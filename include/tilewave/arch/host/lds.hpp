@@ -70,7 +70,7 @@ TILEWAVE_HOST_UNTRACKED inline void spread_micro(const Chunk* units, int lane, b
     const auto code = static_cast<std::uint8_t>(both >> shift);
     const float value = type == DType::fp4_e2m1 ? fp4_to_f32(code)
                         : is_fp6(type)          ? fp6_to_f32(type, code)
-                                                : fp8_to_f32(type, code);
+                                                : fp8_values(type)[code];
     to[columns ? at * side + row : row * k + at] = value;
   }
 }

@@ -86,7 +86,8 @@ TILEWAVE_HOST_UNTRACKED inline void spread(DType type, float* tile, const std::a
 template <int N>
 TILEWAVE_HOST_UNTRACKED inline void spread_fp8(DType type, float* tile, const std::array<std::uint16_t, N>& at,
                                                const Vec<std::uint32_t, N / 4>& words) {
-  for (int i = 0; i < N; ++i) tile[at[i]] = fp8_to_f32(type, static_cast<std::uint8_t>(words[i / 4] >> 8 * (i % 4)));
+  const float* const values = fp8_values(type);
+  for (int i = 0; i < N; ++i) tile[at[i]] = values[words[i / 4] >> 8 * (i % 4) & 0xff];
 }
 
 /// Dense is the DenseTile of the operands' type.

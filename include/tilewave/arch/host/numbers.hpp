@@ -76,6 +76,15 @@ struct Numbers {
     return widened_i4(word, f32_to_f16, zeros);
   }
 
+  static Vec<std::uint32_t, 2> widen_i4_to_fp8(std::uint32_t word) {
+    Vec<std::uint32_t, 2> codes{};
+    for (int i = 0; i < 8; ++i) {
+      const int code = static_cast<int>(word >> (8 * (i % 4) + 4 * (i / 4)) & 15u), value = code < 8 ? code : code - 16;
+      codes[i / 4] |= std::uint32_t{f32_to_fp8(Fp8, static_cast<float>(value))} << 8 * (i % 4);
+    }
+    return codes;
+  }
+
   template <DType type>
   static Vec<std::uint32_t, 2> widen_i4_pairs(const Vec<std::uint32_t, 2>& words, int pair, std::uint32_t zeros = 0) {
     static_assert(type == DType::bf16 || type == DType::f16, "pairs are of bf16 or f16");
@@ -84,7 +93,21 @@ struct Numbers {
   }
 
   template <DType type>
+  static std::uint32_t i4_offsets(std::uint32_t zeros, std::uint32_t) {
+    return zeros;
+  }
+  template <DType type>
+  static Vec<std::uint32_t, 2> widen_i4_pairs_times(const Vec<std::uint32_t, 2>& words, int pair, std::uint32_t powers,
+                                                    std::uint32_t offsets) {
+    Vec<std::uint32_t, 2> pairs = widen_i4_pairs<type>(words, pair, offsets);
+    for (int i = 0; i < 2; ++i) pairs[i] = multiply_pair<type>(pairs[i], powers);
+    return pairs;
+  }
+
+  template <DType type>
   static constexpr std::uint32_t i4_negative_biases = type == DType::bf16 ? 0xc1c0c1c0u : 0xd480d480u;
+  template <DType type>
+  static constexpr float i4_bias = type == DType::bf16 ? 24.0f : 72.0f;
   template <DType type>
   static Chunk widen_i4_biased(std::uint32_t word) {
     const Chunk values = type == DType::bf16 ? widened_i4(word, [](float v) { return f32_to_bf16(24.0f + v); })
@@ -107,6 +130,15 @@ struct Numbers {
 
   /// Widens eight fp4 in the same order, exactly.
   static Chunk widen_fp4(std::uint32_t word) { return widened_fp4(word, f32_to_bf16); }
+  static Chunk widen_fp4_scaled(std::uint32_t word, std::uint32_t scale) {
+    const float power = e8m0_to_f32(static_cast<std::uint8_t>(scale));
+    Chunk pairs{};
+    for (int i = 0; i < 8; ++i) {
+      const auto code = static_cast<std::uint8_t>(word >> (i < 4 ? 8 * i : 8 * (i - 4) + 4) & 15u);
+      pairs[i / 2] |= std::uint32_t{f32_to_bf16(power * fp4_to_f32(code))} << 16 * (i % 2);
+    }
+    return pairs;
+  }
   static Chunk widen_fp4_to_f16(std::uint32_t word) { return widened_fp4(word, f32_to_f16); }
   template <DType type>
   static Vec<std::uint32_t, 2> widen_fp4_pairs(const Vec<std::uint32_t, 2>& words, int pair) {
@@ -125,8 +157,7 @@ struct Numbers {
   }
 
   static std::uint32_t multiply_bf16(std::uint32_t pair, std::uint32_t factors) {
-    const auto half = [](std::uint32_t word, int i) { return bf16_to_f32(static_cast<std::uint16_t>(word >> 16 * i)); };
-    return pack_bf16(half(pair, 0) * half(factors, 0), half(pair, 1) * half(factors, 1));
+    return multiply_pair<DType::bf16>(pair, factors);
   }
   /// Returns four of the 8 bytes low, high as a word; low's bytes come first.
   template <int a, int b, int c, int d>
@@ -154,6 +185,16 @@ struct Numbers {
   static Vec<std::uint32_t, 2> widened(std::uint32_t word, const Table& codes) {
     const auto at = [&](int byte) { return std::uint32_t{codes[word >> (8 * byte) & 0xffu]}; };
     return {{at(0) | at(1) << 16, at(2) | at(3) << 16}};
+  }
+
+  template <DType type>
+  static std::uint32_t multiply_pair(std::uint32_t pair, std::uint32_t factors) {
+    const auto half = [](std::uint32_t word, int i) {
+      const auto bits = static_cast<std::uint16_t>(word >> 16 * i);
+      return type == DType::bf16 ? bf16_to_f32(bits) : f16_to_f32(bits);
+    };
+    const float low = half(pair, 0) * half(factors, 0), high = half(pair, 1) * half(factors, 1);
+    return type == DType::bf16 ? pack_bf16(low, high) : pack_f16(low, high);
   }
 
   static Chunk widened_fp4(std::uint32_t word, std::uint16_t (*narrow)(float)) {
@@ -218,15 +259,6 @@ struct MxNumbers {};
 
 template <>
 struct MxNumbers<true> {
-  static Chunk widen_fp4_scaled(std::uint32_t word, std::uint32_t scale) {
-    const float power = e8m0_to_f32(static_cast<std::uint8_t>(scale));
-    Chunk pairs{};
-    for (int i = 0; i < 8; ++i) {
-      const auto code = static_cast<std::uint8_t>(word >> (i < 4 ? 8 * i : 8 * (i - 4) + 4) & 15u);
-      pairs[i / 2] |= std::uint32_t{f32_to_bf16(power * fp4_to_f32(code))} << 16 * (i % 2);
-    }
-    return pairs;
-  }
   static std::uint32_t pack_fp4(const Vec<float, 8>& v) {
     std::uint32_t word = 0;
     for (int e = 0; e < 8; ++e) word |= std::uint32_t{f32_to_fp4(v[e])} << 4 * e;

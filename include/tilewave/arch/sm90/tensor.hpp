@@ -32,11 +32,14 @@ struct Tensor {
     const auto encoded = [&](std::initializer_list<cuuint64_t> extents, std::initializer_list<cuuint64_t> strides,
                              std::initializer_list<cuuint32_t> box) {
       const cuuint32_t steps[] = {1, 1, 1, 1, 1};
-      return encode(&map, map_type(s.type), cuuint32_t(extents.size()), const_cast<void*>(s.data), extents.begin(),
-                    strides.begin(), box.begin(), steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                    s.straight ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
-                    s.once ? CU_TENSOR_MAP_L2_PROMOTION_NONE : CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      return encode(
+          &map, map_type(s.type), cuuint32_t(extents.size()), const_cast<void*>(s.data), extents.begin(),
+          strides.begin(), box.begin(), steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+          s.straight ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
+          // Where L2 asks memory for 256 bytes at a time, decode attention takes 5 % longer and products of few
+          // rows 1 to 4 % (docs/notebook/2026-11-28-step-squares.md).
+          s.once ? CU_TENSOR_MAP_L2_PROMOTION_NONE : CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     };
     const auto whole = [](std::int64_t n) { return static_cast<cuuint64_t>(n); };
     const auto part = [](int n) { return static_cast<cuuint32_t>(n); };

@@ -133,7 +133,7 @@ Status gemm_launch_few_rows(const Epilogue& epilogue, const GemmProblem& p, hipS
                                    .a = static_cast<const char*>(p.a),
                                    .scales = static_cast<const char*>(p.b_group_scale),
                                    .out = p.out,
-                                   .a_scale = p.a_scale,
+                                   .a_scale_or_zeros = S.zero_points ? static_cast<const void*>(p.b_zero) : p.a_scale,
                                    .bias = p.bias,
                                    .residual = p.residual,
                                    .out_scale = p.out_scale,

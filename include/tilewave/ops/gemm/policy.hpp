@@ -80,4 +80,14 @@ inline std::string name_of(const GemmPolicy& p) {
   return name;
 }
 
+namespace detail {
+
+/// Says whether sums of int4 stay in the matrix unit and are multiplied where scales change (GemmInt4Rows::rescaled):
+/// stages of 64 k.
+constexpr bool gemm_rescales_sums(const GemmSpec& s, const GemmPolicy& p) {
+  return s.b == DType::i4 && !is_fp8(s.a) && p.path == GemmPath::tensor && p.depth_bytes == 128;
+}
+
+}  // namespace detail
+
 }  // namespace tilewave

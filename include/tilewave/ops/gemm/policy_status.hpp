@@ -8,6 +8,7 @@
 #include "tilewave/ops/gemm/args.hpp"
 #include "tilewave/ops/gemm/check_spec.hpp"
 #include "tilewave/ops/gemm/few_rows/policy_status.hpp"
+#include "tilewave/ops/gemm/late_status.hpp"
 #include "tilewave/ops/gemm/norm_status.hpp"
 #include "tilewave/tile/element.hpp"
 
@@ -100,13 +101,17 @@ constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
                     : p.late     ? min_of(gemm_late_boxes, tile_boxes)
                                  : tile_boxes;
   const int out = wave_groups * boxes * (p.swapped ? group_wide : 16 * 4) * 128;
-  const int b_scales = int4 ? depth_k / s.scale_k * p.columns : shared_scales ? p.columns / 64 : 1;
+  const bool rescaled = gemm_rescales_sums(s, p);
+  const int b_scales = int4            ? max_of(1, depth_k / s.scale_k) * p.columns * (rescaled ? 2 : 1)
+                       : shared_scales ? p.columns / 64
+                                       : 1;
   int small = 2 * 8 * p.stages + 4 * (row_scales ? wave_groups * group_wide : 1);
   if (gemm_serves_norm(s, p)) small = align_up(small, 8) + 4 * p.rows + 16;
   small += 4 * (shared_scales && !int4 ? p.stages * p.rows : 1);
   const bool in_exponents = s.mxfp4() && s.a == DType::bf16, fragments = s.weights == GemmWeights::fragments;
   small = align_up(small, 16) + 4 * (shared_scales && !in_exponents ? p.stages * b_scales : 1);
-  small = align_up(small, 16) + 4 * (s.zero_points || in_exponents ? p.stages * (b_scales + (fragments ? 4 : 0)) : 1);
+  small = align_up(small, 16) +
+          4 * (s.zero_points || in_exponents || rescaled ? p.stages * (b_scales + (fragments ? 4 : 0)) : 1);
   const int tall_bytes = tall * (int4 ? depth_k / 2 : p.depth_bytes);
   small += p.pingpong ? align_up(small, 8) - small + 2 * 8 : 0;                              // GemmTensorKernel::Turns
   if (s.out_scale == Scaling::per_group && !p.swapped && group_wide / halves < scale_group)  // L::OutGroups
@@ -131,12 +136,7 @@ constexpr Status gemm_tensor_tile(const GemmSpec& s, const GemmPolicy& p) {
   if (p.pingpong && (p.waves() != 1 || p.waves_per_simd != 1 || p.swapped || p.splits > 1 || p.stream || s.four_bit()))
     return illegal_policy(
         "pingpong: a wave group has a whole tile, not swapped, and K is not shared; weights are not int4");
-  if (p.late && (s.scale == Scaling::per_block || promoted || s.four_bit() || p.swapped || p.pingpong || p.splits > 1 ||
-                 p.stream || s.groups != GemmGroups::one))
-    return illegal_policy(
-        "late: sums stay in the matrix unit, tiles are not swapped, K is not shared, and there are no groups");
-  if (p.late && (size_of(s.out) != 2 || s.out_scale != Scaling::none))
-    return illegal_policy("late: values that wait in registers have 16 bits and no scales");
+  if (const Status status = gemm_late_status(s, p); !status.ok()) return status;
   if (p.waves() > 4) return illegal_policy("the registers of an SM suffice for at most four wave groups of a block");
   if ((p.wave_groups() + 1) * 128 * p.waves_per_simd > 2048)
     return illegal_policy("an SM holds at most 2048 lanes: fewer wave groups, or fewer blocks (waves_per_simd)");
@@ -148,11 +148,14 @@ constexpr Status gemm_tensor_tile(const GemmSpec& s, const GemmPolicy& p) {
   const int waiting = p.late ? tiles * group_wide / 4 / (s.gated ? 2 : 1) : 0;
   if (tiles * group_wide / 2 + waiting >= registers)
     return illegal_policy("a lane's sums of its wave group's part of the tile must fit its registers");
-  const bool half_stage = s.mxfp4() && s.a == DType::bf16 && p.depth_bytes == 128;
+  const bool rescaled = gemm_rescales_sums(s, p);
+  const bool half_stage = (s.mxfp4() && s.a == DType::bf16 && p.depth_bytes == 128) || rescaled;
   if (s.four_bit() ? !half_stage && p.depth_bytes != 128 * size_of(s.a) : p.depth_bytes != 128)
     return illegal_policy(s.four_bit()
                               ? "a stage of int4 weights is 128 values of k: depth_bytes is 128 times A's element"
                               : "a stage is one box of the tensor copy engine: depth_bytes is 128");
+  if (rescaled && (tiles != 1 || p.splits > 1 || s.scale_k < 64))
+    return illegal_policy("sums that are rescaled: a wave group has 64 columns, K is not shared, scale_k is 64 or 128");
   if (p.stages < 3 && (s.four_bit() || gemm_shares_block_scales(s, p)))
     return illegal_policy("three waves fetch scales in turns, each for a stage: at least 3 stages");
   return {};
@@ -165,7 +168,7 @@ constexpr Status gemm_tensor_product(const GemmSpec& s, const GemmPolicy& p) {
   const bool sums_by_stage = s.scale == Scaling::per_block || promoted;  // are scaled or promoted after each stage
   const int n = sums_by_stage ? gemm_part_wide(group_wide) : group_wide;
   const bool narrow = n == 8 || n == 16 || n == 32 || n == 64 || n == 128 || (sums_by_stage && n == 192);
-  const bool in_unit = s.mxfp4() && s.a == DType::bf16;  // sums stay in the matrix unit
+  const bool in_unit = (s.mxfp4() && s.a == DType::bf16) || gemm_rescales_sums(s, p);  // sums stay in the matrix unit
   if (s.four_bit() && !narrow && !(in_unit && (n == 160 || n == 256)))
     return illegal_policy("products of int4 weights have 8, 16, 32, 64 or 128 rows of A for a wave group");
   if (s.a == DType::i8 && n != 16 && n != 64 && n != 128 && n != 256)
@@ -315,9 +318,11 @@ constexpr Status gemm_transposed_policy(const GemmPolicy& p, int rows, int side)
 /// The laws of GemmLdsKernel: operands through LDS on CDNA.
 constexpr Status gemm_lds_policy(const ArchFacts& facts, const GemmSpec& s, const GemmPolicy& p) {
   const bool direct = p.path == GemmPath::direct;
-  if (s.four_bit() && (direct || s.mxfp4() || is_fp8(s.a) || s.scale_k < 64 || p.waves_k > 1))
+  const int least_scale_k = 128 / size_of(s.a);  // a step
+  if (s.four_bit() && (direct || (s.mxfp4() ? s.a != DType::bf16 : s.scale_k < least_scale_k) || p.waves_k > 1))
     return illegal_policy(
-        "weights of four bits through LDS: path staged, int4 under bf16 or f16, scale_k 64 or 128, one of waves_k");
+        "weights of four bits through LDS: path staged, one of waves_k; mxfp4 under bf16, or int4 whose scale_k is a "
+        "step or more: 64 under bf16 or f16, 128 under fp8");
   if (direct && !facts.direct_copies)
     return illegal_policy("path direct needs copies of 16 bytes a lane into LDS, which gfx950 has");
   if (direct ? p.stages < 2 : p.stages > 2)

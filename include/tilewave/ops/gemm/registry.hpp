@@ -75,6 +75,12 @@ inline double gemm_cost_in_chain(const GemmProblem& p, const GemmPolicy& policy,
   return 1e-3 * (blocks < 120 ? 1000 - blocks : blocks / 1000);
 }
 
+/// Returns microseconds that the wave which finds factors of rows costs blocks that share an SM. Gates of 16 rows took
+/// 58.9 us where one block an SM took 57.3; at 8 rows they were as long (docs/notebook/2026-11-28-step-squares.md).
+constexpr double gemm_norm_us(const GemmProblem& p, const GemmPolicy& policy) {
+  return p.a_squares != nullptr && p.m > 8 && policy.waves_per_simd > 1 ? 1.5 : 0.0;
+}
+
 /// The functions by which a plan knows its entries; see tile/plan.hpp.
 struct GemmRegistry {
   using Spec = GemmSpec;
@@ -106,8 +112,8 @@ struct GemmRegistry {
     const ArchFacts& facts = facts_of(e.arch);
     if (e.policy.leaves_room()) return gemm_cost_in_chain(p, e.policy, splits);
     if (facts.matrix == Matrix::mma) {
-      return gemm_is_dense_sm90(p.spec) ? gemm_cost_dense_sm90(p, p.m, e.policy, splits)
-                                        : gemm_cost_sm90(p, p.m, e.policy, splits);
+      return gemm_norm_us(p, e.policy) + (gemm_is_dense_sm90(p.spec) ? gemm_cost_dense_sm90(p, p.m, e.policy, splits)
+                                                                     : gemm_cost_sm90(p, p.m, e.policy, splits));
     }
     return p.spec.four_bit() ? gemm_cost_int4(p, p.m, e.policy, splits, facts)
                              : gemm_cost_cdna(p, p.m, e.policy, splits, facts);

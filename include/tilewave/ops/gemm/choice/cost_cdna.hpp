@@ -50,7 +50,11 @@ inline double gemm_cost_cdna(const GemmProblem& p, std::int32_t m, const GemmPol
   // Products of fp4 and fp6 take half the time of products with an fp8 operand.
   const double fp4_rate = p.spec.mx() && packing_of(p.spec.a) > 1 ? 0.5 : 1.0;
   const double steps = std::ceil(p.k * size / policy.depth_bytes / splits);
-  const double computing = std::ceil(blocks / at_a_time) * steps * step * fp4_rate * large_area;
+  // Where groups have one tile of rows each, two blocks share a unit, and whichever ends makes room.
+  const bool grouped = p.spec.groups == GemmGroups::contiguous;
+  const bool single = grouped && by_registers && m <= policy.rows * gemm_groups_hit(p, m);
+  const double rounds = single ? max_of(1.0, blocks / (2 * at_a_time)) : std::ceil(blocks / at_a_time);
+  const double computing = rounds * steps * step * fp4_rate * large_area;
   const double by_tiles = count.tiles * (policy.rows * size + policy.columns * size_b) * p.k /
                           (by_registers || area >= 1 ? c.l2 : c.l2_small);
   const double layers = p.spec.groups == GemmGroups::contiguous ? gemm_groups_hit(p, m) : gemm_layers(p);
@@ -58,6 +62,8 @@ inline double gemm_cost_cdna(const GemmProblem& p, std::int32_t m, const GemmPol
   // Partials are written, then read by a second launch.
   const double partial_bytes = 2.0 * blocks * policy.rows * policy.columns * sizeof(float);
   const double combine = splits > 1 ? c.combine + c.combine_split * splits + partial_bytes / c.combine_memory : 0;
+  // A merge goes over all tiles that groups may have (docs/notebook/2026-11-28-moe-launches.md).
+  if (grouped && splits > 1 && count.tiles >= units / 2) return 1e6;
   const double squares = computing * computing + by_tiles * by_tiles + once * once;
   return c.start + std::sqrt(squares) + combine;
 }

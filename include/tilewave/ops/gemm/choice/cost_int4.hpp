@@ -23,15 +23,19 @@ inline double gemm_cost_int4(const GemmProblem& p, std::int32_t m, const GemmPol
   const double blocks = count.tiles * splits, units = facts.compute_units, block_k = k / splits;
   const int waves = policy.waves() * policy.waves_k;
   const auto rounds = [&](double at_a_time) { return double(std::int64_t((blocks + at_a_time - 1) / at_a_time)); };
-  const double products = 2.0 * policy.rows * policy.columns * block_k / (0.6 * facts.bf16_flops / units / 1e6);
+  // In LDS codes become fp8 under rows of fp8, whose products take half as long, and whose steps are 128 k.
+  const bool fp8 = policy.path == GemmPath::staged && is_fp8(p.spec.a);
+  const double products =
+      2.0 * policy.rows * policy.columns * block_k / (0.6 * (fp8 ? 2 : 1) * facts.bf16_flops / units / 1e6);
   // Each wave that multiplies a code widens it by two operations. On the way into LDS it is widened once, but sums are
   // scaled after each step.
   const bool in_lds = policy.path == GemmPath::staged;
-  const double scaling = in_lds ? 0.5 * policy.rows * policy.columns / 64.0 : 0.0;
+  const double scaling = in_lds ? 0.5 * policy.rows * policy.columns / (fp8 ? 128.0 : 64.0) : 0.0;
   const double widening = (2.1 * policy.columns * (in_lds ? 1 : policy.waves_rows) + scaling) * block_k / (64 * 2000.0);
   // In each step of 128 k, a wave waits for what it loaded `stages` steps before. In LDS a step is 64 k, and what is
   // loaded in one is stored in the next.
-  const double waiting = in_lds ? 0.8 * block_k / 64 : 0.9 * block_k / 128 / (policy.waves_k * policy.stages);
+  const double waiting =
+      in_lds ? 0.8 * block_k / (fp8 ? 128 : 64) : 0.9 * block_k / 128 / (policy.waves_k * policy.stages);
   const double resident_blocks = units * max_of(1, policy.waves_per_simd * facts.simds_per_cu / waves);
   // In registers each wave reads its rows and codes through L1, of which it uses parts of lines: bytes in a microsecond
   // of a compute unit, fitted to modelled times.

@@ -19,9 +19,9 @@ constexpr int gemm_stages(const GemmSpec& s, const GemmPolicy& p) {
                   : p.late     ? p.wave_groups() * gemm_late_boxes * 64 * 128
                                : p.rows * align_up(gemm_tile_columns(s, p) * min_of(size_of(s.out), 2), 128);
   const bool block = s.scale == Scaling::per_block;
-  const int depth_k = p.depth_bytes / size_of(s.a), scale_bytes = s.zero_points ? 8 : 4;
+  const int depth_k = p.depth_bytes / size_of(s.a), scale_bytes = gemm_rescales_sums(s, p) ? 16 : s.zero_points ? 8 : 4;
   const int b_bytes =
-      s.four_bit() ? depth_k / 2 + scale_bytes * (depth_k / s.scale_k) : p.depth_bytes;  // of a row of B
+      s.four_bit() ? depth_k / 2 + scale_bytes * max_of(1, depth_k / s.scale_k) : p.depth_bytes;  // of a row of B
   const int stage = p.rows * p.depth_bytes + p.columns * b_bytes + (block ? 4 * p.rows + p.columns / 16 : 0) +
                     (s.weights == GemmWeights::fragments ? 40 : 24);
   const int most = p.swapped && p.waves() == 1 && !s.four_bit() ? 10 : 16;
@@ -100,7 +100,7 @@ constexpr GemmPolicies gemm_sm90_int4(const GemmSpec& s) {
   };
   // A group of `waves` has `strips` of each pass of a block. `blocks`: an SM.
   const auto few_rows = [&](int rows, int strips, int groups, int waves, int blocks = 1) {
-    if (s.scale_k != 128 || s.zero_points || s.groups != GemmGroups::one) return;
+    if (s.scale_k != 128 || s.groups != GemmGroups::one) return;
     GemmPolicy p{.rows = rows, .columns = 16 * strips * groups, .depth_bytes = 128 * size_of(s.a), .stages = 2};
     p.path = GemmPath::weights_in_registers;
     p.waves_rows = 1, p.waves_columns = groups, p.waves_k = waves, p.waves_per_simd = blocks;
@@ -117,15 +117,17 @@ constexpr GemmPolicies gemm_sm90_int4(const GemmSpec& s) {
   codes(16, 64, 1, splits);
   codes(64, 128, 2, splits);
   if (s.groups != GemmGroups::one) return list.all;
-  codes(16, 256, 4, 4);
+  if (!s.zero_points) codes(16, 256, 4, 4);
   codes(32, 128, 2, splits);
   codes(64, 192, 3, splits);
   codes(128, 128, 2, splits);
-  if (s.mxfp4() && s.a == DType::bf16) {  // sums in the matrix unit leave registers for those of 256 rows
+  if (!is_fp8(s.a) &&
+      (s.b == DType::i4 ? s.scale_k >= 64 : s.a == DType::bf16)) {  // sums in the matrix unit leave room for 256 rows
     list.add({.rows = 256, .columns = 128, .swapped = true});
   }
   few_rows(8, 2, 1, 16);
-  for (const int groups : {1, 2, 4}) few_rows(8, 4, groups, 16 / groups);
+  for (const int groups : {1, 2, 4})
+    if (groups == 4 || !s.zero_points) few_rows(8, 4, groups, 16 / groups);
   few_rows(16, 4, 1, 12);
   few_rows(16, 8, 2, 4);
   return list.all;

@@ -146,6 +146,13 @@ struct GemmFewRowsKernel {
           B::copy_lane(&to.codes[half * group_strips + s][i][target_], reinterpret_cast<const Chunk*>(from + i * 512));
         from += strip_stride_;
       }
+      if constexpr (S.zero_points) {  // a lane copies those of four rows
+        using Four = Packed<DType::i8, 4>;
+        const char* const zeros = static_cast<const char*>(a.a_scale_or_zeros) + (scales_ - a.scales) / 2 +
+                                  half * std::int64_t{a.n} + 2 * B::lane_id();
+        auto* const into = reinterpret_cast<Four*>(to.zeros[half * group_strips]) + B::lane_id();
+        if (B::lane_id() < 4 * count_) B::copy_lane(into, reinterpret_cast<const Four*>(zeros));
+      }
       const auto* const scales = reinterpret_cast<const Scales*>(scales_ + half * std::int64_t{2} * a.n);
       TILEWAVE_UNROLL
       for (int i = 0; i < 8 * group_strips; i += lanes) {
@@ -202,12 +209,15 @@ struct GemmFewRowsKernel {
   };
 
   /// The same rows as operands, in the order in which codes are widened, and the negative sum of the codes' biases.
+  /// With zero points, which are biases, too, it is the sum of A's values, since rows of B differ.
   struct Operands {
     typename B::KvOperand values[4][panels][2];  // two products for each 8 k
     Atom bias_sums[panels];
 
     TILEWAVE_DEVICE explicit Operands(const Rows& rows) {
-      constexpr std::uint32_t bias = B::template i4_negative_biases<type>;
+      constexpr std::uint32_t bias = !S.zero_points        ? B::template i4_negative_biases<type>
+                                     : type == DType::bf16 ? 0x3f803f80u
+                                                           : 0x3c003c00u;
       TILEWAVE_UNROLL
       for (int n = 0; n < panels; ++n) {
         bias_sums[n] = {};
@@ -252,7 +262,8 @@ struct GemmFewRowsKernel {
       if (together == 1 && !counts(first)) continue;
       Atom stage_sums[together][panels];
       TILEWAVE_UNROLL
-      for (int i = 0; i < together * panels; ++i) stage_sums[i / panels][i % panels] = operands.bias_sums[i % panels];
+      for (int i = 0; i < together * panels; ++i)
+        stage_sums[i / panels][i % panels] = first_sums(operands, stage, first + i / panels, i % panels);
       TILEWAVE_UNROLL
       for (int j = 0; j < 4; ++j) {
         TILEWAVE_UNROLL
@@ -271,6 +282,17 @@ struct GemmFewRowsKernel {
         }
       }
     }
+  }
+  /// Returns what the sums of a strip in a stage begin with.
+  TILEWAVE_DEVICE static Atom first_sums(const Operands& operands, const Stage& stage, int strip, int panel) {
+    Atom sums = operands.bias_sums[panel];
+    if constexpr (S.zero_points) {
+      const std::uint32_t zeros = stage.zeros[strip][B::lane_id() / 4][0];
+      TILEWAVE_UNROLL
+      for (int e = 0; e < 4; ++e)
+        sums[e] *= -B::template i4_bias<type> - static_cast<float>(static_cast<std::int8_t>(zeros >> e / 2 * 8));
+    }
+    return sums;
   }
   /// Adds the products of eight k of the lane, number j of a stage.
   TILEWAVE_DEVICE static void add_eight_k(const Operands& operands, const Chunk& codes, int j, Atom (&sums)[panels]) {

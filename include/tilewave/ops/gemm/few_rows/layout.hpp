@@ -24,7 +24,11 @@ struct GemmFewRowsLayout {
   static constexpr bool whole_strips = true;                                                // of C
   static constexpr int sums_at_once = waves % 4 == 0 ? 4 : 3;                               // of waves
 
-  struct Stage {
+  struct StageZeros {
+    alignas(4) Packed<DType::i8, 2> zeros[strips][8];  // of a lane's two rows of a strip
+  };
+  struct NoZeros {};
+  struct Stage : std::conditional_t<S.zero_points, StageZeros, NoZeros> {
     Chunk codes[strips][2][lanes];
     Scales scales[strips][8];
   };
@@ -41,7 +45,7 @@ struct GemmFewRowsLayout {
   struct Args {
     const char *codes, *a, *scales;
     void* out;
-    const float* a_scale;
+    const void* a_scale_or_zeros;  // fp8: the scales of A's rows; else B's zero points, if it has some
     const void *bias, *residual;
     float* out_scale;
     std::int32_t m, n, stages;  // n: columns of C; stages: of K
@@ -64,7 +68,8 @@ struct GemmFewRowsLayout {
     GemmArgs gemm{};
     gemm.m = a.m, gemm.n = a.n, gemm.gate_stride = 1, gemm.up_row = a.n;
     gemm.alpha = a.alpha, gemm.swiglu_alpha = a.swiglu_alpha, gemm.swiglu_limit = a.swiglu_limit;
-    gemm.a_scale = a.a_scale, gemm.a_scale_layer_stride = a.a_scale_layer;
+    gemm.a_scale = static_cast<const float*>(is_fp8(S.a) ? a.a_scale_or_zeros : nullptr);
+    gemm.a_scale_layer_stride = a.a_scale_layer;
     gemm.bias = a.bias, gemm.bias_layer_stride = a.bias_layer;
     gemm.residual = a.residual, gemm.residual_stride = a.residual_stride, gemm.residual_layer_stride = a.residual_layer;
     gemm.out = a.out, gemm.out_stride = a.out_stride, gemm.out_layer_stride = a.out_layer, gemm.out_scale = a.out_scale;

@@ -12,8 +12,8 @@ constexpr Status illegal_policy(const char* reason) { return {StatusCode::bad_va
 
 /// The laws of GemmFewRowsKernel: few rows of A by int4 weights on sm90.
 constexpr Status gemm_few_rows_policy(const GemmSpec& s, const GemmPolicy& p) {
-  if (s.scale_k != 128 || s.groups != GemmGroups::one || s.zero_points)
-    return illegal_policy("few rows of int4 weights: scale_k is 128, without groups or zero points");
+  if (s.scale_k != 128 || s.groups != GemmGroups::one)
+    return illegal_policy("few rows of int4 weights: scale_k is 128, without groups");
   if (p.swapped || p.stream || p.sharers() != 1 || p.splits != 1)
     return illegal_policy("few rows of int4 weights: not swapped, no stream, one of cluster and splits");
   const int groups = p.waves_columns, waves = groups * p.waves_k;
@@ -35,7 +35,9 @@ constexpr Status gemm_few_rows_policy(const GemmSpec& s, const GemmPolicy& p) {
   if (p.depth_bytes != 128 * size_of(s.a))
     return illegal_policy("a stage of int4 weights is 128 values of k: depth_bytes is 128 times A's element");
   const int strips = p.columns / 16, sums = p.waves_k * strips * (p.rows / 8) * 32 * 16;
-  if (sums + p.waves_k * p.stages * strips * (128 * 8 + 8 * 4) >
+  if (p.columns / 16 / groups / (s.gated ? 2 : 1) > 8)
+    return illegal_policy("few rows of int4 weights: a wave copies scales of at most eight strips at a time");
+  if (sums + p.waves_k * p.stages * strips * (128 * 8 + 8 * 4 + (s.zero_points ? 16 : 0)) >
       (sm90_facts.lds_bytes + 1024) / p.waves_per_simd - 1024)
     return illegal_policy(
         "rings and sums of all waves exceed shared memory, of which waves_per_simd blocks have a part");

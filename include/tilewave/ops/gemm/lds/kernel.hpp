@@ -99,6 +99,7 @@ struct GemmLdsKernel {
     W::clear(sums);
     const auto steps = a.steps(work.split);
     if (steps.first < steps.end) MainLoop(a, work.tile, shared).run(steps.first, steps.end, sums);
+    if constexpr (S.mxfp4()) W::multiply(sums, RowsB::factor);
     if constexpr (W::exchanges) B::lds_barrier();  // The rings are free from here on.
     W::finish(a, work, reinterpret_cast<typename W::Exchange&>(shared.a), sums);
   }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "tilewave/ops/gemm/registers/int4_units.hpp"
+#include "tilewave/ops/gemm/wave_tile/code_offset.hpp"
 #include "tilewave/ops/gemm/wave_tile/wave_tile.hpp"
 
 namespace tilewave {
@@ -150,8 +151,7 @@ struct GemmInt4Kernel {
           const int scale_column = first + (scaled_codes ? position : run_length * lane_group);
           const std::int32_t code_row = rows_b.row(first + position), scale_row = rows_b.row(scale_column);
           code_offset[j][atom] = rows_b.has(first + position)
-                                     ? static_cast<std::uint32_t>(code_row / 16 * strip_bytes) +
-                                           Units::code_offset(lane_group, code_row % 16)
+                                     ? gemm_code_offset(code_row, Units::lane_k * lane_group, strip_bytes)
                                      : nowhere;
           scale_offset[j][atom] = rows_b.has(scale_column) ? scale_row * scale_size : nowhere;
           if constexpr (S.zero_points)

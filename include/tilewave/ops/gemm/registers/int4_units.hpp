@@ -17,11 +17,6 @@ struct GemmInt4Units {
   static constexpr int per_step = step_k / wave_k;                  // units of a step
   static constexpr int code_bytes = wave_k * 8;                     // of a unit of sixteen rows
   static constexpr int a_words = lane_k * size_of(S.a) / 4;         // of a lane's unit of a row of A
-
-  /// Returns where the codes of a lane's first unit lie for row r of sixteen; in bytes.
-  TILEWAVE_HOST_DEVICE static constexpr int code_offset(int lane_group, int r) {
-    return lane_k * lane_group / 16 * 128 + r * 8 + lane_k * lane_group % 16 / 2;
-  }
 };
 
 }  // namespace tilewave

@@ -26,6 +26,8 @@ struct GemmInt4Loop {
       run_waves<L::wave_group_wide>(steps, wave_group, shared, ring, sums);
     } else if constexpr (L::fragments) {
       run_fragments<L::wave_group_wide>(steps, wave_group, shared, ring, sums);
+    } else if constexpr (Codes::rescaled) {
+      run_rescaled(steps, wave_group, shared, ring, sums);
     } else if constexpr (Codes::scales_in_exponents) {
       run_in_unit(steps, wave_group, shared, ring, sums);
     } else {
@@ -94,6 +96,55 @@ struct GemmInt4Loop {
     }
     TILEWAVE_UNROLL
     for (int t = 0; t < L::tiles; ++t) B::group_mma_fence(sums[t]);
+  }
+
+  /// Sums stay in the matrix unit, and are multiplied where scales change. Codes are widened while the products of the
+  /// batch before run. Batches of more than two slices are serialised by ptxas (C7513).
+  TILEWAVE_DEVICE static void run_rescaled(typename L::Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
+                                           Sums (&sums)[L::tiles]) {
+    static_assert(L::tiles == 1, "a wave group has 64 rows of B");
+    constexpr int stage_slices = Codes::step / Codes::slice_k, batch = 2, stage_batches = stage_slices / batch;
+    constexpr int scale_batches = S.scale_k / Codes::slice_k / batch;
+    constexpr int batches = max_of(scale_batches, stage_batches), stages = batches / stage_batches;  // of a turn
+    L::clear(sums);
+    B::group_mma_fence(sums[0]);
+    const auto multiply_sums = [&](const Vec<float, 2>& factors) TILEWAVE_INLINE_LAMBDA {
+      B::template group_mma_wait<0>();
+      B::group_mma_fence(sums[0]);
+      TILEWAVE_UNROLL
+      for (int i = 0; i < Sums::size; ++i) sums[0][i] *= factors[i / 2 % 2];
+      B::group_mma_fence(sums[0]);
+    };
+    Chunk codes[2][batch];
+    int before = 0;  // the slot of the batch before
+    for (std::int32_t step = steps.first; step < steps.end; step += stages) {
+      static_for<batches>([&](auto number) TILEWAVE_INLINE_LAMBDA {
+        constexpr int first_slice = number * batch % stage_slices;
+        if constexpr (first_slice == 0) L::wait_full(shared, ring);
+        const int slot = B::uniform(ring.slot);  // for the addresses of products, which are scalars
+        B::template group_mma_wait<1>();         // the products of the codes that are overwritten
+        if constexpr (number > stage_batches && first_slice == batch) shared.ring.release(before);
+        widen_slices(wave_group, shared, slot, first_slice, codes[number % 2]);
+        if constexpr (number % scale_batches == 0)
+          multiply_sums(scales_of_rows(wave_group, shared, slot, first_slice / Codes::k_slices));
+        if (number == 0 && step != steps.first) shared.ring.release(before);
+        B::group_mma_begin();
+        static_for<batch>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+          B::template group_multiply<S.a, L::wave_group_wide>(
+              codes[number % 2][i], wide_rows(wave_group, shared, slot, first_slice + i), sums[0]);
+        });
+        B::group_mma_end();
+        if constexpr (first_slice + batch == stage_slices) {
+          if constexpr (number + 1 == batches || stages > 1) before = slot;
+          ring.advance();
+        }
+      });
+    }
+    const bool any = steps.first < steps.end;
+    Vec<float, 2> last{{1.0f, 1.0f}};  // the significands of the last scales
+    if (any) last = scales_of_rows(wave_group, shared, before, 2 * Codes::scales_per_stage - 1);
+    multiply_sums(last);
+    if (any) shared.ring.release(before);
   }
 
   /// The products that begin together, of a 64-row tile. Two batches of codes are in registers: one is widened while
@@ -214,12 +265,16 @@ struct GemmInt4Loop {
   /// Widens the codes under scale number `scale` of a stage.
   TILEWAVE_DEVICE static void widen(int wave_group, const Shared& shared, int slot, int scale, Widened& codes) {
     TILEWAVE_UNROLL
-    for (int t = 0; t < L::tiles; ++t) {
-      const Chunk* const rows = shared.tall[slot] + (L::tall_row(wave_group) / 16 + 4 * t) * Codes::strip_chunks;
-      const std::uint32_t* const of_rows = shared.row_pairs[L::has_row_pairs ? slot : 0];
-      Codes::widen(rows, of_rows + (L::has_row_pairs ? L::tall_row(wave_group) + 64 * t : 0), L::wave_in_wave_group(),
-                   scale, codes[t]);
-    }
+    for (int t = 0; t < L::tiles; ++t) widen_slices(wave_group, shared, slot, scale * Codes::k_slices, codes[t], t);
+  }
+  /// Widens the codes of a tile, from k slice `first_slice` of a stage on, under one scale.
+  template <int slices>
+  TILEWAVE_DEVICE static void widen_slices(int wave_group, const Shared& shared, int slot, int first_slice,
+                                           Chunk (&codes)[slices], int t = 0) {
+    const Chunk* const rows = shared.tall[slot] + (L::tall_row(wave_group) / 16 + 4 * t) * Codes::strip_chunks;
+    const std::uint32_t* const of_rows = shared.row_pairs[L::has_row_pairs ? slot : 0];
+    Codes::widen(rows, of_rows + (L::has_row_pairs ? L::tall_row(wave_group) + 64 * t : 0), L::wave_in_wave_group(),
+                 first_slice, codes);
   }
   /// Begins their products as one batch. The first overwrite `part`, unless they are to be added.
   template <bool add>

@@ -9,13 +9,38 @@
 
 namespace tilewave {
 
+/// A scale as value * power * factor, where the power of two is a pair of type T. Every code, less a zero point, times
+/// the power is exact, and so are codes before the bias of widening is subtracted. The value is 1 to 2, or less for
+/// scales below T's normal numbers. A scale of zero is a power of zero, so that values are never zero. Those that are
+/// no numbers are in the value.
+template <DType T>
+struct GemmSignificand {
+  static constexpr float factor = T == DType::bf16 ? 0x1p7f : 0x1p10f;
+  float value;
+  std::uint32_t power;
+
+  TILEWAVE_DEVICE explicit GemmSignificand(float scale) {
+    constexpr bool bf16 = T == DType::bf16;
+    constexpr int least = bf16 ? 1 : 127 - 14, mantissa = bf16 ? 7 : 10, to_field = bf16 ? 7 : 127 - 15 + 10;
+    const auto bits = __builtin_bit_cast(std::uint32_t, scale);
+    const auto of = static_cast<int>(bits >> 23 & 0xffu);  // the exponent
+    const int exponent = of == 255 ? 127 : of < least ? least : of;
+    value = of < least ? scale * __builtin_bit_cast(float, static_cast<std::uint32_t>(254 - least) << 23)
+            : of < 255 ? __builtin_bit_cast(float, (bits & 0x807fffffu) | 127u << 23)
+                       : scale;
+    const int field = exponent - to_field;
+    power = (field > 0 ? static_cast<std::uint32_t>(field) << mantissa : (1u << mantissa) >> (1 - field)) * 0x10001u;
+    if (bits << 1 == 0) value = 1.0f, power = 0;
+  }
+};
+
 /// A stage is 128 k, or 64. A strip of it is a line of 128 bytes for each 16 k, with the swizzle of copy_tensor. An SM
 /// takes about 120 cycles to start a copy of any size, so one copy brings all strips that are contiguous.
 template <class B, GemmSpec S, GemmPolicy P, class TileRows>
 struct GemmInt4Rows {
   static constexpr int step = P.depth_bytes / size_of(S.a), strip_chunks = step * 8 / 16, strips = P.columns / 16;
-  static constexpr int slice_k = 32 / size_of(S.a);  // values of k in a product
-  static constexpr int scale_k = S.four_bit() ? S.scale_k : step;
+  static constexpr int slice_k = 32 / size_of(S.a);                                      // values of k in a product
+  static constexpr int scale_k = S.four_bit() ? min_of(S.scale_k, step) : step;          // of a stage
   static constexpr int scales_per_stage = step / scale_k, k_slices = scale_k / slice_k;  // k slices under one scale
   static constexpr int box_strips = S.gated ? TileRows::run / 16 : strips;
   /// Preshuffled, a line of a strip is 16 k. Fragments are lines of 32 k, and no swizzle: a lane's words lie together.
@@ -24,11 +49,15 @@ struct GemmInt4Rows {
   /// Codes of MXFP4 under bf16 are widened with their scales in the exponents, less two: then all are exact, the least
   /// as subnormals, and the largest, 6 times 2^127, fits. Sums stay in the matrix unit.
   static constexpr bool scales_in_exponents = S.mxfp4() && S.a == DType::bf16;
+  /// Sums of int4 stay in the matrix unit, too. Codes are widened with the exponents of their scales, exactly. A
+  /// scale's significand is the unit in which sums count, so they are multiplied by its ratio to the next one.
+  static constexpr bool rescaled = detail::gemm_rescales_sums(S, P);
   /// What makes sums of the values that `widen` makes those of the weights. It multiplies whole sums, since a scale of
   /// 2^127 leaves no room for it.
-  static constexpr float factor = scales_in_exponents ? 4.0f
-                                  : !is_fp8(S.a)      ? 1.0f
-                                                      : 1.0f / (S.mxfp4() ? B::fp4_fp8_unit : B::i4_fp8_unit);
+  static constexpr float factor = rescaled              ? GemmSignificand<S.a>::factor
+                                  : scales_in_exponents ? 4.0f
+                                  : !is_fp8(S.a)        ? 1.0f
+                                                        : 1.0f / (S.mxfp4() ? B::fp4_fp8_unit : B::i4_fp8_unit);
 
   /// B as the tensor map sees it: the strips of all layers, each of K / line_k lines.
   static TensorShape shape(const void* b, std::int32_t k, std::int64_t strips_of_all) {
@@ -49,13 +78,16 @@ struct GemmInt4Rows {
   }
 
   /// What widening needs of a row under a scale, as a pair of A's type: its zero point, or its scale for the exponents.
-  static constexpr bool row_pairs = S.zero_points || scales_in_exponents;
+  /// Where sums are rescaled, the exponents come first, and then what is subtracted from codes.
+  static constexpr bool row_pairs = S.zero_points || scales_in_exponents || rescaled;
+  static constexpr int scale_count = scales_per_stage * P.columns;  // of a stage
 
-  /// Widens the codes of 64 rows under scale number `scale` of the stage into operands a of group_multiply. A lane
-  /// reads all 16 k, as its neighbours do, and keeps the two or four of each eight that are its own. `of_rows`: the
-  /// pairs of the stage's rows, [scales_per_stage][P.columns], from the first of the 64 rows on.
-  TILEWAVE_DEVICE static void widen(const Chunk* rows, const std::uint32_t* of_rows, int wave, int scale,
-                                    Chunk (&codes)[k_slices]) {
+  /// Widens the codes of 64 rows from k slice `first_slice` of the stage on, under one scale, into operands a of
+  /// group_multiply. A lane reads all 16 k, as its neighbours do, and keeps the two or four of each eight that are its
+  /// own. `of_rows`: the pairs of the stage's rows, [scales_per_stage][P.columns], from the first of the 64 rows on.
+  template <int slices>
+  TILEWAVE_DEVICE static void widen(const Chunk* rows, const std::uint32_t* of_rows, int wave, int first_slice,
+                                    Chunk (&codes)[slices]) {
     using Words = Vec<std::uint32_t, 2>;  // 16 k of a row, half a unit
     const int lane = B::lane_id(), own = lane % 4, row = lane / 4;
     const auto* const strip = reinterpret_cast<const Words*>(rows + wave * strip_chunks);
@@ -65,23 +97,27 @@ struct GemmInt4Rows {
     const Words* of_line[4];
     TILEWAVE_UNROLL
     for (int l = 0; l < 4; ++l) of_line[l] = strip + 2 * (row / 2 ^ l) + row % 2;
-    std::uint32_t own_pairs[2]{};
-    if constexpr (row_pairs) {
-      TILEWAVE_UNROLL
-      for (int h = 0; h < 2; ++h) own_pairs[h] = of_rows[scale * P.columns + 16 * wave + row + 8 * h];
+    std::uint32_t own_pairs[2]{}, own_offsets[2]{};
+    TILEWAVE_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      const std::uint32_t* const of_row = of_rows + first_slice / k_slices * P.columns + 16 * wave + row + 8 * h;
+      if constexpr (row_pairs) own_pairs[h] = *of_row;
+      if constexpr (rescaled) own_offsets[h] = of_row[scale_count];
     }
     TILEWAVE_UNROLL
-    for (int p = 0; p < k_slices; ++p) {
+    for (int p = 0; p < slices; ++p) {
       TILEWAVE_UNROLL
       for (int h = 0; h < 2; ++h) {
         const auto words_of = [&](int sixteen) TILEWAVE_INLINE_LAMBDA {
-          const int line = (scale * k_slices + p) * (slice_k / 16) + sixteen;  // of the strip's 8
+          const int line = (first_slice + p) * (slice_k / 16) + sixteen;  // of the strip's 8
           return of_line[line % 4][line * 16 + 8 * (h ^ line / 4 ^ middle)];
         };
         if constexpr (size_of(S.a) == 2) {
           Words pairs;
           if constexpr (S.mxfp4()) {
             pairs = B::template widen_fp4_pairs<S.a>(words_of(0), own);
+          } else if constexpr (rescaled) {
+            pairs = B::template widen_i4_pairs_times<S.a>(words_of(0), own, own_pairs[h], own_offsets[h]);
           } else if constexpr (S.zero_points) {
             pairs = B::template widen_i4_pairs<S.a>(words_of(0), own, own_pairs[h]);
           } else {
@@ -111,7 +147,7 @@ struct GemmInt4Rows {
     using Scales = Packed<S.group_scale(), per_load>;
     using Zeros = Packed<DType::i8, per_load>;
     static constexpr int loads = ceil_div(count, lanes);
-    Scales scales[loads];
+    Scales scales[loads], before[rescaled ? loads : 1];  // before: those of the scale_k before
     Zeros zeros[S.zero_points ? loads : 1];
 
     TILEWAVE_DEVICE void load(const GemmArgs& a, const GemmTile& tile, std::int32_t stage) {
@@ -121,9 +157,13 @@ struct GemmInt4Rows {
         const int r = at % P.columns, scale = at / P.columns;
         const std::int32_t column = min_of(tile.first_column + TileRows::column(r), a.n - per_load);
         const std::int32_t row = gemm_row_of_b<S>(a, column, TileRows::half(r));
-        const std::int32_t k_block = min_of(stage * scales_per_stage + scale, a.k / scale_k - 1);  // beyond K, A is 0
-        const std::int64_t offset = k_block * a.b_scale_k_stride + row;
+        const std::int32_t k = min_of(stage * step + scale * scale_k, a.k - S.scale_k);  // beyond K, A is 0
+        const std::int64_t offset = k / S.scale_k * a.b_scale_k_stride + row;
         scales[i] = B::load(reinterpret_cast<const Scales*>(first + offset));
+        if constexpr (rescaled) {
+          const std::int64_t earlier = max_of(k - 1, 0) / S.scale_k * a.b_scale_k_stride + row;
+          before[i] = B::load(reinterpret_cast<const Scales*>(first + earlier));
+        }
         if constexpr (S.zero_points)
           zeros[i] =
               B::load(reinterpret_cast<const Zeros*>(a.b_mx_scale + tile.layer * a.b_scale_layer_stride + offset));
@@ -134,6 +174,10 @@ struct GemmInt4Rows {
       for_each_load([&](int i, int at) TILEWAVE_INLINE_LAMBDA {
         const Vec<float, per_load> wide = tilewave::widen<B, S.group_scale(), per_load>(scales[i]);
         Vec<std::uint32_t, per_load> pairs;
+        if constexpr (rescaled) {
+          store_rescaled(shared, slot, i, at, wide);
+          return;
+        }
         TILEWAVE_UNROLL
         for (int e = 0; e < per_load; ++e) {
           const std::uint32_t quarter = __builtin_bit_cast(std::uint32_t, 0.25f * wide[e]) >> 16;
@@ -148,8 +192,28 @@ struct GemmInt4Rows {
 
    private:
     TILEWAVE_DEVICE static std::uint32_t zeros_of(int zero) {
-      if constexpr (S.zero_points) return B::template i4_zeros<S.a>(zero);
+      if constexpr (S.zero_points || rescaled) return B::template i4_zeros<S.a>(zero);
       return 0;
+    }
+    template <class Shared>
+    TILEWAVE_DEVICE void store_rescaled(Shared& shared, int slot, int i, int at, const Vec<float, per_load>& wide) {
+      using Significand = GemmSignificand<S.a>;
+      const Vec<float, per_load> earlier = tilewave::widen<B, S.group_scale(), per_load>(before[rescaled ? i : 0]);
+      Vec<float, per_load> ratios, significands;
+      Vec<std::uint32_t, per_load> powers, offsets;
+      TILEWAVE_UNROLL
+      for (int e = 0; e < per_load; ++e) {
+        const Significand own(wide[e]);
+        const int zero = S.zero_points ? static_cast<std::int8_t>(zeros[S.zero_points ? i : 0][0] >> 8 * e) : 0;
+        significands[e] = own.value;
+        ratios[e] = Significand(earlier[e]).value / own.value;
+        powers[e] = own.power;
+        offsets[e] = B::template i4_offsets<S.a>(zeros_of(zero), own.power);
+      }
+      *reinterpret_cast<Vec<float, per_load>*>(shared.b_scale[slot] + at) = ratios;
+      *reinterpret_cast<Vec<float, per_load>*>(shared.b_scale[slot] + scale_count + at) = significands;
+      *reinterpret_cast<Vec<std::uint32_t, per_load>*>(shared.row_pairs[slot] + at) = powers;
+      *reinterpret_cast<Vec<std::uint32_t, per_load>*>(shared.row_pairs[slot] + scale_count + at) = offsets;
     }
     /// Calls body(number, offset in [scales_per_stage][P.columns]) for each load of the lane.
     template <class Body>

@@ -62,15 +62,15 @@ struct GemmTensorKernel {
   static constexpr int block_threads = L::wave_groups * L::wave_group_lanes + fetching_lanes;
   static constexpr int waves_per_simd = ceil_div(block_threads * P.waves_per_simd, 4 * B::facts.wave_lanes);
   static constexpr bool most_registers = P.pingpong || (P.late && L::wave_groups == 2);
-  // Two stages of scales of fragments, and gathered rows beside them, need more than 40.
-  static constexpr bool scales_ahead = L::fragments && L::wave_groups == 2;
+  // Two stages of scales of fragments, and gathered rows beside them, need more than 40, and so do ratios of scales.
+  static constexpr bool scales_ahead = (L::fragments || detail::gemm_rescales_sums(S, P)) && L::wave_groups == 2;
   static constexpr int fetching_registers = most_registers        ? 24
-                                            : scales_ahead        ? 72
+                                            : scales_ahead        ? (L::fragments ? 72 : 56)
                                             : L::wave_groups == 2 ? 40
                                             : L::wave_groups == 3 ? 32
                                                                   : 24;
   static constexpr int multiplying_registers = most_registers        ? 240
-                                               : scales_ahead        ? 216
+                                               : scales_ahead        ? (L::fragments ? 216 : 224)
                                                : L::wave_groups == 2 ? 232
                                                : L::wave_groups == 3 ? 160
                                                                      : 112;

@@ -145,7 +145,7 @@ struct GemmTensorLayout {
   static constexpr bool shares_out_groups =
       S.out_scale == Scaling::per_group && wave_group_wide / halves < scale_group && !P.swapped;
 
-  static constexpr int shared_b_scales = packed          ? Codes::scales_per_stage * P.columns
+  static constexpr int shared_b_scales = packed ? Codes::scales_per_stage * P.columns * (Codes::rescaled ? 2 : 1)
                                          : shared_scales ? P.columns / 64
                                                          : 1;
   static constexpr bool has_row_pairs = packed && Codes::row_pairs;

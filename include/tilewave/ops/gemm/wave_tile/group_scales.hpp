@@ -8,7 +8,7 @@
 namespace tilewave {
 
 template <class W, bool through_lds>
-requires(W::spec.four_bit()) struct GemmStepScales<W, through_lds> : GemmPlainProducts<W> {
+requires(W::spec.four_bit() && !W::spec.mxfp4()) struct GemmStepScales<W, through_lds> : GemmPlainProducts<W> {
   using B = typename W::Backend;
   using Map = typename W::Map;
   static constexpr GemmSpec spec = W::spec;

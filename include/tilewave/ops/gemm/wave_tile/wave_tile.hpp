@@ -80,7 +80,9 @@ struct GemmWaveTile {
   };
 
   /// The tile and the split of a block. The chip deals block ids round robin to its XCDs, each of which has an L2 of
-  /// its own. Tiles are numbered so that neighbours, which share operands, go to one XCD.
+  /// its own. Tiles are numbered so that neighbours, which share operands, go to one XCD. How many tiles groups have is
+  /// known on the device alone: there each XCD takes runs of neighbours in turn, so that all have as many whatever
+  /// tiles there are.
   struct BlockWork {
     std::int32_t tile_index, split;
     bool exists;  // The grid may be larger than the number of tiles.
@@ -89,10 +91,15 @@ struct GemmWaveTile {
     TILEWAVE_DEVICE BlockWork(const Args& a, std::int32_t block, bool has_splits) {
       constexpr std::int32_t xcds = B::facts.xcds;
       const std::int32_t tiles = static_cast<std::int32_t>(a.tiles), splits = has_splits ? a.gemm.splits : 1;
-      const std::int32_t launch_index = block / splits, per_xcd = tiles / xcds, xcds_with_one_more = tiles % xcds;
+      const std::int32_t launch_index = block / splits, xcd = launch_index % xcds, turn = launch_index / xcds;
       split = block - launch_index * splits;
-      const std::int32_t xcd = launch_index % xcds;
-      tile_index = xcd * per_xcd + min_of(xcd, xcds_with_one_more) + launch_index / xcds;
+      if constexpr (S.groups == GemmGroups::one) {
+        tile_index = xcd * (tiles / xcds) + min_of(xcd, tiles % xcds) + turn;
+      } else {
+        const std::int32_t run = max_of(1, tiles / (32 * xcds)), round = turn / run, tiles_of_round = run * xcds;
+        const bool whole = (round + 1) * tiles_of_round <= tiles;  // what is left behind the last whole round is dealt
+        tile_index = whole ? round * tiles_of_round + xcd * run + turn - round * run : launch_index;
+      }
       GemmTiles<B, S, P> all(a.gemm, tile_index, 1, 0);
       exists = all.next(tile);
       if (!exists) return;
@@ -167,6 +174,11 @@ struct GemmWaveTile {
 
   TILEWAVE_DEVICE static void clear(WaveSums& sums) {
     static_for<tiles_m * tiles_n>([&](auto i) TILEWAVE_INLINE_LAMBDA { sums[i / tiles_n][i % tiles_n] = {}; });
+  }
+  TILEWAVE_DEVICE static void multiply(WaveSums& sums, float factor) {
+    static_for<tiles_m * tiles_n * Map::sums>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+      sums[i / Map::sums / tiles_n][i / Map::sums % tiles_n][i % Map::sums] *= factor;
+    });
   }
 
   // From here on: how sums become partials or output.

@@ -140,6 +140,7 @@ constexpr PagedAttentionPolicies paged_attention_policies(ArchId arch, const Pag
       policies.add(detail::bulk_policy(s, rows));
       policies.add(detail::balanced(detail::bulk_policy(s, rows)));
     }
+    policies.add(detail::bulk_policy(s, 8, {.per_sm = 3}));  // leaves room for the next kernel of a chain
     return policies;
   }
   if (!s.native) policies = detail::register_policies(arch, s, bulk);
