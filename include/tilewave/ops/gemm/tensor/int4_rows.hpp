@@ -173,20 +173,22 @@ struct GemmInt4Rows {
     TILEWAVE_DEVICE void store(Shared& shared, int slot) {
       for_each_load([&](int i, int at) TILEWAVE_INLINE_LAMBDA {
         const Vec<float, per_load> wide = tilewave::widen<B, S.group_scale(), per_load>(scales[i]);
-        Vec<std::uint32_t, per_load> pairs;
         if constexpr (rescaled) {
           store_rescaled(shared, slot, i, at, wide);
-          return;
+        } else {
+          Vec<std::uint32_t, per_load> pairs;
+          TILEWAVE_UNROLL
+          for (int e = 0; e < per_load; ++e) {
+            const std::uint32_t quarter = __builtin_bit_cast(std::uint32_t, 0.25f * wide[e]) >> 16;
+            pairs[e] = scales_in_exponents ? quarter | quarter << 16
+                       : S.zero_points ? zeros_of(static_cast<std::int8_t>(zeros[S.zero_points ? i : 0][0] >> 8 * e))
+                                       : 0;
+          }
+          if constexpr (!scales_in_exponents)
+            *reinterpret_cast<Vec<float, per_load>*>(shared.b_scale[slot] + at) = wide;
+          if constexpr (row_pairs)
+            *reinterpret_cast<Vec<std::uint32_t, per_load>*>(shared.row_pairs[slot] + at) = pairs;
         }
-        TILEWAVE_UNROLL
-        for (int e = 0; e < per_load; ++e) {
-          const std::uint32_t quarter = __builtin_bit_cast(std::uint32_t, 0.25f * wide[e]) >> 16;
-          pairs[e] = scales_in_exponents ? quarter | quarter << 16
-                     : S.zero_points     ? zeros_of(static_cast<std::int8_t>(zeros[S.zero_points ? i : 0][0] >> 8 * e))
-                                         : 0;
-        }
-        if constexpr (!scales_in_exponents) *reinterpret_cast<Vec<float, per_load>*>(shared.b_scale[slot] + at) = wide;
-        if constexpr (row_pairs) *reinterpret_cast<Vec<std::uint32_t, per_load>*>(shared.row_pairs[slot] + at) = pairs;
       });
     }
 
