@@ -64,7 +64,7 @@ def config_of(key):
 # The columns of bench_gemm in its order, and the peer.
 COLUMNS = f"""name peer kind arch a_dtype b_dtype out_dtype scale group layout weights activation gated out_scale sums zero_points bias group_kind group_rows batch m n k
 groups config_m config_n config_k config_batch config_groups config_group_rows seed tile_rows tile_columns depth stages waves_rows waves_columns path swapped
-cluster cluster_columns splits most_splits waves_per_simd waves_k stream pingpong ok err max_abs_err max_rel_err us us_min us_q1 us_q3 us_cold us_hot cv_pct samples
+cluster cluster_columns splits most_splits waves_per_simd waves_k stream pingpong late ok err max_abs_err max_rel_err us us_min us_q1 us_q3 us_cold us_hot cv_pct samples
 gbps tflops bytes_ideal flops roof_us roof_pct model_us model_clk model_mhz model_error_pct model_bound model_chip {common.BESIDE}
 entry config_id
 emulated schema_version policy_columns""".split()

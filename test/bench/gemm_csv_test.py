@@ -10,7 +10,7 @@ from contract import ARCHS, identities, rows_of, run
 IDENTITY = """kind arch a_dtype b_dtype out_dtype scale group layout weights activation gated out_scale sums zero_points bias group_kind group_rows batch m n k groups
 config_m config_n config_k config_batch config_groups config_group_rows seed""".split()
 POLICY = """tile_rows tile_columns depth stages waves_rows waves_columns path swapped cluster cluster_columns splits most_splits
-waves_per_simd waves_k stream pingpong""".split()
+waves_per_simd waves_k stream pingpong late""".split()
 SWEEPS = "default square decode grouped batched preshuffled int8 gated int4 mx prefill layouts".split()
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "fp8_e4m3fn": 1, "fp8_e4m3fnuz": 1, "i8": 1, "i4": 0.5, "fp4_e2m1": 0.5, "fp6_e2m3": 0.75, "fp6_e3m2": 0.75}
 ROUNDING = {"bf16": 3e-3, "f16": 4e-4, "fp8_e4m3fn": 6e-2, "fp8_e4m3fnuz": 6e-2}  # largest error that rounding out alone makes of a row, in the l2 norm
@@ -19,7 +19,7 @@ NAME = re.compile(
     r"/(?P<out>bf16|f16|fp8)/m(?P<m>\d+)(?:of(?P<om>\d+))?/n(?P<n>\d+)(?:of(?P<on>\d+))?/k(?P<k>\d+)(?:of(?P<ok>\d+))?"
     r"(?:/batch(?P<batch>\d+)(?:of(?P<ob>\d+))?)?(?:/(?P<kind>contiguous|masked)(?P<groups>\d+)(?:of(?P<og>\d+))?x(?P<rows>\d+)(?:of(?P<or>\d+))?)?"
     r"(?P<bias>/bias)?/(?P<policy>none|t(?P<tr>\d+)x(?P<tc>\d+)x(?P<depth>\d+)\.w(?P<wr>\d+)x(?P<wc>\d+)\.s(?P<stages>\d+)"
-    r"\.(?P<path>tensor|direct|staged|wreg)(?P<swap>\.swap)?(?:\.c(?P<cluster>\d+))?(?:\.a(?P<sharers>\d+))?(?:\.k(?P<most>\d+))?(?:\.o(?P<waves>\d+))?(?:\.d(?P<wk>\d+))?(?P<stream>\.stream)?(?P<pingpong>\.pingpong)?"
+    r"\.(?P<path>tensor|direct|staged|wreg)(?P<swap>\.swap)?(?:\.c(?P<cluster>\d+))?(?:\.a(?P<sharers>\d+))?(?:\.k(?P<most>\d+))?(?:\.o(?P<waves>\d+))?(?:\.d(?P<wk>\d+))?(?P<stream>\.stream)?(?P<pingpong>\.pingpong)?(?P<late>\.late)?"
     r"(?:\.by(?P<by>\d+))?)")
 SCALING = {"none": "none", "mx": "mx"} | {word: "per_" + word for word in ("tensor", "row", "block", "group")}  # names leave per_ out
 
@@ -50,7 +50,8 @@ class Csv(op_contract.OpContract):
                   "path": match["path"], "swapped": str(int(match["swap"] is not None)),
                   "cluster": match["cluster"] or "1", "cluster_columns": match["sharers"] or "1", "splits": match["by"] or "1",
                   "most_splits": match["most"] or "1", "waves_per_simd": match["waves"] or "1", "waves_k": match["wk"] or "1",
-                  "stream": str(int(match["stream"] is not None)), "pingpong": str(int(match["pingpong"] is not None))}
+                  "stream": str(int(match["stream"] is not None)), "pingpong": str(int(match["pingpong"] is not None)),
+                  "late": str(int(match["late"] is not None))}
         return named
 
     def policy_of(self, match):

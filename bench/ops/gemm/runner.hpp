@@ -43,6 +43,7 @@ void each_column(const GemmPlan& plan, Visit& visit) {
   visit("waves_k", p.waves_k);
   visit("stream", p.stream);
   visit("pingpong", p.pingpong);
+  visit("late", p.late);
 }
 
 /// A config with the plan that is timed.

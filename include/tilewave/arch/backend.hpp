@@ -220,6 +220,7 @@ struct TensorShape {
   int box_rows, box_layers = 1;
   bool straight = false;
   int side_by_side = 0;  // 0: one box
+  bool once = false;     // is read about once: nothing beside a box is fetched ahead of time
 
   constexpr int box_bytes() const { return straight ? 256 : 128; }  // bytes of one row
 };

@@ -39,11 +39,15 @@ struct RingBarriers {
   /// One wave initialises the barriers, in front of a barrier of the block or cluster. `fetching` arrivals make a slot
   /// full; `users` arrivals of each block make it free.
   TILEWAVE_DEVICE void begin(int fetching, int users) {
-    static_assert(stages <= B::facts.wave_lanes, "each lane of one wave begins one stage's barriers");
-    const int slot = B::lane_id();
-    if (slot < stages) {
-      B::mbarrier_init(&full[slot], fetching);
-      B::mbarrier_init(&empty[slot], users * cluster);
+    // One lane begins all of them. Where each lane has barriers of its own, or is chosen by its number, the compiler
+    // makes a loop over lanes with a fence in each turn, some 60 cycles a barrier
+    // (docs/notebook/2026-11-28-gemm-cycles.md).
+    if (B::elected()) {
+      TILEWAVE_UNROLL
+      for (int slot = 0; slot < stages; ++slot) {
+        B::mbarrier_init(&full[slot], fetching);
+        B::mbarrier_init(&empty[slot], users * cluster);
+      }
     }
     B::mbarrier_ready();
   }

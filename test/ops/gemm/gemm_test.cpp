@@ -66,6 +66,17 @@ TEST_CASE("every entry is right where its tile ends") {
   });
 }
 
+TEST_CASE("values that leave late are right where blocks take several tiles") {
+  each_entry([](const GemmEntry& e) {
+    if (!e.policy.late) return;
+    // 134 tiles for 132 blocks, whose last column ends within a box and within 16 bytes. K has fewer stages than the
+    // tile has boxes, and more.
+    const std::int32_t n = 133 * e.policy.columns + 20, step = step_of(e);
+    check(e, {.m = 5, .n = n, .k = 2 * step + 1, .gap = 3});
+    check(e, {.m = 5, .n = n, .k = 7 * step, .bias = true, .residual = true, .alpha = 0.5f});
+  });
+}
+
 TEST_CASE("every entry applies bias, residual and alpha, and takes batches") {
   each_entry([](const GemmEntry& e) {
     check(e, {.m = 5,

@@ -70,6 +70,13 @@ TEST_CASE("a refused policy of sm90 says which law it breaks") {
   const GemmSpec blocks{.a = sm90_facts.fp8, .b = sm90_facts.fp8, .scale = Scaling::per_block};
   CHECK(why_not(sm90, {.columns = 128, .stages = 5, .waves_rows = 1, .pingpong = true}, blocks) ==
         "pingpong: sums stay in the matrix unit, since only one wave group multiplies at a time");
+  const GemmPolicy late{.stages = 4, .late = true};
+  CHECK(why_not(sm90, late) == "");  // a fourth stage, since two boxes of output are enough
+  CHECK(why_not(sm90, late, blocks) ==
+        "late: sums stay in the matrix unit, tiles are not swapped, K is not shared, and there are no groups");
+  CHECK(why_not(sm90, late, {.groups = GemmGroups::contiguous}) ==
+        "late: sums stay in the matrix unit, tiles are not swapped, K is not shared, and there are no groups");
+  CHECK(why_not(sm90, late, {.out = DType::f32}) == "late: values that wait in registers have 16 bits and no scales");
   GemmSpec quantised = blocks;
   quantised.out = sm90_facts.fp8, quantised.out_scale = Scaling::per_group, quantised.gated = true;
   GemmPolicy halves{.rows = 64, .columns = 256, .waves_rows = 1, .waves_columns = 2};
@@ -132,7 +139,7 @@ TEST_CASE("a refused policy of few rows under weights of 16 or 8 bits says which
   CHECK(with(same, refused) ==
         "few rows: one product of bf16, f16 or fp8, nt and row-major, without scales of blocks or groups");
   CHECK(with([](GemmPolicy& p) { p.splits = 2; }) ==
-        "few rows: not swapped, no stream, no pingpong, one of cluster and splits");
+        "few rows: not swapped, no stream, no pingpong, not late, one of cluster and splits");
   CHECK(with([](GemmPolicy& p) { p.waves_rows = 2; }) ==
         "few rows: waves share K, so waves_rows and waves_columns are 1");
   CHECK(with([](GemmPolicy& p) { p.waves_k = 6; }) == "few rows: waves_k is a multiple of 4, for four SIMDs, up to 32");
@@ -170,6 +177,7 @@ TEST_CASE("a refused policy of CDNA says which law it breaks") {
         "a step is 128 bytes of A's k; with mx scales, or int4 weights in registers, it is 128 values of k");
   CHECK(with([](GemmPolicy& p) { p.cluster = 2; }) ==
         "this architecture has no clusters, no swapped products and no stream-K");
+  CHECK(with([](GemmPolicy& p) { p.late = true; }) == "pingpong and late are for wave groups, which sm90 has");
   CHECK(with([](GemmPolicy& p) { p.path = GemmPath::tensor; }) ==
         "path tensor needs a tensor copy engine, which this architecture has not");
 }

@@ -41,6 +41,11 @@ bool is_pingpong(const Csv& csv, std::size_t row) {
   return csv.find("pingpong") && tried_count(csv, row, "pingpong") != 0;
 }
 
+/// A file from before values could leave late has no column of it.
+std::string late_text(const Csv& csv, std::size_t row) {
+  return csv.find("late") && tried_count(csv, row, "late") != 0 ? ", .late = true" : "";
+}
+
 /// A file from before clusters shared A has no column of them.
 std::string cluster_columns_text(const Csv& csv, std::size_t row) {
   const bool shared = csv.find("cluster_columns") && tried_count(csv, row, "cluster_columns") > 1;
@@ -71,11 +76,11 @@ std::string gemm_policy_text(const Csv& csv, std::size_t row) {
   return fmt::format(
       "{{.rows = {}, .columns = {}, .depth_bytes = {}, .stages = {}, .waves_rows = {}, .waves_columns = {}, "
       ".path = GemmPath::{}, .swapped = {}, .cluster = {}{}, .splits = {}, .waves_per_simd = {}, .waves_k = {}, "
-      ".stream = {}, .pingpong = {}}}",
+      ".stream = {}, .pingpong = {}{}}}",
       number("tile_rows"), number("tile_columns"), number("depth"), number("stages"), number("waves_rows"),
       number("waves_columns"), path == "wreg" ? "weights_in_registers" : path, number("swapped") != 0,
       number("cluster"), cluster_columns_text(csv, row), number("most_splits"), number("waves_per_simd"),
-      number("waves_k"), number("stream") != 0, is_pingpong(csv, row));
+      number("waves_k"), number("stream") != 0, is_pingpong(csv, row), late_text(csv, row));
 }
 
 std::string paged_attention_spec_text(const Csv& csv, std::size_t row) {

@@ -38,7 +38,8 @@ struct Tensor {
           s.straight ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
           // Where L2 asks memory for 256 bytes at a time, decode attention takes 5 % longer and products of few
           // rows 1 to 4 % (docs/notebook/2026-11-28-step-squares.md).
-          CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+          s.once ? CU_TENSOR_MAP_L2_PROMOTION_NONE : CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     };
     const auto whole = [](std::int64_t n) { return static_cast<cuuint64_t>(n); };
     const auto part = [](int n) { return static_cast<cuuint32_t>(n); };

@@ -46,6 +46,8 @@ struct GemmPolicy {
   bool stream = false;
   /// sm90: two wave groups take whole tiles in turn, so that the epilogue of one runs beside the products of the other.
   bool pingpong = false;
+  /// sm90: a tile's values wait in registers, rounded, and leave below the first products of the block's next tile.
+  bool late = false;
 
   /// sm90: the blocks that share boxes.
   constexpr int sharers() const { return cluster * cluster_columns; }
@@ -56,9 +58,12 @@ struct GemmPolicy {
   friend constexpr bool operator==(const GemmPolicy&, const GemmPolicy&) = default;
 };
 
+/// The boxes of output of a wave group whose values leave late: one is filled while the other is sent.
+inline constexpr int gemm_late_boxes = 2;
+
 /// Returns a name such as `t128x256x128.w2x1.s4.tensor`: tile with bytes of A's K, waves, stages and path. What is not
 /// the default follows: `.swap`, `.c2` cluster, `.a2` cluster_columns, `.k8` splits, `.o2` waves a SIMD, `.d4` waves
-/// that share K, `.stream`, `.pingpong`.
+/// that share K, `.stream`, `.pingpong`, `.late`.
 inline std::string name_of(const GemmPolicy& p) {
   const auto text = [](int i) { return std::to_string(i); };
   std::string name = "t" + text(p.rows) + "x" + text(p.columns) + "x" + text(p.depth_bytes) + ".w" +
@@ -71,6 +76,7 @@ inline std::string name_of(const GemmPolicy& p) {
   if (p.waves_k > 1) name += ".d" + text(p.waves_k);
   if (p.stream) name += ".stream";
   if (p.pingpong) name += ".pingpong";
+  if (p.late) name += ".late";
   return name;
 }
 

@@ -8,6 +8,7 @@
 #include "tilewave/ops/gemm/args.hpp"
 #include "tilewave/ops/gemm/check_spec.hpp"
 #include "tilewave/ops/gemm/few_rows/policy_status.hpp"
+#include "tilewave/ops/gemm/late_status.hpp"
 #include "tilewave/ops/gemm/norm_status.hpp"
 #include "tilewave/tile/element.hpp"
 
@@ -95,7 +96,10 @@ constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   const int depth_k = p.depth_bytes / size_of(s.a), out_size = min_of(size_of(s.out), 2);
   const auto aligned = [](int bytes) { return align_up(bytes, 1024); };
   const int tile_boxes = tall / p.waves_rows / 64 * ceil_div(group_wide / halves, 128 / out_size);
-  const int boxes = p.swapped ? 1 : p.pingpong ? gemm_pingpong_boxes(s, p) : tile_boxes;
+  const int boxes = p.swapped    ? 1
+                    : p.pingpong ? gemm_pingpong_boxes(s, p)
+                    : p.late     ? min_of(gemm_late_boxes, tile_boxes)
+                                 : tile_boxes;
   const int out = wave_groups * boxes * (p.swapped ? group_wide : 16 * 4) * 128;
   const bool rescaled = gemm_rescales_sums(s, p);
   const int b_scales = int4            ? max_of(1, depth_k / s.scale_k) * p.columns * (rescaled ? 2 : 1)
@@ -132,6 +136,7 @@ constexpr Status gemm_tensor_tile(const GemmSpec& s, const GemmPolicy& p) {
   if (p.pingpong && (p.waves() != 1 || p.waves_per_simd != 1 || p.swapped || p.splits > 1 || p.stream || s.four_bit()))
     return illegal_policy(
         "pingpong: a wave group has a whole tile, not swapped, and K is not shared; weights are not int4");
+  if (const Status status = gemm_late_status(s, p); !status.ok()) return status;
   if (p.waves() > 4) return illegal_policy("the registers of an SM suffice for at most four wave groups of a block");
   if ((p.wave_groups() + 1) * 128 * p.waves_per_simd > 2048)
     return illegal_policy("an SM holds at most 2048 lanes: fewer wave groups, or fewer blocks (waves_per_simd)");
@@ -140,7 +145,8 @@ constexpr Status gemm_tensor_tile(const GemmSpec& s, const GemmPolicy& p) {
                         : p.wave_groups() == 2                                     ? 232
                         : p.wave_groups() == 3                                     ? 160
                                                                                    : 112;
-  if (tiles * group_wide / 2 >= registers)
+  const int waiting = p.late ? tiles * group_wide / 4 / (s.gated ? 2 : 1) : 0;
+  if (tiles * group_wide / 2 + waiting >= registers)
     return illegal_policy("a lane's sums of its wave group's part of the tile must fit its registers");
   const bool rescaled = gemm_rescales_sums(s, p);
   const bool half_stage = (s.mxfp4() && s.a == DType::bf16 && p.depth_bytes == 128) || rescaled;
@@ -256,6 +262,7 @@ constexpr Status gemm_tensor_policy(const GemmSpec& s, const GemmPolicy& p) {
 constexpr Status gemm_wave_tile_policy(const ArchFacts& facts, const GemmSpec& s, const GemmPolicy& p) {
   if (p.sharers() != 1 || p.swapped || p.stream)
     return illegal_policy("this architecture has no clusters, no swapped products and no stream-K");
+  if (p.pingpong || p.late) return illegal_policy("pingpong and late are for wave groups, which sm90 has");
   if (p.splits > 16) return illegal_policy("at most 16 blocks share the K of a tile");
   if (p.waves() * p.waves_k > 16) return illegal_policy("a block has at most 16 waves");
   if (p.waves_k > 1 && !s.four_bit()) return illegal_policy("waves_k is for int4 weights");

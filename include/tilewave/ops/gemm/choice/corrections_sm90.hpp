@@ -14,7 +14,7 @@ namespace detail {
 
 /// What distinguishes policies of one tile. two_blocks: an SM. clustered: blocks share B's boxes. shared_rows: those of
 /// A.
-enum class GemmForm : int { plain, swapped, streamed, pingpong, clustered, shared_rows, two_blocks };
+enum class GemmForm : int { plain, swapped, streamed, pingpong, late, clustered, shared_rows, two_blocks };
 
 /// A policy's time is e^exponent times the model's, and so many microseconds more, for each further split, too.
 struct GemmCorrection {
@@ -25,7 +25,8 @@ struct GemmCorrection {
 
 // They were fitted to docs/notebook/tuned/gemm_dense_sm90_2026-11-28.csv.gz behind the constants of the model
 // (docs/notebook/2026-11-28-gemm-copies-and-choice.md), those of 16 bits to gemm_bf16_sm90_2026-11-28-3.csv.gz there
-// (docs/notebook/2026-11-28-gemm-few-rows-of-16-bits.md).
+// (docs/notebook/2026-11-28-gemm-few-rows-of-16-bits.md), those of pingpong and late to
+// gemm_dense_sm90_2026-11-28-4.csv.gz there (docs/notebook/2026-11-28-gemm-cycles.md).
 // clang-format off
 inline constexpr GemmCorrection gemm_corrections_sixteen_bits[] = {
     {16, 64, 1, GemmForm::two_blocks, -0.004, -0.03, -0.071},
@@ -52,10 +53,17 @@ inline constexpr GemmCorrection gemm_corrections_sixteen_bits[] = {
     {128, 128, 2, GemmForm::clustered, -0.014, -0.39, 0.000},
     {128, 128, 2, GemmForm::shared_rows, 0.013, 0.02, 0.001},
     {128, 128, 2, GemmForm::swapped, -0.030, -0.10, -0.113},
+    {128, 144, 1, GemmForm::pingpong, 0.029, -1.60, 0.000},
+    {128, 144, 2, GemmForm::late, -0.066, -1.60, 0.000},
     {128, 144, 2, GemmForm::plain, -0.030, -0.08, 0.005},
-    {128, 160, 1, GemmForm::pingpong, 0.048, 0.04, -0.005},
+    {128, 160, 1, GemmForm::pingpong, 0.023, -1.60, 0.000},
+    {128, 176, 1, GemmForm::pingpong, -0.013, -1.60, 0.000},
+    {128, 176, 2, GemmForm::late, -0.031, -1.60, 0.000},
     {128, 176, 2, GemmForm::plain, -0.014, 0.09, 0.005},
-    {128, 192, 1, GemmForm::pingpong, 0.020, -0.08, 0.000},
+    {128, 192, 1, GemmForm::pingpong, -0.015, -1.50, 0.000},
+    {128, 224, 2, GemmForm::late, -0.038, -0.40, 0.000},
+    {128, 240, 2, GemmForm::late, 0.033, -1.60, 0.000},
+    {128, 256, 2, GemmForm::late, 0.017, -1.30, 0.000},
     {128, 256, 2, GemmForm::plain, 0.029, 0.30, 0.000},
     {192, 112, 3, GemmForm::plain, 0.002, 0.03, 0.005},
 };
@@ -74,14 +82,21 @@ inline constexpr GemmCorrection gemm_corrections_fast[] = {
     {96, 128, 2, GemmForm::swapped, -0.055, -0.52, 0.055},
     {128, 64, 1, GemmForm::swapped, 0.009, -0.51, -0.048},
     {128, 112, 2, GemmForm::plain, 0.012, 0.02, -0.003},
-    {128, 128, 1, GemmForm::pingpong, 0.039, -0.06, 0.000},
+    {128, 128, 1, GemmForm::pingpong, 0.005, -0.90, 0.000},
     {128, 128, 2, GemmForm::plain, 0.008, -0.06, -0.006},
     {128, 128, 2, GemmForm::streamed, 0.003, 0.00, 0.000},
     {128, 128, 2, GemmForm::swapped, -0.011, -0.50, -0.015},
+    {128, 144, 1, GemmForm::pingpong, 0.012, 0.00, 0.000},
+    {128, 144, 2, GemmForm::late, 0.070, -1.20, 0.000},
     {128, 144, 2, GemmForm::plain, 0.014, 0.01, 0.000},
-    {128, 160, 1, GemmForm::pingpong, 0.013, 0.02, 0.000},
+    {128, 160, 1, GemmForm::pingpong, -0.002, -1.60, 0.000},
+    {128, 176, 1, GemmForm::pingpong, -0.028, -0.70, 0.000},
+    {128, 176, 2, GemmForm::late, 0.086, 0.00, 0.000},
     {128, 176, 2, GemmForm::plain, 0.038, 0.01, 0.000},
-    {128, 192, 1, GemmForm::pingpong, -0.030, -0.00, 0.000},
+    {128, 192, 1, GemmForm::pingpong, -0.033, -1.10, 0.000},
+    {128, 224, 2, GemmForm::late, 0.103, -0.70, 0.000},
+    {128, 240, 2, GemmForm::late, 0.088, -0.20, 0.000},
+    {128, 256, 2, GemmForm::late, 0.084, 0.00, 0.000},
     {128, 256, 2, GemmForm::plain, 0.017, 0.03, -0.000},
     {192, 128, 3, GemmForm::plain, 0.082, 0.01, 0.000},
 };
@@ -115,6 +130,7 @@ constexpr GemmForm gemm_form(const GemmPolicy& p) {
   if (p.cluster_columns > 1) return GemmForm::shared_rows;
   if (p.stream) return GemmForm::streamed;
   if (p.pingpong) return GemmForm::pingpong;
+  if (p.late) return GemmForm::late;
   return p.swapped ? GemmForm::swapped : GemmForm::plain;
 }
 

@@ -28,6 +28,9 @@ struct GemmDenseCost {
   double absent_rows = 15.055;
   double epilogue = 0.460, epilogue_of_tile = 2.094, epilogue_block = 0.898;
   double merge = 0.031, merge_swapped = 0.500, merge_of_split = 0.000, merge_of_tile = 7.245, merge_beside_rows = 0.000;
+  // The matrix unit waits so long between tiles whose values leave late, and those of the last tile take so long.
+  // Boxes of a tile take six stages to leave.
+  double late_epilogue = 0.300, late_last = 1.000, late_stage = 0.600;
   double pingpong_epilogue = 1.893, pingpong_epilogue_of_tile = 5.113, pingpong_first = 1.044;
   double passes = 0.000, split_round = 1.461, memory_round = 0.000;
   double bytes_per_us = 5.186e6, reread = 0.278, reread_rows = 0.000, used = 0.432, used_few_rows = 0.398,
@@ -153,8 +156,9 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
   const double tile_us = steps * stage_us(tiles * splits * p.sharers());
 
   const double area = p.rows * p.columns / 32768.0;  // in tiles of 128 x 256
-  const double own_epilogue =
-      scaled_large ? c.epilogue_block - (area == 0.5 ? 0.1 : 0.0) : c.epilogue + c.epilogue_of_tile * area;
+  const double own_epilogue = p.late         ? c.late_epilogue + c.late_stage * max_of(6.0 - steps, 0.0)
+                              : scaled_large ? c.epilogue_block - (area == 0.5 ? 0.1 : 0.0)
+                                             : c.epilogue + c.epilogue_of_tile * area;
   const double merge = splits == 1 ? 0.0
                                    : c.merge + (p.swapped ? c.merge_swapped : 0.0) + c.merge_of_split * splits +
                                          c.merge_of_tile * area + (bands > 1 ? c.merge_beside_rows * area : 0.0);
@@ -165,7 +169,7 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
     const GemmTail tail = gemm_tail(p, tiles, slots, steps, c.combine, c.combine_of_parts);
     rounds = tail.rounds, combine = tail.us;
   }
-  double products = rounds * tile_us + rounds_started * epilogue;
+  double products = rounds * tile_us + rounds_started * epilogue + (p.late ? c.late_last : 0.0);
   if (p.pingpong) {
     // A wave group's epilogue lies beside the products of the other.
     products =

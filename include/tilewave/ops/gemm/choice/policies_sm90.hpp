@@ -15,7 +15,8 @@ namespace detail {
 /// weights have no more than ten: with sixteen they took up to 4 % longer (docs/notebook/2026-11-22-gemm-dense.md).
 constexpr int gemm_stages(const GemmSpec& s, const GemmPolicy& p) {
   const int out = p.swapped    ? p.waves() * p.rows * 128
-                  : p.pingpong ? 2 * 2 * 64 * 128
+                  : p.pingpong ? 2 * 64 * 128
+                  : p.late     ? p.wave_groups() * gemm_late_boxes * 64 * 128
                                : p.rows * align_up(gemm_tile_columns(s, p) * min_of(size_of(s.out), 2), 128);
   const bool block = s.scale == Scaling::per_block;
   const int depth_k = p.depth_bytes / size_of(s.a), scale_bytes = gemm_rescales_sums(s, p) ? 16 : s.zero_points ? 8 : 4;
@@ -37,7 +38,9 @@ struct Sm90Policies {
 
   constexpr void add(GemmPolicy p) {
     p.stages = gemm_stages(spec, p);
-    if (p.pingpong && p.rows == 128) p.stages = p.columns > 128 ? 4 : 5;  // the rest is for boxes of output
+    // A fifth stage would leave one box of output, and K 512 takes longer then
+    // (docs/notebook/2026-11-28-gemm-cycles.md).
+    if (p.pingpong && p.columns == 192 && p.rows == 128) p.stages = 4;
     all.add(p);
   }
   /// Two blocks an SM: one streams while the other begins or ends a tile, and the first blocks of the next kernel find
@@ -211,7 +214,8 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
   const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
   const bool in_unit = !block && !promoted;  // sums stay in the matrix unit, so pingpong can alternate
   const bool more = in_unit && (s.a == DType::bf16 || s.scale == Scaling::per_row || s.scale == Scaling::per_tensor);
-  list.add({.rows = 128, .columns = 256});
+  const bool late = in_unit && size_of(s.out) == 2 && s.out_scale == Scaling::none;
+  list.add({.rows = 128, .columns = 256, .late = late});
   if (promoted) list.add({.rows = 128, .columns = 256, .cluster = 2});
   if (!in_unit || (more && s.a != DType::bf16)) list.add({.rows = 192, .columns = 128, .waves_rows = 3});
   if (s.a != DType::bf16) list.add({.rows = 128, .columns = 128, .splits = 4});
@@ -228,8 +232,13 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
   if (s.a == DType::f16) list.add({.rows = 128, .columns = 176, .waves_rows = 1, .pingpong = true});
   if (in_unit && s.a != DType::f16) {
     if (s.a != DType::bf16) list.add({.rows = 128, .columns = 128, .waves_rows = 1, .pingpong = true});
-    for (const int columns : {160, 192}) list.add({.rows = 128, .columns = columns, .waves_rows = 1, .pingpong = true});
-    for (const int columns : {144, 176}) list.add({.rows = 128, .columns = columns});
+    for (const int columns : {176, 192}) list.add({.rows = 128, .columns = columns, .waves_rows = 1, .pingpong = true});
+    if (more)
+      for (const int columns : {144, 160})
+        list.add({.rows = 128, .columns = columns, .waves_rows = 1, .pingpong = true});
+    for (const int columns : {144, 176}) list.add({.rows = 128, .columns = columns, .late = late});
+    if (late && more)
+      for (const int columns : {224, 240}) list.add({.rows = 128, .columns = columns, .late = true});
   }
   if (s.scale == Scaling::per_row) list.add({.rows = 128, .columns = 128, .stream = true});
   if (s.a == DType::bf16 || s.scale == Scaling::per_row) list.add_two_blocks(16, 8, 64, 8);

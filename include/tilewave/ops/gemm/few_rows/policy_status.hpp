@@ -50,8 +50,8 @@ constexpr Status gemm_dense_few_rows_policy(const GemmSpec& s, const GemmPolicy&
       s.weights != GemmWeights::row_major || s.layout != GemmLayout::nt || s.out_scale == Scaling::per_group)
     return illegal_policy(
         "few rows: one product of bf16, f16 or fp8, nt and row-major, without scales of blocks or groups");
-  if (p.swapped || p.stream || p.pingpong || p.sharers() != 1 || p.splits != 1)
-    return illegal_policy("few rows: not swapped, no stream, no pingpong, one of cluster and splits");
+  if (p.swapped || p.stream || p.pingpong || p.late || p.sharers() != 1 || p.splits != 1)
+    return illegal_policy("few rows: not swapped, no stream, no pingpong, not late, one of cluster and splits");
   if (p.waves_rows != 1 || p.waves_columns != 1)
     return illegal_policy("few rows: waves share K, so waves_rows and waves_columns are 1");
   if (p.waves_k % 4 != 0 || p.waves_k > 32)

@@ -11,7 +11,9 @@
 // Bound: the matrix rate where M is large, else B's bytes over memory bandwidth.
 #pragma once
 
+#include "tilewave/ops/gemm/tensor/fetching.hpp"
 #include "tilewave/ops/gemm/tensor/int4_loop.hpp"
+#include "tilewave/ops/gemm/tensor/late_output.hpp"
 #include "tilewave/ops/gemm/tensor/scaled_loops.hpp"
 #include "tilewave/ops/gemm/tensor/tile_queue.hpp"
 
@@ -25,12 +27,17 @@ struct GemmTensorKernel {
   using Maps = typename L::Maps;
   using Ring = typename L::Ring;
   using Sums = typename L::Sums;
+  using Fetching = GemmFetching<B, S, P, Epilogue>;
   using TileQueue = GemmTileQueue<L, S, P>;
   using PostedTiles = GemmPostedTiles<L>;
   struct Board {
     GemmTileBoard<B> board;
   };
   struct NoBoard {};
+  struct NoTiles {
+    TILEWAVE_DEVICE NoTiles(const Args&, int) {}
+    TILEWAVE_DEVICE static void look_ahead() {}
+  };
   /// Pingpong: a wave group may begin its tile once the other has begun all products of the tile before. Then the full
   /// barriers of the ring are in the phase before the one that it waits for: it does not follow them in between.
   struct Turns {
@@ -54,14 +61,15 @@ struct GemmTensorKernel {
                                             : (L::norms ? 2 : 1) * B::facts.wave_lanes;
   static constexpr int block_threads = L::wave_groups * L::wave_group_lanes + fetching_lanes;
   static constexpr int waves_per_simd = ceil_div(block_threads * P.waves_per_simd, 4 * B::facts.wave_lanes);
+  static constexpr bool most_registers = P.pingpong || (P.late && L::wave_groups == 2);
   // Two stages of scales of fragments, and gathered rows beside them, need more than 40, and so do ratios of scales.
   static constexpr bool scales_ahead = (L::fragments || detail::gemm_rescales_sums(S, P)) && L::wave_groups == 2;
-  static constexpr int fetching_registers = P.pingpong            ? 24
+  static constexpr int fetching_registers = most_registers        ? 24
                                             : scales_ahead        ? (L::fragments ? 72 : 56)
                                             : L::wave_groups == 2 ? 40
                                             : L::wave_groups == 3 ? 32
                                                                   : 24;
-  static constexpr int multiplying_registers = P.pingpong            ? 240
+  static constexpr int multiplying_registers = most_registers        ? 240
                                                : scales_ahead        ? (L::fragments ? 216 : 224)
                                                : L::wave_groups == 2 ? 232
                                                : L::wave_groups == 3 ? 160
@@ -78,10 +86,12 @@ struct GemmTensorKernel {
     const int wave_group = B::wave_id() / L::wave_group_waves;
     if (B::wave_id() == 0) {
       if constexpr (P.pingpong) {
-        if (B::lane_id() < 2) B::mbarrier_init(&shared.turn[B::lane_id()], L::wave_group_waves);
+        if (B::elected()) {
+          for (auto& turn : shared.turn) B::mbarrier_init(&turn, L::wave_group_waves);
+        }
       }
       if constexpr (L::shares_out_groups) {
-        if (B::lane_id() == 0) B::mbarrier_init(&shared.out_groups.published, L::wave_groups * L::wave_group_waves);
+        if (B::elected()) B::mbarrier_init(&shared.out_groups.published, L::wave_groups * L::wave_group_waves);
       }
       shared.ring.begin();
       if constexpr (L::norms) shared.norm.ring.begin(1, L::wave_groups * L::wave_group_waves);
@@ -92,6 +102,10 @@ struct GemmTensorKernel {
       for (const auto& map : maps.b) B::prefetch_map(map);
       if (L::out_in_boxes && a.wide_stores) B::prefetch_map(maps.out);
     }
+    const int rank = a.clustered() ? B::cluster_rank() : 0;
+    // The wave that copies finds its first tile while the barriers are initialised. Tables of groups may not be there.
+    std::conditional_t<S.groups == GemmGroups::one, GemmTilesAhead<TileQueue>, NoTiles> early_tiles(a, rank);
+    if (B::wave_id() == L::wave_groups * L::wave_group_waves) early_tiles.look_ahead();
     // B's boxes may be on their way before the kernel in front is over. The fetching wave then waits behind them.
     const bool early = L::copies_b_early && a.gemm.b_ready && a.gemm.k > 0;
     if (!early) B::wait_for_previous();
@@ -103,27 +117,28 @@ struct GemmTensorKernel {
       B::barrier();
     }
     if (early && B::wave_id() != L::wave_groups * L::wave_group_waves) B::wait_for_previous();
-    const int rank = a.clustered() ? B::cluster_rank() : 0;
     if (wave_group == L::wave_groups) {
       if constexpr (shift_registers) B::template give_registers<fetching_registers>();
       const int wave = B::wave_id() - L::wave_groups * L::wave_group_waves;
       if (wave == 0) {
-        TileQueue queue(a, rank);
-        if constexpr (L::posts_tiles) {
-          GemmPostingQueue<L, TileQueue> posting(queue, shared.board);
-          fetch(a, maps, posting, rank, shared, early);
-        } else if (L::plain && a.gemm.k == 0) {
-          clear_stages(queue, shared);
+        if constexpr (S.groups == GemmGroups::one) {
+          Fetching::copy_tiles(a, maps, early_tiles, rank, shared, early);
         } else {
-          fetch(a, maps, queue, rank, shared, early);
+          TileQueue queue(a, rank);
+          if constexpr (L::posts_tiles) {
+            GemmPostingQueue<L, TileQueue> posting(queue, shared.board);
+            Fetching::copy_tiles(a, maps, posting, rank, shared, early);
+          } else {
+            Fetching::copy_tiles(a, maps, queue, rank, shared, early);
+          }
         }
         B::launch_next();  // all that this block reads of A and B is on its way
       } else if constexpr (L::gathered || L::shared_scales) {
         with_tiles(a, rank, shared, [&](auto&& tiles) TILEWAVE_INLINE_LAMBDA {
           if constexpr (L::gathered) {
-            fetch_rows(a, tiles, wave - 1, shared);
+            Fetching::copy_rows(a, tiles, wave - 1, shared);
           } else {
-            fetch_scales(a, tiles, wave - 1, shared);
+            Fetching::copy_scales(a, tiles, wave - 1, shared);
           }
         });
       } else if constexpr (L::norms) {
@@ -169,134 +184,11 @@ struct GemmTensorKernel {
   TILEWAVE_DEVICE static void with_tiles(const Args& a, int rank, Shared& shared, Work&& work) {
     if constexpr (L::posts_tiles) {
       work(PostedTiles(a, shared.board));
+    } else if constexpr (P.late) {
+      work(GemmTilesAhead<TileQueue>(a, rank));
     } else {
       work(TileQueue(a, rank));
     }
-  }
-
-  template <class Queue>
-  TILEWAVE_DEVICE static void fetch(const Args& a, const Maps& maps, Queue& queue, int rank, Shared& shared,
-                                    bool early) {
-    Ring ring;
-    GemmTile tile;
-    typename Args::Steps steps{};
-    while (queue.next(tile, steps)) {
-      std::int32_t step = steps.first;
-      if (L::copies_b_early && early) {
-        step = fetch_b_first(a, maps, tile, steps, rank, shared);
-        ring.advance(step - steps.first);
-        early = false;
-      }
-      for (; step < steps.end; ++step, ring.advance()) {
-        B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
-        L::copy_stage(a, maps, tile, step, rank, shared, ring.slot);
-      }
-    }
-    if (early) B::wait_for_previous();  // there was no tile
-    drain(ring, shared);
-  }
-  /// No block leaves while those that share its boxes may still arrive at its barriers.
-  TILEWAVE_DEVICE static void drain(Ring ring, Shared& shared) {
-    if constexpr (L::sharers > 1) {
-      for (int i = 0; i < P.stages; ++i, ring.advance())
-        B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
-    }
-  }
-  /// Fills the ring's first round: B, then, when the kernel in front is over, A. Returns the first step that is left.
-  TILEWAVE_DEVICE static std::int32_t fetch_b_first(const Args& a, const Maps& maps, const GemmTile& tile,
-                                                    typename Args::Steps steps, int rank, Shared& shared) {
-    using Operands = typename L::Operands;
-    const std::int32_t end = min_of(steps.end, steps.first + P.stages);
-    B::promised_reads(true);
-    for (std::int32_t step = steps.first; step < end; ++step)
-      L::template copy_stage<Operands::only_b>(a, maps, tile, step, rank, shared, step - steps.first);
-    B::promised_reads(false);
-    B::wait_for_previous();
-    for (std::int32_t step = steps.first; step < end; ++step)
-      L::template copy_stage<Operands::only_a>(a, maps, tile, step, rank, shared, step - steps.first);
-    return end;
-  }
-
-  /// Products whose K is 0 have one stage of zeros.
-  TILEWAVE_DEVICE static void clear_stages(TileQueue& queue, Shared& shared) {
-    Ring ring;
-    GemmTile tile;
-    for (typename Args::Steps steps; queue.next(tile, steps); ring.advance(steps.end - steps.first)) {
-      B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
-      L::clear_stage(shared, ring.slot);
-    }
-    drain(ring, shared);
-  }
-
-  /// Fetches the scales of stages through registers, whatever their strides are. Each of the three waves takes every
-  /// third stage, and loads its next stage before it stores the current one.
-  template <class Queue>
-  TILEWAVE_DEVICE static void fetch_scales(const Args& a, Queue& queue, int wave, Shared& shared) {
-    Ring ring;
-    GemmTile tile;
-    typename Args::Steps steps;
-    typename L::FetchedScales next;
-    int turn = 0;
-    while (queue.next(tile, steps)) {
-      bool loaded = false;
-      for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
-        if (turn == wave) {
-          if (!loaded) next.load(a.gemm, tile, step);
-          typename L::FetchedScales now = next;
-          loaded = step + L::scale_waves < steps.end;
-          if (loaded) next.load(a.gemm, tile, step + L::scale_waves);
-          B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
-          now.store(shared, ring.slot);
-          B::mbarrier_arrive(&shared.ring.full[ring.slot]);
-        }
-        turn = turn + 1 == L::scale_waves ? 0 : turn + 1;
-      }
-    }
-  }
-
-  /// Copies gathered rows of A, and the scales of stages whose scales come through shared memory. Each of the three
-  /// waves takes every third stage as soon as its slot is free, and waits for no copy: those who multiply see what
-  /// landed, by their own fence (L::wait_full).
-  template <class Queue>
-  TILEWAVE_DEVICE static void fetch_rows(const Args& a, Queue& queue, int wave, Shared& shared) {
-    Ring ring;
-    GemmTile tile;
-    typename Args::Steps steps;
-    typename L::GatheredRows rows;
-    typename L::FetchedScales next;  // of weights of four bits
-    bool loaded = false;
-    int turn = 0;
-    while (queue.next(tile, steps)) {
-      rows.load(a.gemm, tile);
-      const float* b_scale = nullptr;  // of this lane's 64 rows of B
-      if constexpr (L::block_scales && L::shared_scales) {
-        if (B::lane_id() < P.columns / 64) b_scale = L::scales_of_b(a.gemm, tile, 64 * B::lane_id());
-      }
-      for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
-        if (turn == wave) {
-          auto* const full = &shared.ring.full[ring.slot];
-          typename L::FetchedScales scales;
-          if constexpr (L::packed) {  // this stage's were asked for with those of the wave's stage before
-            if (!loaded) next.load(a.gemm, tile, step);
-            scales = next;
-            loaded = step + L::scale_waves < steps.end;
-            if (loaded) next.load(a.gemm, tile, step + L::scale_waves);
-          }
-          B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
-          rows.copy(a.gemm, step, P.swapped ? shared.wide[ring.slot] : shared.tall[ring.slot]);
-          if constexpr (L::block_scales && L::shared_scales) {
-            rows.copy_scales(a.gemm, step, shared.a_scale[ring.slot]);
-            if (b_scale != nullptr)
-              B::copy_lane(&shared.b_scale[ring.slot][B::lane_id()], b_scale + step * a.gemm.b_scale_k_stride);
-          }
-          B::lane_copies_arrive(full);
-          if constexpr (L::packed) scales.store(shared, ring.slot);
-          B::mbarrier_arrive(full);  // of what lanes stored themselves
-        }
-        turn = turn + 1 == L::scale_waves ? 0 : turn + 1;
-      }
-    }
-    B::template lane_copies_wait<0>();
   }
 
   template <class Queue>
@@ -327,7 +219,11 @@ struct GemmTensorKernel {
       const auto end_tile = [&](Sums(&sums)[L::tiles]) TILEWAVE_INLINE_LAMBDA {
         if (P.stream && steps.partial >= 0) return output.store_partial(a, steps.partial, wave_group, sums);
         if (P.splits > 1 && a.gemm.splits > 1) return output.merge(a, tile, rank, wave_group, shared, sums);
-        output.write(a, tile, wave_group, shared, sums);
+        if constexpr (P.late) {
+          output.round(a, tile, wave_group, shared, sums);
+        } else {
+          output.write(a, tile, wave_group, shared, sums);
+        }
       };
       Sums sums[L::tiles];
       if constexpr (L::heights.count > 1) {
@@ -349,6 +245,8 @@ struct GemmTensorKernel {
         } else {
           Scaled::halves(reader, steps, wave_group, shared, ring, sums);
         }
+      } else if constexpr (P.late) {
+        multiply_late(a, output, queue, steps, wave_group, shared, ring, sums);
       } else {
         if constexpr (P.pingpong) B::mbarrier_wait(&shared.turn[wave_group], (number / 2 + wave_group + 1) % 2);
         multiply_plain(steps, wave_group, shared, ring, sums);
@@ -358,7 +256,44 @@ struct GemmTensorKernel {
       }
       end_tile(sums);
     }
+    if constexpr (P.late) output.write_rest(a, wave_group, shared);
     output.finish();
+  }
+
+  /// The same for P.late: the values of the tile before leave below the first stages, and the next tile is found.
+  template <class Queue>
+  TILEWAVE_DEVICE static void multiply_late(const Args& a, typename L::Output& output, Queue& queue,
+                                            typename Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
+                                            Sums (&sums)[L::tiles]) {
+    int before = 0;
+    std::int32_t step = steps.first;
+    const auto begin = [&](bool first) TILEWAVE_INLINE_LAMBDA {
+      L::wait_full(shared, ring);
+      begin_stage(wave_group, shared, ring.slot, first, sums);
+    };
+    const auto end_stage_before = [&](bool first) TILEWAVE_INLINE_LAMBDA {
+      if (!first) {
+        B::template group_mma_wait<1>();
+        shared.ring.release(before);
+      }
+      before = ring.slot;
+      ++step, ring.advance();
+    };
+    begin(true);
+    end_stage_before(true);
+    TILEWAVE_UNROLL
+    for (int i = 0; i < L::Output::steps; ++i) {
+      const bool more = step < steps.end;
+      if (more) begin(false);
+      output.write_some(a, wave_group, shared, i);
+      if (more) end_stage_before(false);
+    }
+    queue.look_ahead();
+    while (step < steps.end) {
+      begin(false);
+      end_stage_before(false);
+    }
+    end_products(shared, before, sums);
   }
 
   /// Passes the stages of a tile of which the wave group has no row that counts.
@@ -387,8 +322,12 @@ struct GemmTensorKernel {
       ++step, ring.advance();
     }
     if constexpr (P.pingpong) B::mbarrier_arrive(&shared.turn[1 - wave_group]);
+    end_products(shared, before, sums);
+  }
+  /// Waits for the products of the last stage.
+  TILEWAVE_DEVICE static void end_products(Shared& shared, int slot, Sums (&sums)[L::tiles]) {
     B::template group_mma_wait<0>();
-    shared.ring.release(before);
+    shared.ring.release(slot);
     TILEWAVE_UNROLL
     for (int t = 0; t < L::tiles; ++t) B::group_mma_fence(sums[t]);
   }

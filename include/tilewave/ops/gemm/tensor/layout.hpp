@@ -16,6 +16,8 @@ namespace tilewave {
 
 template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
 class GemmTensorOutput;
+template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
+class GemmLateOutput;
 
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue>
 struct GemmTensorLayout {
@@ -84,9 +86,12 @@ struct GemmTensorLayout {
   static constexpr int box_columns = 128 / (P.swapped ? out_size : size_of(S.out));
   static constexpr int out_rows = P.swapped ? wave_group_wide : 64;
   /// There are boxes for a whole tile (f32: for half of it), so the copy engine writes them during the next tile. Under
-  /// pingpong fewer are enough, because the other wave group multiplies meanwhile.
+  /// pingpong fewer are enough, because the other wave group multiplies meanwhile, and P.late writes box by box.
   static constexpr int tile_boxes = tiles * ceil_div(wave_group_wide / halves, 128 / out_size);
-  static constexpr int out_boxes = P.swapped ? 1 : P.pingpong ? detail::gemm_pingpong_boxes(S, P) : tile_boxes;
+  static constexpr int out_boxes = P.swapped    ? 1
+                                   : P.pingpong ? detail::gemm_pingpong_boxes(S, P)
+                                   : P.late     ? min_of(gemm_late_boxes, tile_boxes)
+                                                : tile_boxes;
   /// The lanes that send boxes: the first of a wave group with one box, else the first of each wave. Waves take turns.
   static constexpr int senders = P.swapped ? 1 : wave_group_waves;
   TILEWAVE_DEVICE static bool may_send() {
@@ -311,7 +316,8 @@ struct GemmTensorLayout {
   using StageScales = std::conditional_t<promoted, GemmNoScales, BlockScales>;
   using StageScaleReader = std::conditional_t<promoted, NoScaleReader, GemmScaleReader<GemmTensorLayout, S>>;
 
-  using Output = GemmTensorOutput<B, S, P, UserEpilogue>;
+  using Output =
+      std::conditional_t<P.late, GemmLateOutput<B, S, P, UserEpilogue>, GemmTensorOutput<B, S, P, UserEpilogue>>;
 };
 
 }  // namespace tilewave

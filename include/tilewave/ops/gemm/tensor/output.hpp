@@ -3,6 +3,7 @@
 // engine cannot write the rows of out.
 #pragma once
 
+#include "tilewave/ops/gemm/tensor/out_boxes.hpp"
 #include "tilewave/ops/gemm/tensor/sum_map.hpp"
 
 namespace tilewave {
@@ -20,6 +21,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   using Shared = typename L::Shared;
   using Sums = typename L::Sums;
   using Epilogue = typename SumMap::Epilogue;
+  using Boxes = GemmOutBoxes<L, P, Epilogue>;
   using SumMap::per_group;
   using SumMap::quantised;
   static constexpr bool boxes = L::out_in_boxes;
@@ -60,6 +62,33 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   /// Writes a tile. All lanes of a wave group call this.
   TILEWAVE_DEVICE void write(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
                              Sums (&sums)[L::tiles]) {
+    take_scales(a, wave_group, shared);
+    // The common case has code of its own, because code is fetched anew for every tile and jumps cost fetches, too.
+    if (has_extras(a)) {
+      write_tile<true>(a, tile, wave_group, shared, sums);
+    } else {
+      write_tile<false>(a, tile, wave_group, shared, sums);
+    }
+  }
+  TILEWAVE_DEVICE void finish() {
+    if (boxes && L::may_send()) B::template stores_read<0>();
+  }
+
+ protected:
+  TILEWAVE_DEVICE static bool has_extras(const Args& a) {
+    return a.gemm.bias != nullptr || a.gemm.residual != nullptr || (S.has_ids() && a.gemm.row_weights != nullptr);
+  }
+  /// Hides from the compiler that both cases multiply sums by the same factors. Where registers are full it computes
+  /// those products in front of the branch, and spills them.
+  TILEWAVE_DEVICE void hold_factors() {
+    const auto held = [](float value) TILEWAVE_INLINE_LAMBDA {
+      return __builtin_bit_cast(float, B::opaque(__builtin_bit_cast(std::uint32_t, value)));
+    };
+    factor_ = held(factor_);
+    for (float& scale : tall_scale_) scale = held(scale);
+  }
+  /// Makes the factors of the tile's values. Those of the wide side go to shared memory.
+  TILEWAVE_DEVICE void take_scales(const Args& a, int wave_group, Shared& shared) {
     factor_ = Epilogue::tensor_scale(a.gemm);
     if constexpr (L::packed) factor_ *= L::Codes::factor;
     out_factor_ = Epilogue::out_factor(a.gemm);
@@ -74,18 +103,8 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
       }
       if (!barriers_of_boxes) B::group_barrier();
     }
-    // The common case has code of its own, because code is fetched anew for every tile and jumps cost fetches, too.
-    if (a.gemm.bias == nullptr && a.gemm.residual == nullptr && (!S.has_ids() || a.gemm.row_weights == nullptr)) {
-      write_tile<false>(a, tile, wave_group, shared, sums);
-    } else {
-      write_tile<true>(a, tile, wave_group, shared, sums);
-    }
-  }
-  TILEWAVE_DEVICE void finish() {
-    if (boxes && L::may_send()) B::template stores_read<0>();
   }
 
- private:
   using SumMap::columns;
   using SumMap::element;
   using SumMap::first_tall;
@@ -108,7 +127,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
     return min_of(box * box_wide, max_of(wide_c - box_wide, 0));
   }
   /// The barriers around the filling of boxes also order the scales in shared memory.
-  static constexpr bool barriers_of_boxes = boxes && !P.swapped;
+  static constexpr bool barriers_of_boxes = boxes && !P.swapped && !P.late;
 
   /// `extras`: with bias or residual.
   template <bool extras>
@@ -170,11 +189,11 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   TILEWAVE_DEVICE void fill_box(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
                                 const Sums (&sums)[L::tiles], int t, int from, Chunk* box) {
     if constexpr (wide > 0 && quantised) {
-      write_bytes<wide>(box, codes_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
+      Boxes::template fill_bytes<wide>(box, codes_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
     } else if constexpr (wide > 0 && in_floats) {
-      write_floats<wide>(box, values_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
+      Boxes::template fill_floats<wide>(box, values_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
     } else if constexpr (wide > 0) {
-      write_matrices<wide>(box, values_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
+      Boxes::template fill_matrices<wide>(box, values_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
     }
   }
 
@@ -292,70 +311,6 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
       for (int word = 0; word < wide / 8; ++word) round(word, 4 * word);
     }
     return codes;
-  }
-
-  /// Fills a box of 16-bit elements. The engine's swizzle has unit u of row r at 8 r + (u ^ r % 8).
-  template <int wide>
-  TILEWAVE_DEVICE static void write_matrices(Chunk* box, const Vec<float, wide / 2>& part) {
-    const int lane = B::lane_id(), wave = L::wave_in_wave_group();
-    TILEWAVE_UNROLL
-    for (int j = 0; j < wide / 8; j += 2) {
-      // Matrix m is rows 8 (j + m / 2) of the wide side by rows 16 wave + 8 (m % 2) of the tall side.
-      const int m = lane / 8, pairs = min_of(2, wide / 8 - j);
-      Vec<std::uint32_t, 4> words{};
-      TILEWAVE_UNROLL
-      for (int w = 0; w < 2 * pairs; ++w) {
-        const int i = 4 * (j + w / 2) + 2 * (w % 2);
-        words[w] = Epilogue::pack(part[i], part[i + 1]);
-      }
-      if constexpr (P.swapped) {
-        const int row = 8 * min_of(j + m / 2, wide / 8 - 1) + lane % 8, unit = 2 * wave + m % 2;
-        Chunk* const to = box + row * 8 + (unit ^ row % 8);
-        if (pairs == 2) {
-          B::template store_matrices<4>(to, words);
-        } else {
-          B::template store_matrices<2>(to, Vec<std::uint32_t, 2>{{words[0], words[1]}});
-        }
-      } else {
-        static_assert(wide % 16 == 0, "a box takes whole pairs of 8 x 8 matrices");
-        const int row = 8 * (m % 2) + lane % 8, unit = j + m / 2;
-        B::template store_matrices_straight<4>(box + row * 8 + (unit ^ row % 8), words);
-      }
-    }
-  }
-  /// Fills a box of f32, two neighbours of a row at a time.
-  template <int wide>
-  TILEWAVE_DEVICE static void write_floats(Chunk* box, const Vec<float, wide / 2>& part) {
-    const int lane = B::lane_id(), row = lane / 4, first = B::opaque(row * 8 + (lane % 4 / 2 ^ row));
-    TILEWAVE_UNROLL
-    for (int i = 0; i < wide / 2; i += 2) {
-      Chunk* const unit = box + ((first ^ (2 * (i / 4))) + i / 2 % 2 * 64);
-      reinterpret_cast<Vec<float, 2>*>(unit)[lane % 2] = {{part[i], part[i + 1]}};
-    }
-  }
-  /// Fills a box of one-byte elements: two neighbours of a row at a time, or (swapped) one.
-  template <int wide>
-  TILEWAVE_DEVICE static void write_bytes(Chunk* box, const Vec<std::uint32_t, wide / 8>& codes) {
-    const int lane = B::lane_id(), of_tall = lane / 4 + 16 * L::wave_in_wave_group() * P.swapped,
-              of_wide = 2 * (lane % 4);
-    const auto put = [&](int row, int column, auto bits) TILEWAVE_INLINE_LAMBDA {
-      char* const chunk = reinterpret_cast<char*>(box + row * 8 + (column / 16 ^ row % 8));
-      *reinterpret_cast<decltype(bits)*>(chunk + column % 16) = bits;
-    };
-    TILEWAVE_UNROLL
-    for (int j = 0; j < wide / 8; ++j) {
-      const std::uint32_t four = codes[j];
-      TILEWAVE_UNROLL
-      for (int h = 0; h < 2; ++h) {
-        const int tall = of_tall + 8 * h, first = 8 * j + of_wide;
-        if constexpr (P.swapped) {
-          put(first, tall, static_cast<std::uint8_t>(four >> 16 * h));
-          put(first + 1, tall, static_cast<std::uint8_t>(four >> (16 * h + 8)));
-        } else {
-          put(tall, first, static_cast<std::uint16_t>(four >> 16 * h));
-        }
-      }
-    }
   }
 
   /// Stores the rows of a box that the engine cannot write, 16 bytes a lane. Rows beyond the tile are left out.

@@ -48,6 +48,32 @@ class GemmTileQueue {
   GemmStream::TailWork tail_;
 };
 
+/// The tiles of a queue, of which the next one may be found ahead of time.
+template <class Queue>
+class GemmTilesAhead {
+ public:
+  using Steps = typename Queue::Steps;
+
+  template <class Args>
+  TILEWAVE_DEVICE GemmTilesAhead(const Args& a, int rank) : queue_(a, rank) {}
+  TILEWAVE_DEVICE bool next(GemmTile& tile, Steps& steps) {
+    if (!ahead_) found_ = queue_.next(tile_, steps_);
+    ahead_ = false;
+    tile = tile_, steps = steps_;
+    return found_;
+  }
+  TILEWAVE_DEVICE void look_ahead() {
+    found_ = queue_.next(tile_, steps_);
+    ahead_ = true;
+  }
+
+ private:
+  Queue queue_;
+  GemmTile tile_{};
+  Steps steps_{};
+  bool found_ = false, ahead_ = false;
+};
+
 /// The tiles of a block where one wave finds them and all others read them (L::posts_tiles).
 template <class B>
 struct GemmTileBoard {
