@@ -39,7 +39,8 @@ cudaError_t run(Params& params, cudaStream_t stream) {
 
 const char* prefill_prepare(const PrefillCall* call, void** plan) {
   const PrefillCall& c = *call;
-  if (c.head_size != HEAD || c.fp8 || (c.causal != 0) != (IS_CAUSAL != 0)) return "built for other heads, types or masks";
+  if (c.head_size != HEAD || c.fp8 || (c.causal != 0) != (IS_CAUSAL != 0))
+    return "built for other heads, types or masks";
   if (c.table != nullptr) return "built without pages";
   if (c.window > 0) return "built without windows";
   constexpr std::size_t bytes = 16 << 20;
@@ -50,9 +51,10 @@ const char* prefill_prepare(const PrefillCall* call, void** plan) {
   std::vector<std::int32_t> q_starts, kv_starts, kv_lengths(c.batch, c.kv_length);
   for (std::int32_t i = 0; i <= c.batch; ++i) q_starts.push_back(i * c.q_length), kv_starts.push_back(i * c.kv_length);
   flashinfer::PrefillPlanSM90Info info;
-  if (flashinfer::PrefillSM90Plan<std::int32_t>(
-          floats, bytes, ints, pinned, bytes, info, q_starts.data(), kv_starts.data(), kv_lengths.data(),
-          q_starts.back(), c.batch, c.q_heads, c.kv_heads, HEAD, HEAD, 1, IS_CAUSAL, false, 2, nullptr) != cudaSuccess ||
+  if (flashinfer::PrefillSM90Plan<std::int32_t>(floats, bytes, ints, pinned, bytes, info, q_starts.data(),
+                                                kv_starts.data(), kv_lengths.data(), q_starts.back(), c.batch,
+                                                c.q_heads, c.kv_heads, HEAD, HEAD, 1, IS_CAUSAL, false, 2,
+                                                nullptr) != cudaSuccess ||
       cudaDeviceSynchronize() != cudaSuccess)
     return "its plan failed";
   auto* made = new Plan{};

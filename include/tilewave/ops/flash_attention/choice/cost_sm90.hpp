@@ -57,7 +57,10 @@ struct FlashAttentionTensorCost {
     const bool three = policy.waves > 2, small = s.head_size <= 64, fp8 = is_fp8(s.kv);
     const double keys = flash_attention_keys(p);
     const bool causal = p.causal || p.window_right >= 0;
-    const double rate = fp8 ? (three ? (small ? 4.9 : causal ? 8.5 : 7.8) : (small ? 3.9 : 7.4))
+    const double rate = fp8 ? (three ? (small    ? 4.9
+                                        : causal ? 8.5
+                                                 : 7.8)
+                                     : (small ? 3.9 : 7.4))
                             : (three ? (small ? 4.3 : 5.75) : (small ? 3.6 : 5.5));  // MFLOP per us
     // Tiles with a mask cost more.
     if (three) ends = causal ? (small && fp8 ? 4.0 : fp8 ? 3.6 : small ? 3.2 : 2.0) : 2.4;
