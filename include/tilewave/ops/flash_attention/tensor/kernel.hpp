@@ -36,8 +36,9 @@ struct FlashAttentionTensor {
   static constexpr bool shift_registers = P.waves_per_simd == 1 && L::groups > 1;
   // A fetching wave that looks up pages, or waves that transpose V, need more registers than one that only fetches.
   static constexpr bool more_registers = S.paged() || L::transposes;
-  static constexpr int fetching_registers = L::groups == 2 ? (more_registers ? 40 : 24) : 32;
-  static constexpr int multiplying_registers = L::groups == 2 ? (more_registers ? 232 : 240) : 160;
+  static constexpr bool looks_up = S.paged() && !L::transposes;
+  static constexpr int fetching_registers = L::groups == 2 ? (more_registers ? 40 : 24) : looks_up ? 56 : 32;
+  static constexpr int multiplying_registers = L::groups == 2 ? (more_registers ? 232 : 240) : looks_up ? 152 : 160;
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
     const int group = B::wave_id() / L::group_waves;
