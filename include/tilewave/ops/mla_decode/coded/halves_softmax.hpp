@@ -5,56 +5,37 @@
 
 #include "tilewave/attention/sink.hpp"
 #include "tilewave/ops/mla_decode/coded/halves_layout.hpp"
-#include "tilewave/ops/paged_attention/work_item.hpp"
+#include "tilewave/ops/mla_decode/swapped/column_scores.hpp"
 
 namespace tilewave {
 
-/// A lane has a quarter of the query rows of its scores, as MlaDecodeSwappedSoftmax deals them. Each wave keeps
-/// references and sums of all rows: lane l those of rows 2 l and 2 l + 1, the sums over the wave's tokens.
+/// Each wave keeps references and sums of all rows: lane l those of rows 2 l and 2 l + 1, the sums over the wave's
+/// tokens.
 template <class B, class L>
-class MlaDecodeHalvesSoftmax {
+class MlaDecodeHalvesSoftmax : public MlaDecodeColumnScores<B, L> {
+  using ColumnScores = MlaDecodeColumnScores<B, L>;
+  using ColumnScores::a_, ColumnScores::item_, ColumnScores::wave_;
+  using ColumnScores::at, ColumnScores::halve, ColumnScores::mask, ColumnScores::store;
+  using ColumnScores::unit_, ColumnScores::token_unit_, ColumnScores::tile_unit_;
+
  public:
-  using Scores = typename L::Scores;
-  static constexpr int lane_rows = L::rows / 4;
+  using ColumnScores::lane_rows, ColumnScores::row, ColumnScores::relative;
+  using typename ColumnScores::Scores;
   static_assert(L::rows == 2 * L::lanes, "a lane has two rows");
 
   TILEWAVE_DEVICE MlaDecodeHalvesSoftmax(const MlaDecodeArgs& args, const PagedAttentionWorkItem& item,
                                          typename L::Shared& shared, int group, int wave)
-      : a_(args.attention), item_(item), shared_(shared), group_(group), wave_(wave) {
+      : ColumnScores(args.attention, item, wave), shared_(shared), group_(group) {
     reference_ = {{minus_infinity, minus_infinity}};
     sum_ = {{0.0f, 0.0f}};
     scale_ = {{a_.scale_log2, a_.scale_log2}};
   }
-
-  TILEWAVE_DEVICE static int row(int i) { return 8 * (i / 2) + 2 * (B::lane_id() % 4) + i % 2; }
 
   /// Scores are multiples of each row's unit.
   TILEWAVE_DEVICE void multiply_scale(const float (&units)[L::rows]) {
     // A product that is too small would make NaN of scores of -inf, of tokens that a row does not see.
     for (int i = 0; i < 2; ++i) scale_[i] = max_of(a_.scale_log2 * units[own_row() + i], 0x1p-126f);
   }
-  /// As MlaDecodeSwappedSoftmax does.
-  template <class Scales>
-  TILEWAVE_DEVICE void take_units(const Scales& scales, const float (&of_row)[L::rows], Scores& scores) {
-    float first[2], second[2];
-    TILEWAVE_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      token_unit_[h] = scales.unit[16 * wave_ + L::token_of(B::lane_id() / 4) + 8 * h];
-      const std::uint32_t half = (token_unit_[h] + 127) / 2;
-      first[h] = L::power(half), second[h] = L::power(token_unit_[h] + 127 - half);
-    }
-    TILEWAVE_UNROLL
-    for (int i = 0; i < lane_rows; ++i) {
-      const float unit = of_row[row(i)];
-      TILEWAVE_UNROLL
-      for (int h = 0; h < 2; ++h) {
-        float& score = scores[at(i) + 2 * h];
-        score = score * first[h] * unit * second[h];
-      }
-    }
-    tile_unit_ = max_of(scales.largest[0], scales.largest[1]);
-  }
-
   /// Turns the scores of the block's tile `n`, from `token` on, into probabilities, and stores them as an operand. The
   /// item's first tile has no references before it.
   TILEWAVE_DEVICE void run(std::uint32_t n, bool first, std::int32_t token, Scores& scores) {
@@ -145,17 +126,9 @@ class MlaDecodeHalvesSoftmax {
   TILEWAVE_DEVICE static float factor(int, float) { return 1.0f; }
   TILEWAVE_DEVICE static float unit_factor(std::uint32_t, std::uint32_t) { return 1.0f; }
 
-  /// Returns the unit of sums of values behind this group's last tile, where scales are of groups.
-  TILEWAVE_DEVICE std::uint32_t unit() const { return unit_; }
-  /// Returns a unit over one that is no less.
-  TILEWAVE_DEVICE static float relative(std::uint32_t unit, std::uint32_t over) {
-    return L::power(static_cast<std::uint32_t>(max_of(static_cast<int>(unit) - static_cast<int>(over) + 127, 0)));
-  }
-
   static constexpr float max_slack = 8.0f, shift = 7.0f;  // as MlaDecodeSoftmax has it
 
  private:
-  TILEWAVE_HOST_DEVICE static constexpr int at(int i) { return 4 * (i / 2) + i % 2; }
   TILEWAVE_DEVICE static int own_row() { return 2 * B::lane_id(); }
   TILEWAVE_DEVICE static Vec<float, 2> get(const float (&of)[L::rows]) {
     return *reinterpret_cast<const Vec<float, 2>*>(of + own_row());
@@ -177,43 +150,8 @@ class MlaDecodeHalvesSoftmax {
     for (int i = 0; i < 2; ++i) two[i] = halve(four[i], four[i + 2], part % 2, 4, op);
     return two;
   }
-  template <class Op>
-  TILEWAVE_DEVICE static float halve(float low, float high, int upper, int lanes, const Op& op) {
-    const float kept = upper != 0 ? high : low, given = upper != 0 ? low : high;
-    return op(kept, B::shuffle_xor(given, lanes));
-  }
-  TILEWAVE_DEVICE void mask(std::int32_t token, Scores& scores) const {
-    TILEWAVE_UNROLL
-    for (int i = 0; i < lane_rows; ++i) {
-      const std::int32_t of_block = min_of(item_.first_row + row(i), a_.rows - 1);
-      const std::int32_t end = item_.end - a_.query_tokens + query_row(a_, item_, of_block).token + 1;
-      TILEWAVE_UNROLL
-      for (int h = 0; h < 2; ++h) {
-        if (token + 16 * wave_ + L::token_of(B::lane_id() / 4) + 8 * h >= end) scores[at(i) + 2 * h] = minus_infinity;
-      }
-    }
-  }
-  /// Matrices of 8 tokens x 8 rows become rows of tokens.
-  TILEWAVE_DEVICE void store(const Scores& scores, Chunk* box) const {
-    const int matrix = B::lane_id() / 8;
-    TILEWAVE_UNROLL
-    for (int pair = 0; pair < L::row_squares / 2; ++pair) {
-      Vec<std::uint32_t, 4> words;
-      TILEWAVE_UNROLL
-      for (int m = 0; m < 4; ++m) {
-        const int from = 4 * (2 * pair + m / 2) + 2 * (m % 2);
-        words[m] = B::pack_f16(scores[from], scores[from + 1]);
-      }
-      const int r = 8 * (2 * pair + matrix / 2) + B::lane_id() % 8;
-      B::template store_matrices<4>(box + L::chunk_of(r, 2 * wave_ + matrix % 2), words);
-    }
-  }
-
-  const PagedAttentionArgs& a_;
-  const PagedAttentionWorkItem& item_;
   typename L::Shared& shared_;
-  int group_, wave_;
-  std::uint32_t unit_ = 0, token_unit_[2] = {}, tile_unit_ = 0;
+  int group_;
   Vec<float, 2> scale_, reference_, sum_;  // of the lane's own rows; scores times scale are log2 units
 };
 
