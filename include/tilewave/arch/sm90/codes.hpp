@@ -38,12 +38,7 @@ struct Codes {
   /// The same times a pair of powers of two, from which `zeros` made the offsets.
   template <DType type>
   TILEWAVE_DEVICE static std::uint32_t i4_offsets(std::uint32_t zeros, std::uint32_t powers) {
-    if constexpr (type == DType::bf16) {
-      asm("mul.rn.bf16x2 %0, %0, %1;" : "+r"(zeros) : "r"(powers));
-    } else {
-      asm("mul.rn.f16x2 %0, %0, %1;" : "+r"(zeros) : "r"(powers));
-    }
-    return zeros ^ 0x80008000u;
+    return (type == DType::bf16 ? multiply_bf16(zeros, powers) : multiply_f16(zeros, powers)) ^ 0x80008000u;
   }
   template <DType type>
   TILEWAVE_DEVICE static Vec<std::uint32_t, 2> widen_i4_pairs_times(const Vec<std::uint32_t, 2>& words, int pair,
@@ -98,11 +93,7 @@ struct Codes {
   TILEWAVE_DEVICE static Chunk widen_fp4_to_f16(std::uint32_t word) { return widened_fp4<DType::f16>(word); }
   template <DType type>
   TILEWAVE_DEVICE static Vec<std::uint32_t, 2> widen_fp4_pairs(const Vec<std::uint32_t, 2>& words, int pair) {
-    std::uint32_t codes;
-    asm("prmt.b32 %0, %1, %2, %3;"
-        : "=r"(codes)
-        : "r"(words[0]), "r"(words[1]), "r"(pair % 2 == 0 ? 0x5410u : 0x7632u));
-    codes <<= 4 - pair / 2 * 4;
+    const std::uint32_t codes = halves(words, pair) << (4 - pair / 2 * 4);
     return {{fp4_pair<type>(pick_bytes<4, 0, 4, 1>(codes, 0)), fp4_pair<type>(pick_bytes<4, 2, 4, 3>(codes, 0))}};
   }
   static constexpr float fp4_fp8_unit = 0x1p-6f;
@@ -128,14 +119,17 @@ struct Codes {
   }
 
  private:
+  /// Returns the low (pair even) or high halves of two words.
+  TILEWAVE_DEVICE static std::uint32_t halves(const Vec<std::uint32_t, 2>& words, int pair) {
+    std::uint32_t both;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(both) : "r"(words[0]), "r"(words[1]), "r"(pair % 2 == 0 ? 0x5410u : 0x7632u));
+    return both;
+  }
   /// Returns two bytes of a word, its low or high halves, each below the type's high byte.
   template <DType type>
   TILEWAVE_DEVICE static Vec<std::uint32_t, 2> biased_pairs(const Vec<std::uint32_t, 2>& words, int pair) {
     constexpr std::uint32_t high_bytes = type == DType::bf16 ? 0x43004300u : 0x64006400u;
-    std::uint32_t codes;
-    asm("prmt.b32 %0, %1, %2, %3;"
-        : "=r"(codes)
-        : "r"(words[0]), "r"(words[1]), "r"(pair % 2 == 0 ? 0x5410u : 0x7632u));
+    std::uint32_t codes = halves(words, pair);
     // This is (codes & mask) ^ bits in one instruction; without it ptxas takes two.
     asm("lop3.b32 %0, %1, %2, %3, 0x6a;"
         : "=r"(codes)
@@ -158,15 +152,9 @@ struct Codes {
   /// Two fp4 codes, the high four bits of each half of a word, as bf16 or f16.
   template <DType type>
   TILEWAVE_DEVICE static std::uint32_t fp4_pair(std::uint32_t codes) {
-    std::uint32_t pair;
-    if constexpr (type == DType::bf16) {
-      pair = (codes >> 6 & 0x01c001c0u) | (codes & 0x80008000u);
-      asm("mul.rn.bf16x2 %0, %0, %1;" : "+r"(pair) : "r"(0x7e807e80u));  // 2^126
-    } else {
-      pair = (codes >> 3 & 0x0e000e00u) | (codes & 0x80008000u);
-      asm("mul.rn.f16x2 %0, %0, %1;" : "+r"(pair) : "r"(0x74007400u));  // 2^14
-    }
-    return pair;
+    const std::uint32_t sign = codes & 0x80008000u;
+    return type == DType::bf16 ? multiply_bf16((codes >> 6 & 0x01c001c0u) | sign, 0x7e807e80u)  // 2^126
+                               : multiply_f16((codes >> 3 & 0x0e000e00u) | sign, 0x74007400u);  // 2^14
   }
   template <DType type>
   TILEWAVE_DEVICE static Chunk widened_fp4(std::uint32_t word) {
