@@ -29,6 +29,19 @@ class Parser(argparse.ArgumentParser):
         fail(self.prog, message)
 
 
+def checked(tool, options, peers):
+    """The options with a list of peers and a compiled filter. Ends the tool over what is none."""
+    options.peers = options.peers.split(",")
+    for peer in options.peers:
+        if peer not in peers:
+            fail(tool, f"--peers: '{peer}' is none of {', '.join(peers)}")
+    try:
+        options.filter = re.compile(options.filter)
+    except re.error as error:
+        fail(tool, f"--filter: {error}")
+    return options
+
+
 def parse(tool, description, arguments, peers, default):
     """Options of a tool that times `peers`, `default` of them unless told otherwise."""
     parser = Parser(prog=tool, description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -40,17 +53,9 @@ def parse(tool, description, arguments, peers, default):
     parser.add_argument("--graph", action="store_true", help="replay a CUDA graph of the call, for rows of microseconds")
     parser.add_argument("--max-seconds", type=float, default=0.3, help="time cap of a row's cold samples (default: 0.3)")
     options = parser.parse_args(arguments)
-    options.peers = options.peers.split(",")
-    for peer in options.peers:
-        if peer not in peers:
-            fail(tool, f"--peers: '{peer}' is none of {', '.join(peers)}")
     if not 0 <= options.max_seconds <= 3600:
         fail(tool, f"--max-seconds: {options.max_seconds} is not between 0 and 3600")
-    try:
-        options.filter = re.compile(options.filter)
-    except re.error as error:
-        fail(tool, f"--filter: {error}")
-    return options
+    return checked(tool, options, peers)
 
 
 def key_of(name):

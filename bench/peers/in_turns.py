@@ -10,7 +10,6 @@ import argparse
 import csv
 import math
 import os
-import re
 import sys
 
 import attention_configs
@@ -160,29 +159,15 @@ def parse(arguments):
     parser = common.Parser(prog=TOOL, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="+", help="a benchmark, which is asked for its rows; or a file whose first column, or - for "
                         "stdin, holds names of rows")
-    parser.add_argument("--filter", default="", help="regular expression searched in the config")
-    parser.add_argument("--peers", default="eager", help=f"comma list of {', '.join(PEERS)} (default: eager)")
-    parser.add_argument("--state", choices=(*turns.STATES, "both"), default="as_is", help="of the chip; both: rested, then sustained")
-    parser.add_argument("--flush", choices=turns.FLUSHES, default="read", help="what displaces the caches before a sample")
-    parser.add_argument("--max-seconds", type=float, default=0.3, help="time cap of a side's samples (default: 0.3)")
+    turns.add_options(parser, PEERS, "eager", max_seconds=0.3)
     parser.add_argument("--torch", default=os.path.join(HERE, "..", "..", "docs", "examples", "torch"), help="folder of tilewave_torch.py")
     parser.add_argument("--build", help="folder to compile tilewave_torch in (default: PyTorch's own)")
     parser.add_argument("--deep-gemm", help="an unchanged checkout of DeepGEMM, built in place")
-    options = parser.parse_args(arguments)
-    options.peers = options.peers.split(",")
-    for peer in options.peers:
-        if peer not in PEERS:
-            common.fail(TOOL, f"--peers: '{peer}' is none of {', '.join(PEERS)}")
-    if not 0 < options.max_seconds <= 3600:
-        common.fail(TOOL, f"--max-seconds: {options.max_seconds} is not above 0 and at most 3600")
+    options = turns.checked(TOOL, parser.parse_args(arguments), PEERS)
     if not os.path.isfile(os.path.join(options.torch, "tilewave_torch.py")):
         common.fail(TOOL, f"--torch: no tilewave_torch.py in '{options.torch}'")
     if options.deep_gemm is not None and not os.path.isdir(os.path.join(options.deep_gemm, "deep_gemm")):
         common.fail(TOOL, f"--deep-gemm: no folder deep_gemm in '{options.deep_gemm}'")
-    try:
-        options.filter = re.compile(options.filter)
-    except re.error as error:
-        common.fail(TOOL, f"--filter: {error}")
     return options
 
 
@@ -211,8 +196,7 @@ def main(arguments):
         import deep_gemm
     tw, arch = torch.ops.tilewave, common.arch_of(torch)
     ops = torch_peers.Ops(torch, arch)
-    states = ("rested", "sustained") if options.state == "both" else (options.state,)
-    samplers = {state: turns.Turns(torch, options.max_seconds, state, options.flush) for state in states}
+    samplers = turns.samplers(torch, options)
     out = csv.writer(sys.stdout, lineterminator="\n")
     out.writerow(COLUMNS)
     failed = False
@@ -229,7 +213,7 @@ def main(arguments):
                         continue
                     ours, theirs, check = sides
                     verdicts = [check(call()) for call in (ours, theirs)]
-                    timings = {state: samplers[state].sample({"ours": ours, "theirs": theirs}) for state in states}
+                    timings = {state: sampler.sample({"ours": ours, "theirs": theirs}) for state, sampler in samplers.items()}
                 except (RuntimeError, ValueError) as error:
                     print(f"{TOOL}: {key}: {peer}: {str(error).splitlines()[0]}", file=sys.stderr)
                     failed = True

@@ -11,7 +11,6 @@ import csv
 import ctypes
 import math
 import os
-import re
 import sys
 
 import common
@@ -171,29 +170,16 @@ def parse(arguments):
     parser.add_argument("--ours", required=True, help="prefill_tilewave.so")
     parser.add_argument("--fa3", default="", help="comma list of libraries of prefill_fa3.cu")
     parser.add_argument("--flashinfer", default="", help="comma list of libraries of prefill_flashinfer.cu")
-    parser.add_argument("--filter", default="", help="regular expression searched in the config")
-    parser.add_argument("--peers", default="cudnn", help=f"comma list of {', '.join(PEERS)} (default: cudnn)")
-    parser.add_argument("--state", choices=(*turns.STATES, "both"), default="as_is", help="of the chip; both: rested, then sustained")
-    parser.add_argument("--flush", choices=turns.FLUSHES, default="read", help="what displaces the caches before a sample")
-    parser.add_argument("--max-seconds", type=float, default=0.1, help="time cap of a side's samples (default: 0.1)")
-    options = parser.parse_args(arguments)
-    options.peers = options.peers.split(",")
+    turns.add_options(parser, PEERS, "cudnn", max_seconds=0.1)
+    options = turns.checked(TOOL, parser.parse_args(arguments), PEERS)
     for peer in options.peers:
-        if peer not in PEERS:
-            common.fail(TOOL, f"--peers: '{peer}' is none of {', '.join(PEERS)}")
         if peer in LIBRARIES and not getattr(options, peer):
             common.fail(TOOL, f"--{peer}: names no library, which --peers asks for")
-    if not 0 < options.max_seconds <= 3600:
-        common.fail(TOOL, f"--max-seconds: {options.max_seconds} is not above 0 and at most 3600")
     options.paths = {"ours": [options.ours], **{peer: [path for path in getattr(options, peer).split(",") if path] for peer in LIBRARIES}}
     for name, paths in options.paths.items():
         for path in paths:
             if not os.path.isfile(path):
                 common.fail(TOOL, f"--{name}: no file '{path}'")
-    try:
-        options.filter = re.compile(options.filter)
-    except re.error as error:
-        common.fail(TOOL, f"--filter: {error}")
     return options
 
 
@@ -202,8 +188,7 @@ def main(arguments):
     found = common.chosen(TOOL, options, prefill_configs.config_of)
     torch = common.import_torch(TOOL)
     libraries = {name: [Library(path) for path in paths] for name, paths in options.paths.items()}
-    states = ("rested", "sustained") if options.state == "both" else (options.state,)
-    samplers = {state: turns.Turns(torch, options.max_seconds, state, options.flush) for state in states}
+    samplers = turns.samplers(torch, options)
     out = csv.writer(sys.stdout, lineterminator="\n")
     out.writerow(in_turns.COLUMNS + ["tflops", "entry", "peer_entry"])
     failed = False
@@ -227,7 +212,7 @@ def main(arguments):
                     if not ok:
                         tell(name, f"wrong: max_rel_err {errors[name]:.3g}")
                         failed = True
-                timings = {state: samplers[state].sample({name: side[0] for name, side in sides.items()}) for state in states}
+                timings = {state: sampler.sample({name: side[0] for name, side in sides.items()}) for state, sampler in samplers.items()}
             except RuntimeError as error:
                 tell("all", str(error).splitlines()[0])
                 failed = True

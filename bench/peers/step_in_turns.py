@@ -110,7 +110,7 @@ def measure(torch, library, options, batch, context, writer):
     try:
         with torch.no_grad():
             theirs = Theirs(torch, ours, prefill, batch, context)
-            for state in ("rested", "sustained") if options.state == "both" else (options.state,):
+            for state in turns.states_of(options.state):
                 sides = {"ours": ours.launch, "theirs": theirs.graph}
                 timed = turns.Turns(torch, options.max_seconds, state).sample(sides)
                 mine, peer = timed["ours"], timed["theirs"]

@@ -15,6 +15,31 @@ FLUSHES = ("read", "write")
 BURST = 8  # calls of a side in a row while the chip is brought under load
 
 
+def add_options(parser, peers, default, max_seconds):
+    """What the scripts that sample in turns ask for; checked() looks at the answers."""
+    parser.add_argument("--filter", default="", help="regular expression searched in the config")
+    parser.add_argument("--peers", default=default, help=f"comma list of {', '.join(peers)} (default: {default})")
+    parser.add_argument("--state", choices=(*STATES, "both"), default="as_is", help="of the chip; both: rested, then sustained")
+    parser.add_argument("--flush", choices=FLUSHES, default="read", help="what displaces the caches before a sample")
+    parser.add_argument("--max-seconds", type=float, default=max_seconds, help=f"time cap of a side's samples (default: {max_seconds})")
+
+
+def checked(tool, options, peers):
+    """As common.checked, with the time of samples in turns, which is above 0."""
+    if not 0 < options.max_seconds <= 3600:
+        common.fail(tool, f"--max-seconds: {options.max_seconds} is not above 0 and at most 3600")
+    return common.checked(tool, options, peers)
+
+
+def states_of(state):
+    return ("rested", "sustained") if state == "both" else (state,)
+
+
+def samplers(torch, options):
+    """{state: Turns} of the states that the options ask for."""
+    return {state: Turns(torch, options.max_seconds, state, options.flush) for state in states_of(options.state)}
+
+
 @dataclass
 class Timing:
     samples: list  # microseconds
