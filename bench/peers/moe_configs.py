@@ -17,22 +17,23 @@ class Config:
     experts: int
     topk: int
     load: str
+    weights: str = "bf16"  # or blocks: fp8 with scales of blocks, or mxfp4
     left_out: str = ""  # why no peer is asked to do this
 
     def bytes_ideal(self, hit):
         """Weights of the experts that are hit, x, out and logits once."""
         tokens = self.rows * (2 * self.experts + 4 * self.columns)
-        return tokens + 3 * hit * self.columns * self.intermediate * 2
+        return tokens + 3 * hit * self.columns * self.intermediate * {"bf16": 2, "blocks": 1, "mxfp4": 0.53125}[self.weights]
 
 
 def config_of(key):
     if not (match := KEY.fullmatch(key)):
         raise ValueError(f"'{key}' is no config of bench_moe")
     named = match.groupdict()
-    scaled = {None: "", "block": "fp8 blocks", "group": "MXFP4"}[named["scale"]]
-    left_out = scaled or ("a stage" if named["stage"] != "layer" else "")
+    weights = {None: "bf16", "block": "blocks", "group": "mxfp4"}[named["scale"]]
+    left_out = "a stage" if named["stage"] != "layer" else ""
     numbers = {field: int(named[field]) for field in ("columns", "rows", "intermediate", "experts", "topk")}
-    return Config(load=named["load"], left_out=left_out, **numbers)
+    return Config(load=named["load"], weights=weights, left_out=left_out, **numbers)
 
 
 COLUMNS = """name peer kind arch x_dtype weight_dtype intermediate experts topk load columns rows config_rows seed ok err max_rel_err us

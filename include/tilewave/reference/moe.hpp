@@ -292,12 +292,13 @@ class Moe {
     if (weighs_input) first.row_weights = weights.data();
     MoeOperand x;
     if (s.quantises_x()) {
-      x = moe_operand(s.weights, moe_quant_scaling(s), p_.tokens, p_.hidden, p_.x_scale,
+      x = moe_operand(s.operand(), moe_quant_scaling(s), p_.tokens, p_.hidden, p_.x_scale,
                       [&](std::int32_t r, std::int32_t c) { return element(s.x, p_.x, r * p_.x_stride + c); });
       set_operand(first, x, p_.x_scale);
     } else {
       first.a = p_.x, first.a_stride = p_.x_stride, first.a_scale = p_.x_scale;
       first.a_scale_stride = p_.x_scale_stride, first.a_scale_k_stride = p_.x_scale_k_stride;
+      first.a_mx_scale = p_.x_mx_scale;
     }
     const Gemm gates(first, unit_);
     const auto expert_of = [&](std::int32_t row) { return choices_[row].expert; };

@@ -315,6 +315,9 @@ constexpr Status gemm_transposed_policy(const GemmPolicy& p, int rows, int side)
   return {};
 }
 
+/// Says whether a tile's rows of A have MX scales anywhere: they begin in the middle of 32 rows, or are gathered.
+constexpr bool gemm_mx_rows_anywhere(const GemmSpec& s) { return s.mx() && s.groups == GemmGroups::contiguous; }
+
 /// The laws of GemmLdsKernel: operands through LDS on CDNA.
 constexpr Status gemm_lds_policy(const ArchFacts& facts, const GemmSpec& s, const GemmPolicy& p) {
   const bool direct = p.path == GemmPath::direct;
@@ -358,7 +361,7 @@ constexpr Status gemm_lds_policy(const ArchFacts& facts, const GemmSpec& s, cons
     return illegal_policy("direct, mx scales: each wave copies the scales of 32 rows of A, and of 32 columns or none");
   if (direct && s.mx() && wave_columns / (s.gated ? 2 : 1) % 32 != 0)
     return illegal_policy("direct, mx scales: a wave's columns of C are whole tiles of scales, 32 each");
-  const int scales = direct && (block || s.mx()) ? 512 * waves : 0;
+  const int scales = direct && (block || s.mx()) ? (gemm_mx_rows_anywhere(s) ? 768 : 512) * waves : 0;
   if (p.stages * (p.rows * a_row + p.columns * b_row + scales) > facts.lds_bytes / p.waves_per_simd)
     return illegal_policy("stages times a step's bytes exceed LDS, of which waves_per_simd blocks have a part each");
   return {};

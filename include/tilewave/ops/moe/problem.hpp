@@ -53,7 +53,7 @@ struct MoeProblem {
   const void* x = nullptr;         // [tokens, hidden]; masked [local_experts][capacity, hidden]
   const float* x_scale = nullptr;  // fp8: per_tensor [1], also for x that the layer quantises; x that comes quantised:
                                    // per_row [tokens], per_block by its strides
-  const std::uint8_t* x_mx_scale = nullptr;  // mx: [local_experts], as GemmProblem::a_mx_scale
+  const std::uint8_t* x_mx_scale = nullptr;  // mx, where x comes so: as GemmProblem::a_mx_scale, masked [local_experts]
   const float* h_scale = nullptr;            // per_tensor: [1], of h
   const void* residual = nullptr;            // optional [tokens, hidden], of out's type
   void* out = nullptr;                       // [tokens, hidden]; masked [local_experts][capacity, hidden]
