@@ -258,7 +258,9 @@ class Moe {
           : scaling == Scaling::per_row
               ? expert * w.scale_expert_stride + column
               : expert * w.scale_expert_stride + column / 128 * w.scale_stride + c / 128 * w.scale_k_stride;
-      const double weight = element(p_.spec.weights, w.data, expert * w.expert_stride + column * w.stride + c);
+      const std::int64_t in_expert =
+          p_.spec.preshuffled ? preshuffled_index(column, c, p_.intermediate, p_.spec.weights) : column * w.stride + c;
+      const double weight = element(p_.spec.weights, w.data, expert * w.expert_stride + in_expert);
       sum += spread * std::abs(weight * w.scale[at]);
     }
     return sum;

@@ -234,7 +234,7 @@ class MoeCall {
   }
   void make_weights(const std::string& name, std::int32_t experts, std::int32_t rows, std::int32_t columns,
                     char values) {
-    if (spec_.mx()) {
+    if (spec_.mx() || spec_.preshuffled) {
       const std::int32_t row_bytes = columns / packing_of(spec_.weights), bytes = rows * row_bytes;
       Tensor& t = tensors_.emplace(name, Tensor(stored(spec_.weights), experts, bytes, 1, {bytes, 0})).first->second;
       t.set(experts, bytes, [&](int e, int at) {

@@ -46,6 +46,15 @@ constexpr MoeSpec gates_of_gpt_oss = [] {
   return s;
 }();
 
+/// Weights of fp8 blocks and of bf16 in strips, which CDNA has.
+template <class B, bool blocks>
+constexpr MoeSpec in_strips = [] {
+  MoeSpec s = spec_of(DType::bf16, DType::bf16, Scaling::none);
+  if (blocks) s = spec_of(DType::bf16, B::facts.fp8, Scaling::per_block);
+  s.preshuffled = true;
+  return s;
+}();
+
 /// Tokens that lie by expert come with MX scales; of others the layer finds them, or they come so, too.
 template <class B, bool fp4, MoeRouting routing>
 constexpr MoeSpec mx_of = [] {
@@ -101,6 +110,15 @@ void check_mx() {
     check_entries<B, mx_of<B, false, MoeRouting::given>>(sorted);
   }
 }
+template <class B>
+void check_strips() {
+  if constexpr (B::facts.matrix != Matrix::mma) {
+    check<B, in_strips<B, true>>({.bias = true});
+    check<B, in_strips<B, false>>({.residual = true, .interleaved = true});
+  } else {
+    CHECK(moe_check_spec(in_strips<B, false>, B::facts).code == StatusCode::unsupported_layout);
+  }
+}
 template <class... B>
 struct Rooms {
   static void run() {
@@ -111,10 +129,12 @@ struct Rooms {
     (check<B, mxfp4_of_gpt_oss<B>>({.bias = true}), ...);
     (check<B, gates_of_gpt_oss<B>>({.bias = true, .interleaved = true}), ...);
     (check_mx<B>(), ...);
+    (check_strips<B>(), ...);
   }
 };
 
-TEST_CASE("layers of rows and tensors of fp8, of four bits, of f16 and with mx scales are compiled and right") {
+TEST_CASE(
+    "layers of rows and tensors of fp8, of four bits, of f16, in strips and with mx scales are compiled and right") {
   Rooms<ROOM_BACKENDS>::run();
 }
 

@@ -8,6 +8,7 @@
 #include "tilewave/ops/gemm/args.hpp"
 #include "tilewave/ops/gemm/check_spec.hpp"
 #include "tilewave/ops/gemm/few_rows/policy_status.hpp"
+#include "tilewave/ops/gemm/heights.hpp"
 #include "tilewave/ops/gemm/late_status.hpp"
 #include "tilewave/ops/gemm/norm_status.hpp"
 #include "tilewave/tile/element.hpp"
@@ -45,30 +46,6 @@ constexpr int gemm_part_wide(int group_wide) { return group_wide > 192 ? group_w
 /// Says whether block scales come through shared memory, see GemmTensorLayout::shared_scales.
 constexpr bool gemm_shares_block_scales(const GemmSpec& s, const GemmPolicy& p) {
   return s.scale == Scaling::per_block && (p.swapped || (s.gated && s.groups != GemmGroups::one));
-}
-
-/// The heights that a tile may have, in rows of A: the least one that has all rows that the group has is multiplied.
-struct GemmHeights {
-  int count = 0, rows[3]{};
-};
-/// Weights in fragments have products of up to 16 rows by waves, and registers for those of one or two widths by wave
-/// groups: ptxas gives the sums of each loop registers of their own, and waits for each product where they do not
-/// suffice (C7512). Each height of a list is the most rows that it serves.
-constexpr GemmHeights gemm_heights(const GemmSpec& s, const GemmPolicy& p) {
-  if (s.weights == GemmWeights::fragments && s.groups != GemmGroups::one && p.waves_columns == 1) {
-    if (p.rows == 64) return {3, {16, 32, 64}};
-    if (p.rows == 128 && s.gated) return {2, {16, 128}};
-    if (p.rows == 128) return {3, {16, 64, 128}};
-    if (p.rows == 160 && !s.gated) return {2, {128, 160}};
-  }
-  return {1, {p.rows}};
-}
-
-/// Says whether rows have other bits in low tiles than in high ones: sm90 multiplies up to 16 rows of fragments by
-/// mma.sync and more by wgmma, which add up in orders of their own.
-constexpr bool gemm_height_changes_bits(const GemmSpec& s, const GemmPolicy& p) {
-  const GemmHeights heights = gemm_heights(s, p);
-  return heights.rows[0] <= 16 && heights.count > 1;
 }
 
 /// Says whether an entry keeps a row's bits whatever rows are beside it, as batch-invariant calls ask. Errors:

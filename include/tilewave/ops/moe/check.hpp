@@ -114,7 +114,7 @@ inline Status check_moe_strides(const MoeProblem& p) {
     return {StatusCode::bad_value, "ids_stride and weights_stride are for routing that is given"};
   if (!p.spec.masked() && (p.x_expert_stride != 0 || p.out_expert_stride != 0 || p.x_scale_expert_stride != 0))
     return {StatusCode::bad_value, "strides of experts are for tokens that lie by expert"};
-  if (p.spec.four_bit() || p.spec.mx()) return {};  // the products know how such weights lie
+  if (moe_second_spec(p.spec).in_strips()) return {};  // the products know how such weights lie
   const int size = size_of(p.spec.weights);
   const Region w1(p.w1.data, size, p.hidden,
                   {{p.resident(), p.w1.expert_stride, "w1.expert_stride is 0"},

@@ -144,11 +144,12 @@ requires(W::spec.scale == Scaling::mx) struct GemmStepScales<W, true> : GemmMxPr
     const int row = Map::row(lane);
     TILEWAVE_UNROLL
     for (int m = 0; m < W::tiles_m; ++m)
-      moved_[m] = row / 16 * tile_bytes + Base::byte(place(W::first_row() + m * tile_rows + row), 0) - Base::byte(row, 0);
+      moved_[m] =
+          row / 16 * tile_bytes + Base::byte(place(W::first_row() + m * tile_rows + row), 0) - Base::byte(row, 0);
   }
 
   BlockScales* lds_;
-  ScaleTile a_[halves_a], b_;  // that this wave copies
+  ScaleTile a_[halves_a], b_;             // that this wave copies
   int moved_[anywhere ? W::tiles_m : 1];  // with `anywhere`: from a code's place where rows lie in order to its own
   std::int32_t steps_, row_scales_;
   int code_offset_[k_slices];  // of this lane's codes, in bytes from the start of a tile
