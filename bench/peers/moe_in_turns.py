@@ -182,8 +182,8 @@ def main(arguments):
                     if not ok:
                         tell(name, f"wrong: max_rel_err {errors[name]:.3g}")
                         failed = True
-                except RuntimeError as error:
-                    tell(name, str(error).splitlines()[0])
+                except Exception as error:  # of whatever kind a peer's compiler raises
+                    tell(name, (str(error).splitlines() or [repr(error)])[0])
                     failed = True
             if "ours" in sides and len(sides) > 1:
                 for state, sampler in samplers.items():

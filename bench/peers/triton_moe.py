@@ -62,7 +62,7 @@ def jit_functions(path):
         tree = ast.parse(file.read(), path)
     tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef) and
                  any(ast.unparse(decorator).startswith("triton.jit") for decorator in node.decorator_list)]
-    names = {"triton": triton, "tl": tl, "torch": torch}
+    names = {"__name__": "functions_under_jit", "triton": triton, "tl": tl, "torch": torch}
     exec(compile(tree, path, "exec"), names)  # with the file's own line numbers, by which Triton finds the source
     return {node.name: names[node.name] for node in tree.body}
 
