@@ -137,7 +137,7 @@ def parse(arguments):
 
 
 def verified(torch, layer, call):
-    """(graph of the call, error of its result), or why it is wrong."""
+    """(graph of the call, whether its result is right, its error)."""
     graph = common.graph_of(torch, call)
     result = graph()
     torch.cuda.synchronize()
@@ -168,6 +168,7 @@ def main(arguments):
                 torch.cuda.empty_cache()
                 held = (shape, moe_layer.Weights(torch, c))
             layer, sides, errors = moe_layer.Layer(torch, c, held[1]), {}, {}
+            calls = []  # live as long as their graphs, which read their tensors
             ours = ours_of(torch, layer, libraries)
             if isinstance(ours, str):
                 tell("ours", f"left out: {ours}")
@@ -178,6 +179,7 @@ def main(arguments):
                     if isinstance(call, str):
                         tell(name, f"left out: {call}")
                         continue
+                    calls.append(call)
                     sides[name], ok, errors[name] = verified(torch, layer, call)
                     if not ok:
                         tell(name, f"wrong: max_rel_err {errors[name]:.3g}")

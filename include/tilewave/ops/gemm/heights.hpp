@@ -7,10 +7,9 @@
 namespace tilewave::detail {
 
 /// The heights that a tile may have, in rows of A: the least one that has all rows that the group has is multiplied.
-/// Those up to `by_waves` are multiplied by waves, and of them as many times sixteen rows as the group has. Others are
-/// multiplied by wave groups.
+/// Those up to `by_waves` are multiplied by waves, others by wave groups.
 struct GemmHeights {
-  int count = 0, rows[3]{}, by_waves = 0;
+  int count = 0, rows[4]{}, by_waves = 0;
 };
 /// Weights of four bits have them: what a product costs is to widen them and to multiply, where others wait for memory.
 /// ptxas gives the sums of each loop of products by wave groups registers of their own, and waits for each product
@@ -22,8 +21,8 @@ constexpr GemmHeights gemm_heights(const GemmSpec& s, const GemmPolicy& p) {
   if (!s.four_bit() || s.groups == GemmGroups::one || p.waves_columns != 1) return whole;
   if (s.weights != GemmWeights::fragments) return p.rows == 64 ? GemmHeights{2, {32, 64}} : whole;
   if (p.rows == 64) return {3, {16, 32, 64}, 16};
-  if (p.rows == 128 && s.gated) return {2, {64, 128}, 64};
-  if (p.rows == 160 && !s.gated) return {3, {64, 128, 160}, 64};
+  if (p.rows == 128 && s.gated) return {4, {16, 32, 64, 128}, 64};
+  if (p.rows == 160 && !s.gated) return {4, {32, 64, 128, 160}, 64};
   return whole;
 }
 

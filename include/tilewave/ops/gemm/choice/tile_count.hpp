@@ -61,11 +61,9 @@ GemmHeightCost gemm_height_cost(double group_rows, const detail::GemmHeights& he
     const double whole = std::floor((rows - 1) / most), rest = rows - whole * most;  // the last tile has the rest
     int height = 0;
     while (height + 1 < heights.count && heights.rows[height] < rest) ++height;
-    const double of_waves = 16 * std::floor((rest + 15) / 16);  // whole sixteens are multiplied
-    const double high = heights.rows[height] > heights.by_waves ? heights.rows[height] : of_waves;
     all += odds;
     mean.tiles += odds * (whole + 1);
-    mean.of_tiles += odds * (whole * cost(most) + cost(high));
+    mean.of_tiles += odds * (whole * cost(most) + cost(heights.rows[height]));
   }
   return {mean.tiles / all, mean.of_tiles / all};
 }

@@ -44,7 +44,7 @@ struct GemmInt4Loop {
     if (number == last || tile.row_end - tile.first_row <= high) {
       Sums sums[L::tiles];
       if constexpr (high <= L::heights.by_waves) {
-        run_waves<high>(steps, wave_group, shared, ring, sums, B::uniform(tile.row_end - tile.first_row));
+        run_waves<high>(steps, wave_group, shared, ring, sums);
       } else if constexpr (L::fragments) {
         run_fragments<high>(steps, wave_group, shared, ring, sums);
       } else if constexpr (Codes::scales_in_exponents) {
@@ -198,52 +198,20 @@ struct GemmInt4Loop {
   }
 
   /// Few rows of A: waves multiply for themselves. A product of a wave group takes 32 cycles for up to 32 rows of A,
-  /// those of its waves 8 for each eight. The lane's words and sums are the same. Of tiles of more than sixteen rows,
-  /// each sixteen are multiplied only where the group has some of them: it has `group_rows` from the tile's first on.
+  /// those of its waves 8 for each eight. The lane's words and sums are the same.
   template <int high>
   TILEWAVE_DEVICE static void run_waves(typename L::Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
-                                        Sums (&sums)[L::tiles], std::int32_t group_rows = high) {
-    constexpr int panels = min_of(high / 8, 2), parts = high / 8 / panels;  // panels of eight rows, and parts of these
+                                        Sums (&sums)[L::tiles]) {
+    constexpr int panels = high / 8;  // of eight rows of A
+    constexpr bool pairs = panels > 1;
     L::clear(sums);
-    // A load brings four matrices of eight rows by 16 bytes: of both panels for one slice of k, or of one for two.
-    const int lane = B::lane_id(), matrix = lane / 8,
-              row = L::wide_row(wave_group) + (panels - 1) * (matrix / 2) * 8 + lane % 8;
-    const int unit = panels == 2 ? matrix % 2 : matrix;
-    using Rows = typename B::KvOperand[2][panels];  // of two slices of k
+    // A load brings four parts of eight rows by 16 bytes: of two panels for one slice of k, or of one for two.
+    const int lane = B::lane_id(), part = lane / 8, row = L::wide_row(wave_group) + pairs * (part / 2) * 8 + lane % 8;
+    const int unit = pairs ? part % 2 : part;
     for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
       B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
       const std::uint32_t* const factors = shared.row_pairs[ring.slot];
       const bool beyond = factors[Codes::scales * P.columns] != 0;
-      const auto load_rows = [&](int scale, int part, Rows& rows) TILEWAVE_INLINE_LAMBDA {
-        TILEWAVE_UNROLL
-        for (int load = 0; load < panels; ++load) {
-          const int first_unit = scale * 4 + 2 * load;
-          const Chunk* const box = shared.wide[ring.slot] + first_unit / 8 * (L::wide_rows * L::row_chunks);
-          const Chunk matrices =
-              B::load_matrices(box + (row + 16 * part) * L::row_chunks + ((first_unit % 8 + unit) ^ row % 8));
-          TILEWAVE_UNROLL
-          for (int i = 0; i < 2; ++i) {
-            auto& to = panels == 2 ? rows[load][i] : rows[i][0];
-            to = {{matrices[2 * i], matrices[2 * i + 1]}};
-          }
-        }
-      };
-      const auto multiply_part = [&](const Chunk(&codes)[2], const Rows& rows, int t, int part) TILEWAVE_INLINE_LAMBDA {
-        TILEWAVE_UNROLL
-        for (int slice = 0; slice < 2; ++slice) {
-          TILEWAVE_UNROLL
-          for (int panel = 0; panel < panels; ++panel) {
-            const Chunk& c = codes[slice];
-            const int first = 4 * (panels * part + panel);
-            typename B::Accumulator sum;
-            TILEWAVE_UNROLL
-            for (int i = 0; i < 4; ++i) sum[i] = sums[t][first + i];
-            sum = B::mma(rows[slice][panel], {{c[0], c[2], c[1], c[3]}}, sum);
-            TILEWAVE_UNROLL
-            for (int i = 0; i < 4; ++i) sums[t][first + i] = sum[i];
-          }
-        }
-      };
       const auto multiply = [&](auto of_stage) TILEWAVE_INLINE_LAMBDA {
         constexpr bool rare = decltype(of_stage)::value;
         typename Codes::Factors own[L::tiles][2], second[L::tiles][2];
@@ -252,30 +220,39 @@ struct GemmInt4Loop {
           Codes::read_factors(factors, L::tall_row(wave_group) + 64 * t, L::wave_in_wave_group(), rare, own[t],
                               second[t]);
         static_for<Codes::scales>([&](auto scale) TILEWAVE_INLINE_LAMBDA {
-          const auto widen_tile = [&](int t, Chunk(&codes)[2]) TILEWAVE_INLINE_LAMBDA {
+          typename B::KvOperand rows[2][panels];
+          TILEWAVE_UNROLL
+          for (int load = 0; load < panels; ++load) {
+            const int slice = pairs ? load % 2 : 0, panel = pairs ? load / 2 * 2 : 0,
+                      first_unit = scale * 4 + 2 * slice;
+            const Chunk* const box = shared.wide[ring.slot] + first_unit / 8 * (L::wide_rows * L::row_chunks);
+            const Chunk parts =
+                B::load_matrices(box + (row + 8 * panel) * L::row_chunks + ((first_unit % 8 + unit) ^ row % 8));
+            TILEWAVE_UNROLL
+            for (int i = 0; i < 2; ++i) {
+              auto& to = pairs ? rows[slice][panel + i] : rows[i][0];
+              to = {{parts[2 * i], parts[2 * i + 1]}};
+            }
+          }
+          TILEWAVE_UNROLL
+          for (int t = 0; t < L::tiles; ++t) {
             const int first = L::tall_row(wave_group) + 64 * t;
+            Chunk codes[2];
             Codes::widen_scale(shared.tall[ring.slot] + first / 16 * Codes::strip_chunks, L::wave_in_wave_group(),
                                scale, rare, own[t], second[t], codes);
-          };
-          Rows rows;
-          if constexpr (parts == 1) {
-            load_rows(scale, 0, rows);
             TILEWAVE_UNROLL
-            for (int t = 0; t < L::tiles; ++t) {
-              Chunk codes[2];
-              widen_tile(t, codes);
-              multiply_part(codes, rows, t, 0);
-            }
-          } else {
-            Chunk codes[L::tiles][2];
-            TILEWAVE_UNROLL
-            for (int t = 0; t < L::tiles; ++t) widen_tile(t, codes[t]);
-            static_for<parts>([&](auto part) TILEWAVE_INLINE_LAMBDA {
-              if (part > 0 && 16 * part >= group_rows) return;
-              load_rows(scale, part, rows);
+            for (int slice = 0; slice < 2; ++slice) {
               TILEWAVE_UNROLL
-              for (int t = 0; t < L::tiles; ++t) multiply_part(codes[t], rows, t, part);
-            });
+              for (int panel = 0; panel < panels; ++panel) {
+                const Chunk& c = codes[slice];
+                typename B::Accumulator sum;
+                TILEWAVE_UNROLL
+                for (int i = 0; i < 4; ++i) sum[i] = sums[t][4 * panel + i];
+                sum = B::mma(rows[slice][panel], {{c[0], c[2], c[1], c[3]}}, sum);
+                TILEWAVE_UNROLL
+                for (int i = 0; i < 4; ++i) sums[t][4 * panel + i] = sum[i];
+              }
+            }
           }
         });
       };
