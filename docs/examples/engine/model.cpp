@@ -91,10 +91,16 @@ void Model::queue_attention(Kernels& kernels, std::int32_t index, const StepTabl
   const bool local = c.is_local(index) && local_cos_.data() != nullptr;
   Linear qkv = linear_of(layer.qkv, c.qkv_columns(), c.hidden);
   const void* const rows = c.gemma ? normed_.data() : queue_norm(kernels, layer.attention_norm, qkv, step.tokens);
+  const CacheWrite write{.q_norm = layer.q_norm.data(),
+                         .k_norm = layer.k_norm.data(),
+                         .cos = (local ? local_cos_ : cos_).as<float>(),
+                         .sin = (local ? local_sin_ : sin_).as<float>(),
+                         .k_cache = cache.k.data(),
+                         .v_cache = cache.v.data(),
+                         .step = step};
+  if (kernels.caches(qkv, step.tokens)) qkv.cache = &write;
   kernels.linear(rows, qkv, nullptr, qkv_.data(), step.tokens);
-  kernels.rotate_and_cache(qkv_.data(), layer.q_norm.data(), layer.k_norm.data(),
-                           (local ? local_cos_ : cos_).as<float>(), (local ? local_sin_ : sin_).as<float>(),
-                           cache.k.data(), cache.v.data(), step);
+  if (qkv.cache == nullptr) kernels.rotate_and_cache(qkv_.data(), write);
   kernels.attend(qkv_.data(), cache.k.data(), cache.v.data(), c.window_of(index), layer.sinks.as<float>(),
                  attention_.data(), step);
 }

@@ -77,6 +77,7 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
   args.a_box_bytes = a_box_rows * P.cluster_columns * P.depth_bytes;
   args.normalises = p.rms_norm, args.norm_eps = p.norm_eps;
   args.a_squares = p.a_squares, args.out_squares = p.out_squares;
+  if constexpr (L::writes_cache) args.cache = gemm_cache_args(p);
   args.inverse_k = p.k > 0 ? 1.0f / static_cast<float>(p.k) : 0.0f;
   if (p.k > 0 && !L::gathered) {
     const TensorShape a = transposed_a(S.layout)

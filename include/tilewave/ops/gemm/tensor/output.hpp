@@ -169,7 +169,20 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
     if constexpr (L::writes_squares) {
       if (a.out_squares != nullptr) store_squares(a, tile, shared.out[wave_group][0]);
     }
+    if constexpr (L::writes_cache) {
+      if (a.cache.writes) return store_heads(a, tile, shared.out[wave_group][0]);
+    }
     send_boxes(a, tile, wave_group, shared, first);
+  }
+  /// Stores the tile's 64 columns of each row, from its box, as GemmProblem::cache_write wants them.
+  TILEWAVE_DEVICE static void store_heads(const Args& a, const GemmTile& tile, const Chunk* box) {
+    TILEWAVE_ROLL
+    for (int i = L::lane_in_wave_group(); i < L::out_rows * 8; i += L::wave_group_lanes) {
+      const std::int32_t row = tile.first_row + i / 8, column = tile.first_column + unit * (i % 8);
+      if (row < tile.row_end && column < a.gemm.n)
+        GemmCacheOutput<B, S.out>::template store<unit>(a.cache, a.gemm, row, column,
+                                                        box[i / 8 * 8 + (i % 8 ^ i / 8 % 8)]);
+    }
   }
   /// Stores the sums of squares of the tile's 64 columns of each row, from its box.
   TILEWAVE_DEVICE static void store_squares(const Args& a, const GemmTile& tile, const Chunk* box) {

@@ -231,6 +231,14 @@ class GemmSumMap {
     TILEWAVE_UNROLL
     for (int e = 0; e < vector_size; ++e) values[0][e] = scaled(values[0][e]);
     const std::int32_t row = tile.first_row + first.row, column = tile.first_column + first.column;
+    if constexpr (L::writes_cache) {
+      if (a.cache.writes) {
+        const auto rounded = narrow<B, S.out, vector_size>(values[0]);
+        if (row < tile.row_end && column < a.gemm.n)
+          GemmCacheOutput<B, S.out>::template store<vector_size>(a.cache, a.gemm, row, column, rounded);
+        return values[0];
+      }
+    }
     if (a.wide_stores && column + vector_size <= a.gemm.n) {
       if (row < tile.row_end) Epilogue::store(a.gemm, tile, row, column, values[0]);
     } else {
