@@ -27,48 +27,61 @@ struct GemmCacheArgs {
 };
 struct GemmNoCacheArgs {};
 
-template <class B, DType T>
-struct GemmCacheOutput {
-  /// Stores n neighbours of a row of out that are of one head.
-  template <int n>
-  TILEWAVE_DEVICE static void store(const GemmCacheArgs& c, const GemmArgs& a, std::int32_t row, std::int32_t column,
-                                    Packed<T, n> values) {
-    const std::int32_t head = c.head_size.quotient(column), dim = column - head * c.head_size.divisor;
-    if (head < c.rotated_heads) values = rotated<n>(c, row, dim, values);
+/// A row of out whose heads leave. Tables answer one after the other, so a lane asks for what it needs early: for the
+/// row's position and slot before the products, and for angles before their sums are rounded.
+template <class B>
+struct GemmCacheRow {
+  std::int32_t position, slot;  // -1 where tables or cache have none
+
+  TILEWAVE_DEVICE void find(const GemmCacheArgs& c, std::int32_t row) {
+    const auto of_row = c.positions.template load<B>(row), slot_of_row = c.slots.template load<B>(row);
+    position = c.positions.below(of_row, c.table_rows) ? static_cast<std::int32_t>(of_row[0]) : -1;
+    slot = c.slots.below(slot_of_row, c.slot_limit) ? static_cast<std::int32_t>(slot_of_row[0]) : -1;
+  }
+};
+struct GemmNoCacheRow {};
+
+/// n neighbours of a row of out that are of one head.
+template <class B, DType T, int n>
+class GemmCacheOutput {
+ public:
+  /// Loads the angles by which they are rotated.
+  TILEWAVE_DEVICE void load(const GemmCacheArgs& c, const GemmCacheRow<B>& row, std::int32_t column) {
+    head_ = c.head_size.quotient(column), dim_ = column - head_ * c.head_size.divisor;
+    const std::int64_t angles = max_of(row.position, 0) * c.table_stride;
+    angles_.load(c.cos + angles, c.sin + angles, dim_ / 2);
+  }
+  TILEWAVE_DEVICE void store(const GemmCacheArgs& c, const GemmArgs& a, const GemmCacheRow<B>& at, std::int32_t row,
+                             std::int32_t column, const Packed<T, n>& values) const {
     auto* to = static_cast<Storage<T>*>(a.out) + row * a.out_stride + column;
-    if (head >= c.q_heads) {
-      const Vec<std::uint32_t, 2> slot = c.slots.template load<B>(row);
-      if (!c.slots.below(slot, c.slot_limit)) return;
-      const bool of_k = head < c.rotated_heads;
-      const auto index = static_cast<std::int32_t>(slot[0]), page = c.block_size.quotient(index);
+    if (head_ >= c.q_heads) {
+      if (at.slot < 0) return;
+      const bool of_k = head_ < c.rotated_heads;
+      const std::int32_t page = c.block_size.quotient(at.slot), of_cache = head_ - (of_k ? c.q_heads : c.rotated_heads);
       const GemmCacheArgs::Strides& strides = of_k ? c.k_strides : c.v_strides;
-      const std::int32_t of_cache = head - (of_k ? c.q_heads : c.rotated_heads);
       to = static_cast<Storage<T>*>(of_k ? c.k_cache : c.v_cache) + page * strides.page + of_cache * strides.head +
-           (index - page * c.block_size.divisor) * strides.token + dim;
+           (at.slot - page * c.block_size.divisor) * strides.token + dim_;
     }
-    B::store(reinterpret_cast<Packed<T, n>*>(to), values);
+    B::store(reinterpret_cast<Packed<T, n>*>(to), head_ < c.rotated_heads ? rotated(at, values) : values);
   }
 
  private:
-  template <int n>
-  TILEWAVE_DEVICE static Packed<T, n> rotated(const GemmCacheArgs& c, std::int32_t row, std::int32_t dim,
-                                              const Packed<T, n>& values) {
-    constexpr int unit = n / 2;  // of each of two accesses that are rotated together
-    const Vec<std::uint32_t, 2> position = c.positions.template load<B>(row);
-    const bool known = c.positions.below(position, c.table_rows);
-    const std::int64_t angles = (known ? position[0] : 0) * c.table_stride;
-    Rotation<B, RopeSpec{T, DType::f32, RopePairs::neighbours}, unit> rotation;
-    rotation.load(c.cos + angles, c.sin + angles, dim / 2);
+  static constexpr int unit = n / 2;  // of each of two accesses that are rotated together
+
+  TILEWAVE_DEVICE Packed<T, n> rotated(const GemmCacheRow<B>& at, const Packed<T, n>& values) const {
     const Vec<float, n> x = widen<B, T, n>(values);
     Vec<float, unit> low, high;
     TILEWAVE_UNROLL
     for (int i = 0; i < unit; ++i) low[i] = x[i], high[i] = x[unit + i];
-    rotation.rotate(known, low, high);
+    angles_.rotate(at.position >= 0, low, high);
     Vec<float, n> all;
     TILEWAVE_UNROLL
     for (int i = 0; i < unit; ++i) all[i] = low[i], all[unit + i] = high[i];
     return narrow<B, T, n>(all);
   }
+
+  std::int32_t head_, dim_;
+  Rotation<B, RopeSpec{T, DType::f32, RopePairs::neighbours}, unit> angles_;
 };
 
 }  // namespace tilewave
