@@ -75,6 +75,7 @@ struct CacheWrite {
 /// What is drawn from: a row of logits each, with the request's parameters.
 struct SampleTables {
   std::int32_t rows = 0;
+  bool all = false;                    // row i is the step's token i, as in a decode step
   const std::int32_t* from = nullptr;  // [rows]: the step's token whose logits are wanted
   const float *temperature = nullptr, *top_p = nullptr;
   const std::int32_t* top_k = nullptr;
