@@ -171,7 +171,7 @@ Work step_work(const engine::ModelConfig& m, const StepCase& c, StepPart part) {
   // A query of a prefill sees half of the keys on average.
   const std::int64_t seen = c.phase == StepPhase::decode ? c.context : (c.context + 1) / 2;
   switch (part) {
-    case StepPart::embedding: return {.bytes = 4 * (rows + sequences) * m.hidden};
+    case StepPart::embedding: return {.bytes = 4 * (rows + (c.gathers() - 1) * sequences) * m.hidden};
     case StepPart::norm: return {.bytes = 4 * (2 * layers * rows + sequences) * m.hidden};
     case StepPart::qkv: return times(product(m.qkv_columns(), m.hidden, rows), layers);
     case StepPart::cache: return {.bytes = layers * rows * 2 * (2 * q + 2 * kv)};
