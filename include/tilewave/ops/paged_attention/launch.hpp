@@ -86,7 +86,8 @@ inline PagedAttentionLaunches paged_attention_launches(const PagedAttentionProbl
   PagedAttentionLaunches launches{
       .decode = {.grid = grid,
                  .block = policy.block_waves() * facts.wave_lanes,
-                 .cluster = policy.bulk() && !balanced ? num_splits : 1},
+                 .cluster = policy.bulk() && !balanced ? num_splits : 1,
+                 .spread = policy.bulk() && p.tables_ready},
       .combine = {.grid = 0,
                   .block = balanced ? paged_attention_combine_threads
                                     : paged_attention_combine_waves_of_block * facts.wave_lanes}};

@@ -132,7 +132,9 @@ struct GemmTensorKernel {
             Fetching::copy_tiles(a, maps, queue, rank, shared, early);
           }
         }
-        B::launch_next();  // all that this block reads of A and B is on its way
+        bool next_at_end = false;
+        if constexpr (L::writes_cache) next_at_end = a.cache.next_at_end;
+        if (!next_at_end) B::launch_next();  // all that this block reads of A and B is on its way
       } else if constexpr (L::gathered || L::shared_scales) {
         with_tiles(a, rank, shared, [&](auto&& tiles) TILEWAVE_INLINE_LAMBDA {
           if constexpr (L::gathered) {
