@@ -39,26 +39,22 @@ inline Status check_gemm_cache_write(const GemmProblem& p, const ArchFacts& fact
 inline GemmCacheArgs gemm_cache_args(const GemmProblem& p) {
   if (p.cache_write == nullptr) return {};
   const KvCacheWriteProblem& w = *p.cache_write;
-  return {
-      .positions = IndexList::of(w.positions, w.position_type),
-      .slots = IndexList::of(w.slots, w.slot_type),
-      .cos = static_cast<const Storage<DType::f32>*>(w.cos),
-      .sin = static_cast<const Storage<DType::f32>*>(w.sin),
-      .table_stride = w.table_stride,
-      .k_cache = w.k_cache,
-      .v_cache = w.v_cache,
-      .k_strides = {w.k_cache_strides.page, w.k_cache_strides.head, w.k_cache_strides.token},
-      .v_strides = {w.v_cache_strides.page, w.v_cache_strides.head, w.v_cache_strides.token},
-      .table_rows = w.table_rows,
-      .slot_limit = static_cast<std::int32_t>(w.num_pages * w.block_size),
-      .q_heads = w.q_heads,
-      .rotated_heads = w.q_heads + w.kv_heads,
-      .head_size = FastDiv::by(w.head_size),
-      .block_size = FastDiv::by(w.block_size),
-      .writes = true,
-      // Clusters of eight blocks read the cache of few sequences. Each wants a part of the chip for itself, which it
-      // does not get while this kernel is there (docs/notebook/2026-11-28-step-placement.md).
-      .next_at_end = p.m <= 4};
+  return {.positions = IndexList::of(w.positions, w.position_type),
+          .slots = IndexList::of(w.slots, w.slot_type),
+          .cos = static_cast<const Storage<DType::f32>*>(w.cos),
+          .sin = static_cast<const Storage<DType::f32>*>(w.sin),
+          .table_stride = w.table_stride,
+          .k_cache = w.k_cache,
+          .v_cache = w.v_cache,
+          .k_strides = {w.k_cache_strides.page, w.k_cache_strides.head, w.k_cache_strides.token},
+          .v_strides = {w.v_cache_strides.page, w.v_cache_strides.head, w.v_cache_strides.token},
+          .table_rows = w.table_rows,
+          .slot_limit = static_cast<std::int32_t>(w.num_pages * w.block_size),
+          .q_heads = w.q_heads,
+          .rotated_heads = w.q_heads + w.kv_heads,
+          .head_size = FastDiv::by(w.head_size),
+          .block_size = FastDiv::by(w.block_size),
+          .writes = true};
 }
 
 }  // namespace tilewave::detail

@@ -23,7 +23,7 @@ struct GemmCacheArgs {
   std::int32_t table_rows, slot_limit;  // of positions, and of slots
   std::int32_t q_heads, rotated_heads;  // the latter are those of q and k
   FastDiv head_size, block_size;
-  bool writes, next_at_end;
+  bool writes;
 };
 struct GemmNoCacheArgs {};
 

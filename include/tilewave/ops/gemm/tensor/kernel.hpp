@@ -132,9 +132,7 @@ struct GemmTensorKernel {
             Fetching::copy_tiles(a, maps, queue, rank, shared, early);
           }
         }
-        bool next_at_end = false;
-        if constexpr (L::writes_cache) next_at_end = a.cache.next_at_end;
-        if (!next_at_end) B::launch_next();  // all that this block reads of A and B is on its way
+        B::launch_next();  // all that this block reads of A and B is on its way
       } else if constexpr (L::gathered || L::shared_scales) {
         with_tiles(a, rank, shared, [&](auto&& tiles) TILEWAVE_INLINE_LAMBDA {
           if constexpr (L::gathered) {
