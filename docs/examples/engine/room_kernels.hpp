@@ -85,7 +85,7 @@ class RoomKernels final : public Kernels {
            rows > 4 && rows <= most_square_rows && !config_.batch_invariant;
   }
   bool caches(const Linear& by, std::int32_t rows) const override {
-    return pairs_of_neighbours(config_) && by.format == WeightFormat::bf16 && rows > 4 && rows <= most_square_rows &&
+    return pairs_of_neighbours(config_) && by.format == WeightFormat::bf16 && rows > 8 && rows <= most_square_rows &&
            !config_.batch_invariant;
   }
   void linear(const void* x, const Linear& by, const void* residual, void* out, std::int32_t rows) override {

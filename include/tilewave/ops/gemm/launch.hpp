@@ -34,7 +34,7 @@ inline Status check_gemm_addresses(const GemmProblem& p, const GemmPolicy& polic
 /// Says whether blocks of a product of a chain are spread over SMs. Fewer rows have entries that share SMs with the
 /// products before and behind, and lose by it (docs/notebook/2026-11-28-step-placement.md). Other types were not timed.
 constexpr bool gemm_spreads(const GemmProblem& p) {
-  return p.b_ready && gemm_spec_takes_norm(p.spec) && p.m > 4 && p.m <= 64;
+  return p.b_ready && gemm_spec_takes_norm(p.spec) && p.m > 8 && p.m <= 64;
 }
 
 /// Completes the arguments of GemmTensorKernel. `args` has those of all kernels and the epilogue. `tiles`: of the grid.
