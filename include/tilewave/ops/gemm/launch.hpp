@@ -14,7 +14,7 @@ namespace detail {
 /// Returns how many blocks of a policy sm90 runs at a time.
 constexpr int gemm_tensor_blocks(const GemmPolicy& p) { return sm90_facts.compute_units * p.waves_per_simd; }
 inline GemmStream gemm_stream(const GemmProblem& p, const GemmPolicy& policy, std::int64_t tiles) {
-  const std::int32_t tiles_m = ceil_div(p.m, policy.rows), band = gemm_band(policy);
+  const std::int32_t tiles_m = ceil_div(p.m, policy.rows), band = gemm_band(p, policy);
   return GemmStream::of(tiles, gemm_tensor_blocks(policy), ceil_div(p.k, policy.depth_bytes / size_of(p.spec.a)),
                         tiles_m <= band ? tiles_m : std::gcd(band, tiles_m));
 }

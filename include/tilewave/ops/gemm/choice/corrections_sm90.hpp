@@ -13,8 +13,18 @@ namespace tilewave {
 namespace detail {
 
 /// What distinguishes policies of one tile. two_blocks: an SM. clustered: blocks share B's boxes. shared_rows: those of
-/// A.
-enum class GemmForm : int { plain, swapped, streamed, pingpong, late, clustered, shared_rows, two_blocks };
+/// A, shared_by_four: four do.
+enum class GemmForm : int {
+  plain,
+  swapped,
+  streamed,
+  pingpong,
+  late,
+  clustered,
+  shared_rows,
+  shared_by_four,
+  two_blocks
+};
 
 /// A policy's time is e^exponent times the model's, and so many microseconds more, for each further split, too.
 struct GemmCorrection {
@@ -54,12 +64,8 @@ inline constexpr GemmCorrection gemm_corrections_sixteen_bits[] = {
     {128, 128, 2, GemmForm::shared_rows, 0.013, 0.02, 0.001},
     {128, 128, 2, GemmForm::swapped, -0.030, -0.10, -0.113},
     {128, 144, 1, GemmForm::pingpong, 0.029, -1.60, 0.000},
-    {128, 144, 2, GemmForm::late, -0.066, -1.60, 0.000},
-    {128, 144, 2, GemmForm::plain, -0.030, -0.08, 0.005},
     {128, 160, 1, GemmForm::pingpong, 0.023, -1.60, 0.000},
     {128, 176, 1, GemmForm::pingpong, -0.013, -1.60, 0.000},
-    {128, 176, 2, GemmForm::late, -0.031, -1.60, 0.000},
-    {128, 176, 2, GemmForm::plain, -0.014, 0.09, 0.005},
     {128, 192, 1, GemmForm::pingpong, -0.015, -1.50, 0.000},
     {128, 224, 2, GemmForm::late, -0.038, -0.40, 0.000},
     {128, 240, 2, GemmForm::late, 0.033, -1.60, 0.000},
@@ -87,15 +93,12 @@ inline constexpr GemmCorrection gemm_corrections_fast[] = {
     {128, 128, 2, GemmForm::streamed, 0.003, 0.00, 0.000},
     {128, 128, 2, GemmForm::swapped, -0.011, -0.50, -0.015},
     {128, 144, 1, GemmForm::pingpong, 0.012, 0.00, 0.000},
-    {128, 144, 2, GemmForm::late, 0.070, -1.20, 0.000},
-    {128, 144, 2, GemmForm::plain, 0.014, 0.01, 0.000},
     {128, 160, 1, GemmForm::pingpong, -0.002, -1.60, 0.000},
     {128, 176, 1, GemmForm::pingpong, -0.028, -0.70, 0.000},
     {128, 176, 2, GemmForm::late, 0.086, 0.00, 0.000},
     {128, 176, 2, GemmForm::plain, 0.038, 0.01, 0.000},
     {128, 192, 1, GemmForm::pingpong, -0.033, -1.10, 0.000},
     {128, 224, 2, GemmForm::late, 0.103, -0.70, 0.000},
-    {128, 240, 2, GemmForm::late, 0.088, -0.20, 0.000},
     {128, 256, 2, GemmForm::late, 0.084, 0.00, 0.000},
     {128, 256, 2, GemmForm::plain, 0.017, 0.03, -0.000},
     {192, 128, 3, GemmForm::plain, 0.082, 0.01, 0.000},
@@ -127,7 +130,7 @@ inline constexpr GemmCorrection gemm_corrections_blocks[] = {
 constexpr GemmForm gemm_form(const GemmPolicy& p) {
   if (p.waves_per_simd > 1) return GemmForm::two_blocks;
   if (p.cluster > 1) return GemmForm::clustered;
-  if (p.cluster_columns > 1) return GemmForm::shared_rows;
+  if (p.cluster_columns > 1) return p.cluster_columns > 2 ? GemmForm::shared_by_four : GemmForm::shared_rows;
   if (p.stream) return GemmForm::streamed;
   if (p.pingpong) return GemmForm::pingpong;
   if (p.late) return GemmForm::late;

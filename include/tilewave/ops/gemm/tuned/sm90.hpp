@@ -111,7 +111,6 @@ inline constexpr std::array tuned_gemm_sm90{
                        {.rows = 64, .columns = 128, .stages = 8, .waves_rows = 2, .swapped = true, .splits = 8}),
     detail::tuned_bf16(4096, 160, 4096, 2, {.rows = 64, .columns = 160, .stages = 7, .waves_rows = 1, .splits = 4}),
     detail::tuned_bf16(4096, 320, 5120, 1, {.rows = 64, .columns = 160, .stages = 7, .waves_rows = 1, .splits = 4}),
-    detail::tuned_bf16(4096, 4864, 896, 1, {.rows = 128, .columns = 176, .stages = 5, .waves_rows = 2, .late = true}),
     detail::tuned_bf16(8192, 2048, 512, 1, {.rows = 128, .columns = 128, .stages = 6, .waves_rows = 2, .cluster = 2}),
     // By the command's tables of docs/notebook/2026-11-28-gemm-few-rows-of-16-bits.md.
     detail::tuned_bf16(256, 7168, 2048, 1, {.rows = 128, .columns = 112, .stages = 6, .splits = 8}),
