@@ -233,12 +233,14 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
     if (more)
       for (const int columns : {144, 160})
         list.add({.rows = 128, .columns = columns, .waves_rows = 1, .pingpong = true});
+    list.add({.rows = 128, .columns = 144, .late = late});
     if (!late || s.a != DType::bf16) list.add({.rows = 128, .columns = 176, .late = late});
     if (late && more) list.add({.rows = 128, .columns = 224, .late = true});
     if (s == GemmSpec{}) list.add({.rows = 128, .columns = 240, .late = true});
   }
-  if (s.scale == Scaling::per_row) list.add({.rows = 128, .columns = 128, .stream = true});
-  if (s.a == DType::bf16 || s.scale == Scaling::per_row) list.add_two_blocks(16, 8, 64, 8);
+  if (s.scale == Scaling::per_row && promoted) list.add({.rows = 128, .columns = 128, .stream = true});
+  if (s.a == DType::bf16 || s.scale == Scaling::per_row || (in_unit && s.scale == Scaling::per_tensor))
+    list.add_two_blocks(16, 8, 64, 8);
   if (s == GemmSpec{}) list.add_three_blocks(16, 7, 64, 8);
   if (!more) return list.all;
   if (s.a != DType::bf16) list.add({.rows = 64, .columns = 192, .waves_rows = 1, .pingpong = true});
