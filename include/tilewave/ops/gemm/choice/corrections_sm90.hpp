@@ -34,9 +34,9 @@ struct GemmCorrection {
 };
 
 // They were fitted to docs/notebook/tuned/gemm_dense_sm90_2026-11-28.csv.gz behind the constants of the model
-// (docs/notebook/2026-11-28-gemm-copies-and-choice.md), those of 16 bits to gemm_bf16_sm90_2026-11-28-3.csv.gz there
-// (docs/notebook/2026-11-28-gemm-few-rows-of-16-bits.md), those of pingpong and late to
-// gemm_dense_sm90_2026-11-28-4.csv.gz there (docs/notebook/2026-11-28-gemm-cycles.md).
+// (docs/notebook/2026-11-28-gemm-copies-and-choice.md), those of 16 bits and of fast sums anew to that,
+// gemm_bf16_sm90_2026-11-28-3.csv.gz and gemm_dense_sm90_2026-11-28-5.csv.gz there
+// (docs/notebook/2026-11-28-gemm-boxes-in-turn.md).
 // clang-format off
 inline constexpr GemmCorrection gemm_corrections_sixteen_bits[] = {
     {16, 64, 1, GemmForm::two_blocks, -0.034, -0.02, -0.065},

@@ -122,7 +122,15 @@ inline constexpr std::array tuned_gemm_sm90{
     // By the command's tables of docs/notebook/2026-11-28-gemm-few-rows-of-16-bits.md.
     detail::tuned_bf16(256, 7168, 2048, 1, {.rows = 128, .columns = 112, .stages = 6, .splits = 8}),
     detail::tuned_bf16(512, 7168, 2048, 1, {.rows = 128, .columns = 112, .stages = 6, .splits = 8}),
-    // By two trials of docs/notebook/2026-11-28-gemm-boxes-in-turn.md.
+    // By two trials or the command's tables of docs/notebook/2026-11-28-gemm-boxes-in-turn.md and the page before it.
+    detail::tuned_bf16(16, 7168, 2048, 1,
+                       {.rows = 64, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
+    detail::tuned_bf16(64, 4096, 4096, 1,
+                       {.rows = 64, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
+    detail::tuned_fast(Scaling::per_row, 64, 4096, 4096, 1,
+                       {.rows = 64, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
+    detail::tuned_fast(Scaling::per_tensor, 64, 4096, 4096, 1,
+                       {.rows = 64, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
     detail::tuned_bf16(
         64, 7168, 8192, 1,
         {.rows = 64, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .cluster_columns = 4}),
