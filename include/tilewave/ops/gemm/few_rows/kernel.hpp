@@ -23,8 +23,8 @@ namespace tilewave {
 /// where it reaches the exponent's lowest bit, so that one operation makes two values of eight codes, and one shift
 /// serves four of those operations. All are too large by the same bias. One more product with A gives what the biases
 /// add up to, and the sums of all strips of a stage begin with its negative.
-/// A is multiplied by powers of two, so that products with values so small are not: the first of a stage by 2^96. Where
-/// that makes a value of A infinite, the stage's A is loaded again and multiplied by less.
+/// A is multiplied by powers of two, so that products with values so small are not: bf16 by 2^96. Where that makes a
+/// value infinite, the stage is multiplied again, by that row and with a smaller power.
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue = GemmIdentity>
 struct GemmFewRowsKernel {
   using Room = B;
@@ -75,24 +75,36 @@ struct GemmFewRowsKernel {
       const int strips_of_block = passes.strips_of(a, pass), count = L::strips_of_group(strips_of_block, group);
       TILEWAVE_ROLL
       for (; stage_of_k < a.stages; stage_of_k += waves) {
-        Operands operands(rows, usual);
+        Operands operands(rows, usual());
         rows.load(a, stage_of_k + waves);
         Stage& stage = shared.ring[wave_of_block][slot];
         B::template lane_copies_wait<P.stages - 1>();
         B::wave_barrier();
-        if constexpr (S.a == DType::bf16) {
-          if (B::any(!operands.finite())) {
-            Rows again(a, tile);
-            again.load(a, stage_of_k);
-            operands = Operands(again, large);
+        const auto multiply_all = [&] {
+          if (count == group_strips) {
+            multiply<group_strips>(operands, stage, read_unit, count, sums);
+          } else if (groups > 1 && count == group_strips - 1) {
+            multiply<max_of(group_strips - 1, 1)>(operands, stage, read_unit, count, sums);
+          } else {
+            multiply<0>(operands, stage, read_unit, count, sums);
           }
-        }
-        if (count == group_strips) {
-          multiply<group_strips>(operands, stage, read_unit, count, sums);
-        } else if (groups > 1 && count == group_strips - 1) {
-          multiply<max_of(group_strips - 1, 1)>(operands, stage, read_unit, count, sums);
+        };
+        if constexpr (S.a == DType::bf16) {
+          // Rows that the factors make infinite are multiplied by themselves, so that others keep their bits.
+          const bool apart = B::any(!operands.finite());
+          const std::uint32_t infinite = apart ? operands.infinite_rows() : 0;
+          TILEWAVE_ROLL
+          for (int part = apart ? 0 : 1; part < 2; ++part) {
+            if (apart) {
+              Rows some(a, tile);
+              some.load(a, stage_of_k);
+              some.keep(part == 0 ? ~infinite : infinite);
+              operands = Operands(some, part == 0 ? usual() : large());
+            }
+            multiply_all();
+          }
         } else {
-          multiply<0>(operands, stage, read_unit, count, sums);
+          multiply_all();
         }
         B::wave_barrier();
         copies.next(a, stage);
@@ -218,6 +230,16 @@ struct GemmFewRowsKernel {
         }
       }
     }
+
+    /// Makes zeros of the rows of panels whose bit is not set.
+    TILEWAVE_DEVICE void keep(std::uint32_t bits) {
+      TILEWAVE_UNROLL
+      for (int n = 0; n < panels; ++n) {
+        if ((bits >> n & 1) != 0) continue;
+        TILEWAVE_UNROLL
+        for (int i = 0; i < 2 * chunks; ++i) units[i / chunks][n][i % chunks] = {};
+      }
+    }
   };
 
   /// The powers of two by which A is multiplied, as pairs: for codes that count subnormals, and for those that count
@@ -226,9 +248,11 @@ struct GemmFewRowsKernel {
     std::uint32_t ones, sixteens;
     float sums;
   };
-  static constexpr Factors usual = type == DType::bf16 ? Factors{0x6f806f80u, 0x6d806d80u, 0x1p37f}  // 2^96, 2^92
-                                                       : Factors{0x4c004c00u, 0x3c003c00u, 0x1p20f};
-  static constexpr Factors large{0x42804280u, 0x40804080u, 0x1p127f};  // 2^6, 2^2
+  TILEWAVE_DEVICE static constexpr Factors usual() {
+    return type == DType::bf16 ? Factors{0x6f806f80u, 0x6d806d80u, 0x1p37f}   // 2^96, 2^92
+                               : Factors{0x4c004c00u, 0x3c003c00u, 0x1p20f};  // 2^4, 1
+  }
+  TILEWAVE_DEVICE static constexpr Factors large() { return {0x42804280u, 0x40804080u, 0x1p127f}; }  // 2^6, 2^2
 
   /// The same rows as operands, in the order in which codes are widened, and the negative sum of the codes' biases.
   /// With zero points, which are biases, too, it is the sum of A's values, since rows of B differ.
@@ -255,18 +279,27 @@ struct GemmFewRowsKernel {
         }
       }
     }
-    /// Says whether all values of A are finite with their factors.
+    /// Says whether all of the lane's rows of sums are finite.
     TILEWAVE_DEVICE bool finite() const {
       bool all = true;
       TILEWAVE_UNROLL
-      for (int n = 0; n < panels; ++n) {
-        const float both = bias_sums[n][0] + bias_sums[n][1];  // of two rows
-        all = all && both - both == 0.0f;
-      }
+      for (int n = 0; n < panels; ++n) all = all && is_finite(bias_sums[n][0] + bias_sums[n][1]);
       return all;
+    }
+    /// Returns a bit for each panel in which the row of A whose values the lane has is not finite.
+    TILEWAVE_DEVICE std::uint32_t infinite_rows() const {
+      std::uint32_t bits = 0;
+      const int row = B::lane_id() / 4;
+      TILEWAVE_UNROLL
+      for (int n = 0; n < panels; ++n) {
+        const float even = B::shuffle(bias_sums[n][0], row / 2), odd = B::shuffle(bias_sums[n][1], row / 2);
+        if (!is_finite(row % 2 == 0 ? even : odd)) bits |= 1u << n;
+      }
+      return bits;
     }
 
    private:
+    TILEWAVE_DEVICE static bool is_finite(float value) { return value - value == 0.0f; }
     TILEWAVE_DEVICE static std::uint32_t times(std::uint32_t pair, Factors factors, int p) {
       if constexpr (type == DType::bf16) return B::multiply_bf16(pair, p == 0 ? factors.ones : factors.sixteens);
       return by_counts && p == 0 ? B::multiply_f16(pair, factors.ones) : pair;
