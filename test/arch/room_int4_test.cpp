@@ -69,7 +69,7 @@ struct CheckWidenInt4 {
 struct SomeInt4 {
   Vec<std::uint32_t, 2> bf16, f16, fp4_bf16, fp4_f16;  // of a word and of the next
   std::uint32_t fp8, fp4_fp8;
-  Chunk counts, f16_biased;
+  Chunk counts, bf16_biased, f16_biased;
   Vec<std::uint32_t, 2> bf16_times, f16_times;  // less zero_of(lane), times 2^power_of(lane)
 };
 TILEWAVE_HOST_DEVICE constexpr int zero_of(int lane) { return lane % 17 - 8; }
@@ -106,7 +106,8 @@ struct WidenSomeInt4Kernel {
                    B::widen_i4_quad(words[0], i % 2),
                    B::widen_fp4_quad(words[0], i % 2),
                    B::widen_i4_counts(words[0]),
-                   B::widen_i4_biased(words[0]),
+                   B::template widen_i4_biased<DType::bf16>(words[0]),
+                   B::template widen_i4_biased<DType::f16>(words[0]),
                    times<DType::bf16>(words, i),
                    times<DType::f16>(words, i)};
   }
@@ -160,7 +161,11 @@ struct CheckWidenSomeInt4 {
           const float count = e < 4 ? expected + 8 : 16 * (expected + 8);
           CHECK(bf16_to_f32(half(out[i].counts[e / 2], e % 2)) == std::ldexp(count, -133));
           CHECK(f16_to_f32(half(out[i].counts[e / 2], e % 2)) == std::ldexp(count, -24));
-          CHECK(f16_to_f32(half(out[i].f16_biased[e / 2], e % 2)) + f16_to_f32(half(B::i4_negative_biases, e % 2)) ==
+          CHECK(bf16_to_f32(half(out[i].bf16_biased[e / 2], e % 2)) +
+                    bf16_to_f32(half(B::template i4_negative_biases<DType::bf16>, e % 2)) ==
+                expected);
+          CHECK(f16_to_f32(half(out[i].f16_biased[e / 2], e % 2)) +
+                    f16_to_f32(half(B::template i4_negative_biases<DType::f16>, e % 2)) ==
                 expected);
         }
         for (int e = 0; e < 4; ++e) {

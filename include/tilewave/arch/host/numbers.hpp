@@ -104,10 +104,15 @@ struct Numbers {
     return pairs;
   }
 
-  static constexpr std::uint32_t i4_negative_biases = 0xd480d480u;
-  static constexpr float i4_bias = 72.0f;
+  template <DType type>
+  static constexpr std::uint32_t i4_negative_biases = type == DType::bf16 ? 0xc1c0c1c0u : 0xd480d480u;
+  template <DType type>
+  static constexpr float i4_bias = type == DType::bf16 ? 24.0f : 72.0f;
+  template <DType type>
   static Chunk widen_i4_biased(std::uint32_t word) {
-    return even_and_odd(widened_i4(word, [](float v) { return f32_to_f16(i4_bias + v); }));
+    return even_and_odd(widened_i4(word, [](float v) {
+      return type == DType::bf16 ? f32_to_bf16(i4_bias<type> + v) : f32_to_f16(i4_bias<type> + v);
+    }));
   }
   static Chunk widen_i4_counts(std::uint32_t word) {
     Chunk pairs = even_and_odd(widened_i4(word, [](float v) { return static_cast<std::uint16_t>(8.0f + v); }));

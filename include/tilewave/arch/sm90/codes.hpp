@@ -55,13 +55,20 @@ struct Codes {
     return pairs;
   }
 
-  /// A code with its sign bit flipped goes into the mantissa of f16 below the exponent of 64.
-  static constexpr std::uint32_t i4_negative_biases = 0xd480d480u;
-  static constexpr float i4_bias = 72.0f;
+  /// A code with its sign bit flipped goes into the mantissa below the exponent of 16 (bf16) or 64 (f16).
+  template <DType type>
+  static constexpr std::uint32_t i4_negative_biases = type == DType::bf16 ? 0xc1c0c1c0u : 0xd480d480u;
+  template <DType type>
+  static constexpr float i4_bias = type == DType::bf16 ? 24.0f : 72.0f;
+  template <DType type>
   TILEWAVE_DEVICE static Chunk widen_i4_biased(std::uint32_t word) {
-    constexpr std::uint32_t mask = 0x00f000f0u, base = i4_negative_biases ^ 0x80008000u;
-    return {{masked(word << 4, mask, base), masked(word >> 4, mask, base), masked(word, mask, base),
-             masked(word >> 8, mask, base)}};
+    constexpr bool bf16 = type == DType::bf16;
+    constexpr std::uint32_t mask = bf16 ? 0x00780078u : 0x00f000f0u, base = i4_negative_biases<type> ^ 0x80008000u;
+    Chunk pairs =
+        bf16 ? Chunk{{word << 3, word >> 5, word >> 1, word >> 9}} : Chunk{{word << 4, word >> 4, word, word >> 8}};
+    TILEWAVE_UNROLL
+    for (int i = 0; i < 4; ++i) pairs[i] = masked(pairs[i], mask, base);
+    return pairs;
   }
   /// Both codes of a byte lie where bf16 and f16 count their least subnormals: 8 bits, with the exponent's lowest.
   TILEWAVE_DEVICE static Chunk widen_i4_counts(std::uint32_t word) {

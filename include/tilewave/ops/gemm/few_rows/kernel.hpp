@@ -43,8 +43,9 @@ struct GemmFewRowsKernel {
   static constexpr int halves = L::halves, group_strips = L::group_strips;
   static constexpr int stage_k = L::stage_k, strip_bytes = L::strip_bytes;
   static constexpr DType type = is_fp8(S.a) ? DType::f16 : S.a;  // of the products; f16 holds every fp8 value
-  /// Codes are counts of subnormals, but under rows of f16, which have no room for the factors.
-  static constexpr bool by_counts = S.a != DType::f16;
+  /// Codes are counts of subnormals, but under rows of f16, which have no room for the factors, and under two panels of
+  /// rows, which have no registers for them (docs/notebook/2026-11-28-gemm-int4-peers.md).
+  static constexpr bool by_counts = S.a != DType::f16 && panels == 1;
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const std::int32_t row_tile = a.blocks.quotient(B::block_id());
     const std::int32_t block = B::block_id() - row_tile * a.blocks.divisor;  // of the tile of rows
@@ -89,7 +90,7 @@ struct GemmFewRowsKernel {
             multiply<0>(operands, stage, read_unit, count, sums);
           }
         };
-        if constexpr (S.a == DType::bf16) {
+        if constexpr (by_counts && S.a == DType::bf16) {
           // Rows that the factors make infinite are multiplied by themselves, so that others keep their bits.
           const bool apart = B::any(!operands.finite());
           const std::uint32_t infinite = apart ? operands.infinite_rows() : 0;
@@ -301,12 +302,14 @@ struct GemmFewRowsKernel {
    private:
     TILEWAVE_DEVICE static bool is_finite(float value) { return value - value == 0.0f; }
     TILEWAVE_DEVICE static std::uint32_t times(std::uint32_t pair, Factors factors, int p) {
-      if constexpr (type == DType::bf16) return B::multiply_bf16(pair, p == 0 ? factors.ones : factors.sixteens);
+      if constexpr (by_counts && type == DType::bf16)
+        return B::multiply_bf16(pair, p == 0 ? factors.ones : factors.sixteens);
       return by_counts && p == 0 ? B::multiply_f16(pair, factors.ones) : pair;
     }
     /// Returns a pair of the negative bias, or of 1 with zero points, as codes are widened.
     TILEWAVE_DEVICE static constexpr std::uint32_t bias_of(int p) {
-      if (!by_counts) return S.zero_points ? 0x3c003c00u : B::i4_negative_biases;
+      if (!by_counts && S.zero_points) return type == DType::bf16 ? 0x3f803f80u : 0x3c003c00u;
+      if (!by_counts) return B::template i4_negative_biases<type>;
       return (S.zero_points ? 0x00010001u : 0x00080008u) << 4 * p | (S.zero_points ? 0 : 0x80008000u);
     }
     TILEWAVE_DEVICE static Chunk eight_k(const Rows& rows, int n, int j) {
@@ -367,7 +370,8 @@ struct GemmFewRowsKernel {
       const std::uint32_t zeros = stage.zeros[strip][B::lane_id() / 4][0];
       TILEWAVE_UNROLL
       for (int e = 0; e < 4; ++e)
-        sums[e] *= (by_counts ? -8.0f : -B::i4_bias) - static_cast<float>(static_cast<std::int8_t>(zeros >> e / 2 * 8));
+        sums[e] *= (by_counts ? -8.0f : -B::template i4_bias<type>)-static_cast<float>(
+            static_cast<std::int8_t>(zeros >> e / 2 * 8));
     }
     return sums;
   }
@@ -384,7 +388,7 @@ struct GemmFewRowsKernel {
     }
   }
   TILEWAVE_DEVICE static Chunk widened(std::uint32_t word) {
-    return by_counts ? B::widen_i4_counts(word) : B::widen_i4_biased(word);
+    return by_counts ? B::widen_i4_counts(word) : B::template widen_i4_biased<type>(word);
   }
 };
 
