@@ -189,7 +189,8 @@ float of_all_sizes(char tensor, std::int64_t r, std::int64_t c) {
 }
 TEST_CASE("scales of i4 may be of any size, negative or none") {
   each_entry([](const GemmEntry& e) {
-    if (e.spec.b != DType::i4 || e.spec.groups != GemmGroups::one || e.spec.gated) return;
+    // The largest scales have weights beyond bf16, so those that are rounded to it are not tried.
+    if (e.spec.b != DType::i4 || e.spec.groups != GemmGroups::one || e.spec.gated || e.spec.rounds_weights()) return;
     const bool f16 = e.spec.group_scale() == DType::f16;
     for (const GemmValues values :
          {f16 ? of_all_sizes<true, -7> : of_all_sizes<false, -7>, f16 ? of_all_sizes<true, 7> : of_all_sizes<false, 7>})
