@@ -104,6 +104,12 @@ constexpr GemmPolicies gemm_sm90_int4(const GemmSpec& s) {
     list.all.add(p);
   };
   const int splits = list.splits(8);
+  if (s.rounds_weights()) {
+    codes(64, 128, 2, splits);
+    codes(128, 128, 2, splits);
+    list.add({.rows = 256, .columns = 128, .swapped = true});
+    return list.all;
+  }
   if (s.gated) {
     codes(16, 256, 2, splits);
     codes(64, 256, 2, splits);
