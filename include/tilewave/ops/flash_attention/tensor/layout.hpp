@@ -153,7 +153,10 @@ struct FlashAttentionTensorLayout {
     if constexpr (transposes) shared.transposed.ring.begin(transposing_waves, groups * group_waves);
     shared.q_ring.begin(1, groups * group_waves);
     shared.item_ring.begin(1, item_users);
-    if (B::lane_id() < groups) B::mbarrier_init(&shared.turn[B::lane_id()], group_waves);
+    if (B::elected()) {
+      TILEWAVE_UNROLL
+      for (auto& turn : shared.turn) B::mbarrier_init(&turn, group_waves);
+    }
     B::mbarrier_ready();
   }
 
