@@ -57,10 +57,10 @@ struct FlashAttentionWaveGroup {
       if constexpr (!L::out_in_q) shared.q_ring.release(q.slot);
       begin_values(probabilities, out);
       JoinedSink joined[Softmax::rows];
-      if constexpr (!L::transposes) finish_rows(softmax, joined);  // beside these products
+      if constexpr (!L::transposes) finish_rows(softmax, out, joined);  // beside these products
       if constexpr (L::q_stages == 1) {
         finish_values<0>(out);
-        if constexpr (L::transposes) finish_rows(softmax, joined);
+        if constexpr (L::transposes) finish_rows(softmax, out, joined);
         write(item, softmax, joined, out);
         finish_output();
       }
@@ -75,7 +75,7 @@ struct FlashAttentionWaveGroup {
       begin_scores(ahead, scores);
       if constexpr (L::q_stages > 1) {
         finish_values<1>(out);
-        if constexpr (L::transposes) finish_rows(softmax, joined);
+        if constexpr (L::transposes) finish_rows(softmax, out, joined);
         write(item, softmax, joined, out);
       }
       B::template group_mma_wait<0>();
@@ -189,9 +189,10 @@ struct FlashAttentionWaveGroup {
     shared.q_ring.wait_full(q);
     shared.k_ring.wait_full(k);
   }
-  TILEWAVE_DEVICE static void finish_rows(const Softmax& softmax, JoinedSink (&joined)[Softmax::rows]) {
+  TILEWAVE_DEVICE static void finish_rows(const Softmax& softmax, const typename L::Output& out,
+                                          JoinedSink (&joined)[Softmax::rows]) {
     TILEWAVE_UNROLL
-    for (int h = 0; h < Softmax::rows; ++h) joined[h] = softmax.finish(h);
+    for (int h = 0; h < Softmax::rows; ++h) joined[h] = softmax.finish(h, out);
   }
   /// Writes the rows of an item.
   TILEWAVE_DEVICE void write(const Item& item, const Softmax& softmax, const JoinedSink (&joined)[Softmax::rows],
@@ -238,6 +239,14 @@ struct FlashAttentionWaveGroup {
         B::template group_multiply<S.kv, L::value_columns>(probabilities[k_slice],
                                                            L::v_operand(shared, v.slot, part, k_slice), out.of[part]);
       }
+      if constexpr (L::multiplies_sums) {
+        const SwizzledOperand ones{shared.transposed.ones, 0, 0};
+        if (k_slice == 0) {
+          B::template group_multiply<S.kv, L::sum_columns, false>(probabilities[k_slice], ones, out.of_tile);
+        } else {
+          B::template group_multiply<S.kv, L::sum_columns>(probabilities[k_slice], ones, out.of_tile);
+        }
+      }
     }
     B::group_mma_end();
   }
@@ -259,6 +268,7 @@ struct FlashAttentionWaveGroup {
     L::values_ring(shared).release(v.slot);
     v.advance();
     out.fence();
+    if constexpr (L::multiplies_sums) out.add_sums();
   }
 
   /// Waits for the group's turn. Groups begin their products in turn, group 0 first.
