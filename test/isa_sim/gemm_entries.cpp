@@ -10,12 +10,13 @@
 #include BACKEND_OF(ROOM)
 
 #include "entries/gemm.hpp"
+#include "test/isa_sim/gemm_code_objects.hpp"
 #include "test/isa_sim/pointers_to.hpp"
 
 namespace tilewave {
 namespace {
 
-using Room = ROOM::Backend;
+using Room = test::CodeObjects<ROOM::Backend>;
 constexpr auto specs = gemm_specs(Room::facts.id);
 constexpr auto features = gemm_feature_specs(Room::facts.id);
 constexpr auto gated = gemm_gated_specs(Room::facts.id);

@@ -97,8 +97,12 @@ function(simulate name)
   foreach(arch gfx942 gfx950)
     set(side -Xarch_host -O0 --offload-arch=${arch} -DROOM=${arch})
     if(NOT arg_ONLY_FULL)
-      simulated_object(${PROJECT_SOURCE_DIR}/test/${kernels}.cpp ${side} SUFFIX _${arch})
+      simulated_object(${PROJECT_SOURCE_DIR}/test/${kernels}.cpp ${side} SUFFIX _${arch}
+                       "-DCODE_OBJECTS=\"${PROJECT_BINARY_DIR}/code_objects\"")
       simulated_program(${name} ${arch} ${part_objects} ${object})
+      # The program loads kernels from code objects. As a target of its own the object is compiled before they are.
+      add_custom_target(isa_sim_${name}_${arch}_kernels DEPENDS ${object})
+      add_dependencies(test_isa_sim_${name}_${arch} isa_sim_${name}_${arch}_kernels tilewave_slice_code_objects)
       add_dependencies(tilewave_tests test_isa_sim_${name}_${arch})
     endif()
     if(arg_FULL OR arg_ONLY_FULL)

@@ -15,11 +15,34 @@
 #include "entries/softmax.hpp"
 #include "entries/topk_gating.hpp"
 #include "test/isa_sim/pointers_to.hpp"
+#include "test/isa_sim/row_code_objects.hpp"
 
 namespace tilewave {
+namespace test {
+ROW_CODE_OBJECTS(norm, Norm)
+ROW_CODE_OBJECTS(quant, Quant)
+ROW_CODE_OBJECTS(sampling, Sampling)
+ROW_CODE_OBJECTS(softmax, Softmax)
+ROW_CODE_OBJECTS(topk_gating, TopkGating)
+ROW_CODE_OBJECTS(moe_sort, MoeSort)
+/// Both kernels of a sampling whose rows blocks share; the first policy has none.
+template <class B, SamplingPolicy P, SamplingLaunch L>
+requires(L !=
+         SamplingLaunch::whole) inline constexpr ObjectKernel object_kernel<Sampling<B, SamplingSpec{}, P, L>> = [] {
+  const auto policies = sampling_policies(B::facts.id, SamplingSpec{});
+  for (std::size_t p = 1; p < policies.size(); ++p) {
+    if (policies[p] == P) {
+      const char* const name = L == SamplingLaunch::weigh ? "WeighEntryKernel" : "DrawEntryKernel";
+      return ObjectKernel{"shared_sampling", -1, name, {static_cast<int>(p) - 1, -1}, 'm'};
+    }
+  }
+  return ObjectKernel{};
+}();
+}  // namespace test
+
 namespace {
 
-using Room = ROOM::Backend;
+using Room = test::CodeObjects<ROOM::Backend>;
 
 template <std::size_t first, NormSpec spec>
 constexpr auto& norm_share = entry_share<NormRegistry, Room, spec, first>;

@@ -16,11 +16,19 @@
 #include "entries/moe_reduce.hpp"
 #include "entries/mqa_logits.hpp"
 #include "test/isa_sim/pointers_to.hpp"
+#include "test/isa_sim/row_code_objects.hpp"
 
 namespace tilewave {
+namespace test {
+ROW_CODE_OBJECTS(activation, Activation)
+ROW_CODE_OBJECTS(embedding, Embedding)
+ROW_CODE_OBJECTS(moe_reduce, MoeReduce)
+ROW_CODE_OBJECTS(mqa_logits, MqaLogits)
+}  // namespace test
+
 namespace {
 
-using Room = ROOM::Backend;
+using Room = test::CodeObjects<ROOM::Backend>;
 
 template <ActivationKind kind, Gating gating, DType x, DType out, Scaling scale = Scaling::none>
 constexpr auto& activation_of = activation_entries<Room, ActivationSpec{kind, gating, x, out, scale}>;

@@ -29,19 +29,22 @@ using Steps = std::vector<Step>;
 struct Stream {
   std::unique_ptr<Steps> captured;  // while capturing
 };
-struct Module {
-  DeviceImage image;
-  std::unique_ptr<CodeObject> object;  // disassembled at the first launch
-};
+struct Module;
 struct Kernel {
   Module* module;
   std::string name;
 };
+struct Module {
+  DeviceImage image;
+  std::unique_ptr<CodeObject> object;       // disassembled at the first launch, that of a file when it is loaded
+  std::map<std::string, Kernel> functions;  // that the program asked for by name
+};
 struct Device {
   std::mutex mutex;
-  std::vector<std::unique_ptr<Module>> modules;
-  std::map<const void*, Kernel> kernels;     // by host stub
-  std::map<void*, std::size_t> allocations;  // bytes
+  std::vector<std::unique_ptr<Module>> modules;  // of the program itself
+  std::vector<std::unique_ptr<Module>> loaded;   // from files
+  std::map<const void*, Kernel> kernels;         // by host stub
+  std::map<void*, std::size_t> allocations;      // bytes
 };
 Device& device() {
   static auto* const one = new Device;  // outlives every static destructor that frees
@@ -108,6 +111,23 @@ hipError_t execute(const CodeObject& object, const Launch& launch) {
   }
 }
 
+/// Launches the kernel, now or when the stream's capture is replayed.
+hipError_t queue(const Kernel& kernel, dim3 grid, dim3 block, void** values, std::size_t shared, hipStream_t stream) {
+  try {
+    const CodeObject& object = object_of(*kernel.module);
+    Launch launch{.symbol = kernel.name + ".kd",
+                  .grid_blocks = {grid.x, grid.y, grid.z},
+                  .block = {block.x, block.y, block.z},
+                  .dynamic_lds_bytes = static_cast<std::uint32_t>(shared),
+                  .kernarg = {}};
+    launch.kernarg = kernarg_of(object, launch, values);
+    return submit(stream, [&object, launch] { return execute(object, launch); });
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tilewave-sim: %s: %s\n", kernel.name.c_str(), error.what());
+    return answer(hipErrorLaunchFailure);
+  }
+}
+
 struct CallConfiguration {
   dim3 grid, block;
   std::size_t shared;
@@ -155,19 +175,47 @@ hipError_t hipLaunchKernel(const void* stub, dim3 grid, dim3 block, void** value
                            hipStream_t stream) {
   const auto kernel = device().kernels.find(stub);
   if (kernel == device().kernels.end()) return answer(hipErrorInvalidValue);
+  return queue(kernel->second, grid, block, values, shared, stream);
+}
+
+/// Code objects of files, and their kernels by name.
+hipError_t hipModuleLoad(hipModule_t* module, const char* path) {
+  if (!module || !path) return answer(hipErrorInvalidValue);
+  auto loaded = std::make_unique<Module>();
   try {
-    const CodeObject& object = object_of(*kernel->second.module);
-    Launch launch{.symbol = kernel->second.name + ".kd",
-                  .grid_blocks = {grid.x, grid.y, grid.z},
-                  .block = {block.x, block.y, block.z},
-                  .dynamic_lds_bytes = static_cast<std::uint32_t>(shared),
-                  .kernarg = {}};
-    launch.kernarg = kernarg_of(object, launch, values);
-    return submit(stream, [&object, launch] { return execute(object, launch); });
+    loaded->object = std::make_unique<CodeObject>(
+        load_any_object(path, environment("ISA_SIM_ARCH", ""), environment("ISA_SIM_OBJDUMP", "llvm-objdump")));
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "tilewave-sim: %s: %s\n", kernel->second.name.c_str(), error.what());
-    return answer(hipErrorLaunchFailure);
+    std::fprintf(stderr, "tilewave-sim: %s\n", error.what());
+    return answer(hipErrorInvalidImage);
   }
+  Device& d = device();
+  const std::lock_guard lock(d.mutex);
+  d.loaded.push_back(std::move(loaded));
+  return *module = reinterpret_cast<hipModule_t>(d.loaded.back().get()), hipSuccess;
+}
+hipError_t hipModuleGetFunction(hipFunction_t* function, hipModule_t handle, const char* name) {
+  if (!function || !handle || !name) return answer(hipErrorInvalidValue);
+  Module& module = *reinterpret_cast<Module*>(handle);
+  if (!module.object->kernels.contains(name + std::string(".kd"))) return answer(hipErrorNotFound);
+  const std::lock_guard lock(device().mutex);
+  const auto kernel = module.functions.try_emplace(name, Kernel{&module, name}).first;
+  return *function = reinterpret_cast<hipFunction_t>(&kernel->second), hipSuccess;
+}
+hipError_t hipModuleUnload(hipModule_t module) {
+  Device& d = device();
+  const std::lock_guard lock(d.mutex);
+  const auto unloaded =
+      std::erase_if(d.loaded, [&](const auto& one) { return one.get() == reinterpret_cast<Module*>(module); });
+  return answer(unloaded ? hipSuccess : hipErrorInvalidValue);
+}
+hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                 unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                                 hipStream_t stream, void** values, void** packed) {
+  if (!function) return answer(hipErrorInvalidValue);
+  if (packed) return answer(hipErrorNotSupported);
+  return queue(*reinterpret_cast<Kernel*>(function), dim3(grid_x, grid_y, grid_z), dim3(block_x, block_y, block_z),
+               values, shared, stream);
 }
 
 const char* hipGetErrorString(hipError_t error) {
@@ -175,6 +223,8 @@ const char* hipGetErrorString(hipError_t error) {
          : error == hipErrorLaunchFailure ? "simulated launch failed; see stderr"
          : error == hipErrorOutOfMemory   ? "out of memory"
          : error == hipErrorNotSupported  ? "not simulated"
+         : error == hipErrorInvalidImage  ? "no code object that is simulated; see stderr"
+         : error == hipErrorNotFound      ? "the code object has no such kernel"
                                           : "invalid argument";
 }
 hipError_t hipGetLastError() { return std::exchange(last_error, hipSuccess); }
