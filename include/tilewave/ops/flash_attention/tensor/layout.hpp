@@ -84,6 +84,9 @@ struct FlashAttentionTensorLayout {
     Sums of[value_parts];
     Vec<float, sum_columns / 2> of_tile{};  // sums of a tile's probabilities, if products make them
     Vec<float, 2> sum{};                    // of all tiles, of the lane's rows
+    // Sums of values that lie in shared memory, if some do, are to be multiplied by these factors of rows.
+    Vec<float, 2> kept_factor{{1.0f, 1.0f}};
+    bool kept = false;
 
     /// Adds the sums of the tile whose products have ended. (The unit keeps 13 bits of a sum: it does not add tiles.)
     TILEWAVE_DEVICE void add_sums() {
@@ -100,7 +103,10 @@ struct FlashAttentionTensorLayout {
     TILEWAVE_DEVICE void scale(const Vec<float, 2>& factor) {
       if constexpr (multiplies_sums) {
         TILEWAVE_UNROLL
-        for (int h = 0; h < 2; ++h) sum[h] *= factor[h];
+        for (int h = 0; h < 2; ++h) {
+          sum[h] *= factor[h];
+          kept_factor[h] *= factor[h];
+        }
       }
       TILEWAVE_UNROLL
       for (int part = 0; part < value_parts; ++part) {
@@ -136,6 +142,11 @@ struct FlashAttentionTensorLayout {
   static constexpr int q_stages = 2 * q_bytes <= free_bytes ? 2 : 1;
   static constexpr bool out_in_q = q_stages * q_bytes + out_bytes > free_bytes;
   static constexpr int staged_boxes = out_in_q ? min_of(out_boxes, head_boxes) : out_boxes;  // of a row, at a time
+  // The unit keeps 13 bits of a sum of fp8 products, and cuts off what a key adds to one of thousands. Every so many
+  // tiles the sums of values are added up in f32, in shared memory, if that has room: half of a wave's sums lie in its
+  // place of the output.
+  static constexpr bool keeps_sums = transposes && !out_in_q && q_stages * q_bytes + 2 * out_bytes <= free_bytes;
+  static constexpr int kept_tiles = 16;
   using QSlot = RingSlot<q_stages>;
   using KvSlot = RingSlot<P.stages>;
   using Barriers = RingBarriers<B, P.stages, P.cluster>;
@@ -148,6 +159,9 @@ struct FlashAttentionTensorLayout {
   struct Staging {
     alignas(1024) Chunk out[out_bytes / sizeof(Chunk)];  // [out_boxes][rows][64 columns], swizzled
   };
+  struct Kept {
+    alignas(1024) Chunk sums[out_bytes / sizeof(Chunk)];  // [waves][value_size / 16][lanes]
+  };
   struct Nothing {};
   struct Shared {
     alignas(1024) Chunk q[q_stages][q_bytes / sizeof(Chunk)];  // [head_boxes][rows][64 columns], swizzled
@@ -156,6 +170,7 @@ struct FlashAttentionTensorLayout {
     alignas(1024) Chunk v[P.stages][v_bytes / sizeof(Chunk)];
     std::conditional_t<transposes, Transposed, Nothing> transposed;
     std::conditional_t<out_in_q, Nothing, Staging> staging;
+    std::conditional_t<keeps_sums, Kept, Nothing> kept;
     Barriers k_ring, v_ring;
     RingBarriers<B, q_stages> q_ring;
     typename B::Mbarrier turn[groups];

@@ -81,18 +81,11 @@ class FlashAttentionSoftmax {
   /// bits nobody looks for the largest score first. Probabilities are made by the references so far, while scores are
   /// kept, and only if some are too large, or are the first that a row sees, are they made again. In fp8, which ends at
   /// 2^8.8, that would happen too often.
-  template <bool of_item, int keys = P.keys>
+  template <bool of_item, int keys = P.keys, bool adds_sums = true>
   TILEWAVE_DEVICE bool run(const Scores& scores, Operands& to, Vec<float, rows>& factor) {
-    if constexpr (L::multiplies_sums) {
-      // Only the lse needs these sums.
-      if (!of_item && a_.lse == nullptr) {
-        float none[rows];
-        exponentiate<keys, false>(scores, to, none);
-        return false;
-      }
-    }
     float sums[rows];
-    exponentiate<keys>(scores, to, sums);
+    exponentiate<keys, adds_sums>(scores, to, sums);
+    if constexpr (!adds_sums) return false;
     bool raised = false;
     if (!looks<of_item> && B::any(!(sums[0] <= most && sums[1] <= most))) [[unlikely]] {
       float largest[rows];

@@ -48,7 +48,13 @@ struct FlashAttentionWaveGroup {
       typename L::Output out{};
       typename Softmax::Operands probabilities;
       if (64 * group < item.rows) {
-        walk(item, unseen, half, softmax, scores, probabilities, out);
+        // Only the lse needs sums of probabilities that products sum up. (The loop is there twice, since a question in
+        // it would keep exponentials behind the wait for values.)
+        if (L::multiplies_sums && args.attention.lse == nullptr) {
+          walk<!L::multiplies_sums>(item, unseen, half, softmax, scores, probabilities, out);
+        } else {
+          walk<true>(item, unseen, half, softmax, scores, probabilities, out);
+        }
       } else {
         pass_by(item, probabilities);
       }
@@ -137,6 +143,7 @@ struct FlashAttentionWaveGroup {
   /// Walks from the last tile of keys that the group sees to an item's first; it does not see `unseen` tiles behind.
   /// Scores of the last tile are there at the start; of its keys the group may see the first half alone. Products of
   /// values of the first tile are left to the caller.
+  template <bool adds_sums>
   TILEWAVE_DEVICE void walk(const Item& item, int unseen, bool half, Softmax& softmax, typename L::Scores& scores,
                             typename Softmax::Operands& probabilities, typename L::Output& out) {
     Vec<float, Softmax::rows> factor;
@@ -161,7 +168,10 @@ struct FlashAttentionWaveGroup {
       finish_scores<1>(scores);
       const bool raised = softmax.template prepare<false>(tile, scores, factor);
       finish_values<0>(out);
-      if (softmax.template run<false>(scores, probabilities, factor) || raised) out.scale(factor);
+      if (softmax.template run<false, P.keys, adds_sums>(scores, probabilities, factor) || raised) out.scale(factor);
+      if constexpr (L::keeps_sums) {
+        if (tile % L::kept_tiles == 0 && tile > item.first_tile) keep_sums(out);
+      }
     }
   }
 
@@ -196,14 +206,57 @@ struct FlashAttentionWaveGroup {
   }
   /// Writes the rows of an item.
   TILEWAVE_DEVICE void write(const Item& item, const Softmax& softmax, const JoinedSink (&joined)[Softmax::rows],
-                             const typename L::Output& out) {
+                             typename L::Output& out) {
     if constexpr (!L::out_in_q) finish_output();
+    if constexpr (L::keeps_sums) add_kept_sums(out);
     const int wave = B::block_lane_id() % L::group_lanes / B::facts.wave_lanes;
     FlashAttentionOutput<B, S, L>::write(args, item, softmax, joined, out,
                                          L::staging(shared, q.slot) + (64 * group + 16 * wave) * L::box_chunks);
     stored_slot = q.slot;
     storing = true;
     q.advance();
+  }
+  /// Returns the place of four of the lane's sums of values. Only this lane reads what it writes there.
+  TILEWAVE_DEVICE Chunk* kept_place(int four) const {
+    constexpr int of_box = 16 * L::box_chunks / B::facts.wave_lanes, half = L::out_boxes * of_box;
+    const int wave = B::block_lane_id() / B::facts.wave_lanes;
+    if (four >= half) return shared.kept.sums + (wave * half + four - half) * B::facts.wave_lanes + B::lane_id();
+    return shared.staging.out + (four / of_box * P.rows + 16 * wave) * L::box_chunks +
+           four % of_box * B::facts.wave_lanes + B::lane_id();
+  }
+  /// Calls f(four sums of values, their place).
+  template <class F>
+  TILEWAVE_DEVICE void each_kept(typename L::Output& out, const F& f) const {
+    constexpr int fours = L::Sums::size / 4;
+    TILEWAVE_UNROLL
+    for (int i = 0; i < L::value_parts * fours; ++i) f(&out.of[i / fours][i % fours * 4], kept_place(i));
+  }
+  /// Adds the sums of values to those in shared memory, and begins anew.
+  TILEWAVE_DEVICE void keep_sums(typename L::Output& out) {
+    if (!out.kept) finish_output();
+    each_kept(out, [&](float* sums, Chunk* at) TILEWAVE_INLINE_LAMBDA {
+      Chunk words{};
+      if (out.kept) words = *at;
+      TILEWAVE_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        words[e] = __builtin_bit_cast(std::uint32_t,
+                                      fused(__builtin_bit_cast(float, words[e]), out.kept_factor[e / 2], sums[e]));
+        sums[e] = 0.0f;
+      }
+      *at = words;
+    });
+    out.kept = true;
+    out.kept_factor = {{1.0f, 1.0f}};
+  }
+  /// Adds those in shared memory. The place of the output is the wave's again.
+  TILEWAVE_DEVICE void add_kept_sums(typename L::Output& out) const {
+    if (!out.kept) return;
+    each_kept(out, [&](float* sums, const Chunk* at) TILEWAVE_INLINE_LAMBDA {
+      const Chunk words = *at;
+      TILEWAVE_UNROLL
+      for (int e = 0; e < 4; ++e) sums[e] = fused(__builtin_bit_cast(float, words[e]), out.kept_factor[e / 2], sums[e]);
+    });
+    B::wave_barrier();
   }
   /// Waits until the copy engine has read the last output. If it was in q's place, that is free then.
   TILEWAVE_DEVICE void finish_output() {
