@@ -26,7 +26,7 @@ ONCE_FAILED = [
 FIELDS = {"a": "DType", "b": "DType", "out": "DType", "scale": "Scaling", "groups": "GemmGroups"}
 SOURCE = pathlib.Path(__file__).with_name("ptxas_entry.cu.in").read_text()
 # Latent decode: the places of a spec and of its policy. The first one was seen to have products waited for (C7519).
-MLA_DECODE = [("0", 2), ("0", 0), ("1", 1), ("1", 0), ("4", 0), ("1", 2), ("2", 0)]
+MLA_DECODE = [("0", 2), ("0", 0), ("1", 1), ("1", 0), ("3", 0), ("1", 2), ("2", 0)]
 MLA_SOURCE = pathlib.Path(__file__).with_name("ptxas_mla_decode.cu.in").read_text()
 
 

@@ -221,7 +221,11 @@ class KvPool {
 /// The pools of the last configs, the most recent first, within a budget of bytes. A single pool may exceed it.
 class KvPoolCache {
  public:
-  explicit KvPoolCache(int threads, std::size_t budget = std::size_t{3} << 30) : threads_(threads), budget_(budget) {}
+  /// On the emulated device the budget is small: the system gives a process its first gigabytes more slowly than memory
+  /// that the process had before, and filling a pool there takes as long as launching its kernels.
+  static constexpr std::size_t default_budget = std::size_t{emulated_device ? 128 : 3072} << 20;
+
+  explicit KvPoolCache(int threads, std::size_t budget = default_budget) : threads_(threads), budget_(budget) {}
 
   /// The pool of a case, or else a larger one of its kind, with the slots that `used` says (see KvPool::use). It is
   /// valid until the next call.

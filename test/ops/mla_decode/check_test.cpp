@@ -174,13 +174,16 @@ TEST_CASE("few rows choose small blocks") {
 }
 
 TEST_CASE("blocks of path tensor have the rows that a call has") {
-  const auto chosen = [](const MlaDecodeSpec& spec, std::int32_t heads, std::int32_t block_size) {
+  const auto chosen = [](const MlaDecodeSpec& spec, std::int32_t heads, std::int32_t block_size,
+                         std::int32_t capacity = 1 << 20) {
     MlaCall call(spec, {.lengths = {100}, .heads = heads, .block_size = block_size});
+    MlaDecodeProblem p = call.p;
+    p.table_columns = capacity / block_size;
     const MlaDecodePolicies all = mla_decode_policies(ArchId::sm90, spec);
     const MlaDecodePolicy* best = nullptr;
     for (const MlaDecodePolicy& policy : all) {
-      if (!mla_decode_takes(policy, call.p, sm90_facts).ok()) continue;
-      if (best == nullptr || MlaDecodeRegistry::better(policy, *best, call.p, sm90_facts)) best = &policy;
+      if (!mla_decode_takes(policy, p, sm90_facts).ok()) continue;
+      if (best == nullptr || MlaDecodeRegistry::better(policy, *best, p, sm90_facts)) best = &policy;
     }
     REQUIRE(best != nullptr);
     CHECK(best->path == MlaDecodePath::tensor);
@@ -198,10 +201,12 @@ TEST_CASE("blocks of path tensor have the rows that a call has") {
     INFO(heads << " heads");
     CHECK(chosen(codes, heads, 64).rows == rows);
     CHECK(chosen(groups, heads, 64).rows == rows);
-    CHECK(chosen(apart, heads, 61).rows == rows);
+    CHECK(chosen(apart, heads, 64).rows == rows);
   }
-  for (const MlaDecodeSpec& spec : {codes, groups}) {
+  for (const MlaDecodeSpec& spec : {codes, groups, apart}) {
     CHECK(!chosen(spec, 128, 8).gathered);
+    CHECK(chosen(spec, 128, 64, 8192).rows == 16);  // a short call
+    CHECK(chosen(spec, 128, 64, 65536).rows == 64);
     // Lanes bring codes from pages of any size, for few rows a block.
     CHECK(chosen(spec, 128, 61).gathered);
     CHECK(chosen(spec, 128, 61).rows == 32);

@@ -14,8 +14,8 @@ namespace tilewave {
 
 /// The path of the cache to the products. `registers` loads it straight to registers, whatever its layout (all rooms).
 /// `tensor` brings it through shared memory for products of wave groups (sm90): by the tensor copy engine, or, if
-/// `gathered`, by lanes that copy token by token, or load and widen codes. Codes with scales of groups of 64 come by
-/// lanes alone. `lds` brings it through LDS once, for scores and values (CDNA).
+/// `gathered`, by lanes that copy token by token, or load and widen codes. `lds` brings it through LDS once, for scores
+/// and values (CDNA).
 enum class MlaDecodePath : int { registers, tensor, lds };
 
 constexpr const char* name_of(MlaDecodePath p) {
@@ -78,8 +78,7 @@ constexpr int mla_lds_stages(const ArchFacts& facts, const MlaDecodeSpec& s) {
 
 /// Returns whether the copy engine brings tiles of path tensor, else lanes do.
 constexpr bool mla_decode_copies(const MlaDecodeSpec& s, const MlaDecodePolicy& p) {
-  return p.path == MlaDecodePath::tensor && !p.gathered &&
-         (p.waves == 12 || (is_fp8(s.kv) && s.layout != LatentLayout::groups_64));
+  return p.path == MlaDecodePath::tensor && !p.gathered && (p.waves == 12 || is_fp8(s.kv));
 }
 
 namespace detail {
@@ -129,13 +128,12 @@ constexpr Status mla_tensor_status(ArchId arch, const MlaDecodeSpec& s, const Ml
   }
   if (p.rows == 64 && p.waves == 8 && !p.gathered && !is_fp8(s.kv))
     return {bad, "tensor: three wave groups take bf16 from the copy engine"};
-  if (p.waves == 8 && mla_decode_copies(s, p) && s.head_size != 576)
+  if (p.waves == 8 && mla_decode_copies(s, p) && s.layout == LatentLayout::plain && s.head_size != 576)
     return {bad, "tensor: rows of codes have 576 of them"};
   if (p.rows < 64 && (!is_fp8(s.kv) || !p.balanced())) return {bad, "tensor: 32 rows and 16 are for fp8, balanced"};
   if (p.tokens != 64) return {bad, "tensor: a tile has 64 tokens"};
   if (p.waves_per_simd != p.block_waves() / 4) return {bad, "tensor: one block fills an SM"};
-  if (p.gathered && is_fp8(s.kv) && !(p.rows < 64 && s.layout != LatentLayout::groups_64))
-    return {bad, "tensor: codes come by lanes from pages of any size, without gathered"};
+  if (p.gathered && is_fp8(s.kv) && p.rows != 32) return {bad, "tensor: lanes widen codes for 32 rows"};
   return {};
 }
 

@@ -34,13 +34,14 @@ struct MlaDecodeRegistry {
   /// Returns true if policy a is better for the problem than b. Path tensor comes first, then a balanced schedule. Of
   /// two blocks the larger one is better, and one of path lds, unless the rows leave half of it without work. A wave of
   /// path lds has no less work for fewer rows, so its smallest block is never too large. Path tensor
-  /// has blocks of their own for up to 32 rows, and for up to 16.
-  static bool better(const Policy& a, const Policy& b, const Problem& p, const ArchFacts&) {
+  /// has blocks of their own for up to 32 rows, and for up to 16, which short calls take as well.
+  static bool better(const Policy& a, const Policy& b, const Problem& p, const ArchFacts& facts) {
     const auto of_path = [&](MlaDecodePath path) { return (a.path == path) != (b.path == path); };
     if (of_path(MlaDecodePath::tensor)) return a.path == MlaDecodePath::tensor;
     if (a.gathered != b.gathered) return b.gathered;
     if (a.balanced() != b.balanced()) return a.balanced();
     if (a.path == MlaDecodePath::tensor && a.rows != b.rows) {
+      if (is_short(p, facts)) return a.rows < b.rows;
       const bool a_fits = p.sequence_rows() <= a.rows, b_fits = p.sequence_rows() <= b.rows;
       return a_fits != b_fits ? a_fits : (a.rows < b.rows) == a_fits;
     }
@@ -51,6 +52,13 @@ struct MlaDecodeRegistry {
     if (idle(a) != idle(b)) return idle(b);
     if (of_path(MlaDecodePath::lds)) return a.path == MlaDecodePath::lds;
     return a.rows > b.rows;
+  }
+  /// Returns whether a multiprocessor has so few tiles that what begins and ends a block takes most of the time. Then
+  /// the smallest blocks are the fastest, however many rows there are.
+  static bool is_short(const Problem& p, const ArchFacts& facts) {
+    constexpr std::int64_t tokens = 64, rows = 16, tiles_of_unit = 20;
+    return p.batch * ceil_div<std::int64_t>(p.capacity(), tokens) * ceil_div<std::int64_t>(p.sequence_rows(), rows) <=
+           tiles_of_unit * facts.compute_units;
   }
   static std::size_t workspace_bytes(const Problem& p, const Policy& policy, const ArchFacts& facts, int) {
     return mla_decode_workspace_size(p, policy, facts);

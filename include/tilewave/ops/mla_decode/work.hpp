@@ -10,7 +10,15 @@
 
 namespace tilewave {
 
-/// L is a kernel, or its layout, as PagedAttentionWorkQueue wants it.
+/// What PagedAttentionWorkQueue asks of a kernel, or of its layout: all waves of a block have the same item.
+template <MlaDecodePolicy P>
+struct MlaDecodeQueued {
+  static constexpr MlaDecodePolicy policy = P;
+  static constexpr int token_waves = 1, wave_tokens = P.tokens, block_tokens = P.tokens, block_rows = P.rows;
+  static constexpr int row_tiles = P.rows / 16, atom_rows = 16;
+};
+
+/// L is a kernel, or its layout.
 template <class L>
 class MlaDecodeWork {
   using B = typename L::Room;

@@ -33,7 +33,7 @@ constexpr MlaDecodePolicies mla_decode_policies(ArchId arch, const MlaDecodeSpec
   if (is_fp8(s.kv)) {  // of bf16 they are no faster
     tensor(balanced, false, 32);
     tensor(balanced, false, 16);
-    tensor(balanced, true, 32);  // one scale: pages of odd sizes
+    tensor(balanced, true, 32);  // pages of odd sizes
   }
   for (const int rows : {128, 64, 32}) {
     add({.path = MlaDecodePath::lds,

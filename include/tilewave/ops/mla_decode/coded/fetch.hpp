@@ -41,6 +41,11 @@ class MlaDecodeCodedFetch : MlaDecodeCopies<B, S, L> {
   }
 
  private:
+  // Scales of a token as they lie in memory: f32, or bytes of e8m0.
+  static constexpr bool powers = S.row().scales_apart();
+  using Scales = std::conditional_t<powers, Vec<std::uint32_t, 2>, Vec<float, 4>>;
+  static constexpr int scales = L::Scales::groups;
+
   TILEWAVE_DEVICE void fetch(std::int32_t rows, Chunk* to, typename L::Mbarrier* full) {
     B::mbarrier_expect(full, L::code_boxes * L::box_bytes);
     TILEWAVE_ROLL
@@ -59,32 +64,41 @@ class MlaDecodeCodedFetch : MlaDecodeCopies<B, S, L> {
     const LatentTokens<B, S> tokens{args_.of, table, item.end - 1};
     const int token = (wave_ - 1) * L::lanes + B::lane_id();
     const auto load = [&](std::int32_t tile) TILEWAVE_INLINE_LAMBDA {
-      return B::load(
-          reinterpret_cast<const Vec<float, 4>*>(tokens.token(item.begin + tile * L::tokens + token).scales));
+      return B::load(reinterpret_cast<const Scales*>(tokens.token(item.begin + tile * L::tokens + token).scales));
     };
-    Vec<float, 4> next = load(0);
+    Scales next = load(0);
     TILEWAVE_ROLL
     for (std::int32_t tile = 0; tile < item.tiles; ++tile) {
-      const Vec<float, 4> now = next;
+      const Scales now = next;
       if (tile + 1 < item.tiles) next = load(tile + 1);
       B::mbarrier_wait(&shared_.free[place_.slot], place_.round ^ 1);
-      put_scales(token, item.begin + tile * L::tokens + token < item.end, now, shared_.scales[place_.slot]);
+      put_scales(token, item.begin + tile * L::tokens + token < item.end, floats(now), shared_.scales[place_.slot]);
       B::mbarrier_arrive(&shared_.full[place_.slot]);
       place_.advance();
     }
   }
+  TILEWAVE_DEVICE static Vec<float, scales> floats(const Scales& of) {
+    if constexpr (powers) {
+      Vec<float, scales> all;
+      TILEWAVE_UNROLL
+      for (int g = 0; g < scales; ++g) all[g] = e8m0_to_f32(static_cast<std::uint8_t>(of[g / 4] >> 8 * (g % 4)));
+      return all;
+    } else {
+      return of;
+    }
+  }
   /// Tokens that are not the sequence's have scales of 0.
-  TILEWAVE_DEVICE void put_scales(int token, bool is, const Vec<float, 4>& scales, typename L::Scales& to) const {
+  TILEWAVE_DEVICE void put_scales(int token, bool is, const Vec<float, scales>& of, typename L::Scales& to) const {
     std::uint32_t largest = 0;
     TILEWAVE_UNROLL
-    for (int g = 0; g < 4; ++g) largest = max_of(largest, __builtin_bit_cast(std::uint32_t, scales[g]) & 0x7fffffffu);
+    for (int g = 0; g < scales; ++g) largest = max_of(largest, __builtin_bit_cast(std::uint32_t, of[g]) & 0x7fffffffu);
     const std::uint32_t unit = is ? min_of(max_of(largest >> 23, 1u), 253u) : 1u;
     const float over = is ? L::power(254u - unit) : 0.0f;
     const int row = L::row_of(token % 8), pair = token / 8;
     TILEWAVE_UNROLL
-    for (int g = 0; g < 4; ++g)
+    for (int g = 0; g < scales; ++g)
       to.pair[g][row / 2][pair][row % 2] =
-          static_cast<std::uint16_t>(B::pack_f16(is ? scales[g] * over : 0.0f, 0.0f) & 0xffffu);
+          static_cast<std::uint16_t>(B::pack_f16(is ? of[g] * over : 0.0f, 0.0f) & 0xffffu);
     to.unit[token] = unit;
     const std::uint32_t most = B::highest(unit);
     if (B::lane_id() == 0) to.largest[wave_ - 1] = most;

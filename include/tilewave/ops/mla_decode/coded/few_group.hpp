@@ -2,19 +2,18 @@
 // A wave group of blocks of few query rows on codes: it has every other tile, and a softmax of its own.
 #pragma once
 
-#include "tilewave/ops/mla_decode/coded/tiles.hpp"
-#include "tilewave/ops/mla_decode/swapped/group.hpp"
+#include "tilewave/ops/mla_decode/coded/group.hpp"
 
 namespace tilewave {
 
 template <class B, class L>
-struct MlaDecodeCodedFewGroup : MlaDecodeColumnGroup<B, L> {
+struct MlaDecodeCodedFewGroup : MlaDecodeCodedGroup<B, L, L::wide_values> {
+  using Group = MlaDecodeCodedGroup<B, L, L::wide_values>;
   using ColumnGroup = MlaDecodeColumnGroup<B, L>;
   using typename ColumnGroup::Item;
   using Softmax = MlaDecodeSwappedSoftmax<B, L>;
   using ColumnGroup::shared, ColumnGroup::group, ColumnGroup::wave;
-  MlaDecodeCodedTiles<B, L> tiles;
-  RingSlot<L::stages> place = {};  // of the item's first tile
+  using Group::tiles, Group::place;
 
   TILEWAVE_DEVICE void run(const Item& item) {
     Softmax softmax(ColumnGroup::all.of, item, wave);
@@ -38,13 +37,18 @@ struct MlaDecodeCodedFewGroup : MlaDecodeColumnGroup<B, L> {
                                 typename L::Sums& out) {
     const std::int32_t token = item.begin + tile * L::tokens;
     typename L::Scores scores;
-    tiles.make_scores(at, item.end - token, scores, []() TILEWAVE_INLINE_LAMBDA {});
-    if constexpr (L::grouped) {
-      softmax.take_units(shared.scales[at.slot], shared.aside.unit, scores);
-      tiles.add_wide_scores(at, scores);
-    }
+    Group::make_scores(at, item.end - token, softmax, scores, []() TILEWAVE_INLINE_LAMBDA {});
     Vec<float, Softmax::lane_rows> factors;
-    if (softmax.run(token, scores, shared.of_wave[group], shared.probabilities[group], factors)) L::scale(out, factors);
+    const bool raised = softmax.run(token, scores, shared.of_wave[group], factors);
+    if constexpr (L::grouped) {
+      const float of_units = softmax.raise_unit();
+      if (raised || of_units != 1.0f) L::scale(out, factors, of_units, true);
+      if constexpr (L::wide_values) softmax.template store<DType::bf16>(scores, shared.wide.of[group]);
+      softmax.multiply_units(scores);
+    } else {
+      if (raised) L::scale(out, factors, 1.0f, false);
+    }
+    softmax.store(scores, shared.probabilities[group]);
     B::shared_written();
     B::group_barrier();
     out.fence();

@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: MIT
 // A wave group of blocks of 64 query rows on codes: it makes the probabilities of every other tile, and multiplies half
-// of the dimensions of all values.
+// of the dimensions of all values, `wide` if the last of these are bf16.
 #pragma once
 
+#include "tilewave/ops/mla_decode/coded/group.hpp"
 #include "tilewave/ops/mla_decode/coded/halves_softmax.hpp"
-#include "tilewave/ops/mla_decode/coded/tiles.hpp"
-#include "tilewave/ops/mla_decode/swapped/group.hpp"
 
 namespace tilewave {
 
-template <class B, class L>
-struct MlaDecodeCodedHalvesGroup : MlaDecodeColumnGroup<B, L> {
+template <class B, class L, bool wide>
+struct MlaDecodeCodedHalvesGroup : MlaDecodeCodedGroup<B, L, wide> {
+  using Group = MlaDecodeCodedGroup<B, L, wide>;
   using ColumnGroup = MlaDecodeColumnGroup<B, L>;
   using typename ColumnGroup::Item;
   using Softmax = MlaDecodeHalvesSoftmax<B, L>;
   using ColumnGroup::shared, ColumnGroup::group, ColumnGroup::wave;
-  MlaDecodeCodedTiles<B, L> tiles;
-  RingSlot<L::stages> place = {};  // of the next tile whose values are multiplied
-  std::uint32_t n = 0;             // its number, of all tiles of the block
-  int owes = 0;                    // 1 for even, 2 for odd: probabilities that its last products may still read
+  using Group::tiles, Group::place;  // of the next tile whose values are multiplied
+  std::uint32_t n = 0;               // its number, of all tiles of the block
+  int owes = 0;                      // 1 for even, 2 for odd: probabilities that its last products may still read
 
   TILEWAVE_DEVICE void run(const Item& item) {
     Softmax softmax(ColumnGroup::all.of, item, shared, group, wave);
@@ -50,11 +49,7 @@ struct MlaDecodeCodedHalvesGroup : MlaDecodeColumnGroup<B, L> {
                                           const RingSlot<L::stages>& at, Softmax& softmax) {
     const std::int32_t token = item.begin + tile * L::tokens;
     typename L::Scores scores;
-    tiles.make_scores(at, item.end - token, scores, [&]() TILEWAVE_INLINE_LAMBDA { pass_on(); });
-    if constexpr (L::grouped) {
-      softmax.take_units(shared.scales[at.slot], shared.aside.unit, scores);
-      tiles.add_wide_scores(at, scores);
-    }
+    Group::make_scores(at, item.end - token, softmax, scores, [&]() TILEWAVE_INLINE_LAMBDA { pass_on(); });
     softmax.run(first + static_cast<std::uint32_t>(tile), tile == 0, token, scores);
   }
   /// Codes are widened before probabilities are ready, unless the other group may still have to clear some.
@@ -68,7 +63,7 @@ struct MlaDecodeCodedHalvesGroup : MlaDecodeColumnGroup<B, L> {
           B::mbarrier_wait(&shared.ready[odd], parity);
           if (!B::any(shared.raised[odd] != 0)) return;
           tiles.end_values(out);
-          L::scale(out, Softmax::factors(shared.factor[odd]));
+          L::scale(out, Softmax::factors(shared.factor[odd]), L::grouped ? shared.unit_factor[odd] : 1.0f, wide);
           out.fence();
         });
     owes = 1 + odd;

@@ -20,18 +20,25 @@ struct MlaDecodeCodedHalvesLayout : MlaDecodeCodedOrder<B, S, P> {
   using Sums = LaneSums<B, value_blocks, rows>;
 
   struct Shared {
-    alignas(1024) Chunk q[Base::boxes * Base::q_box_size];
-    alignas(1024) Chunk codes[stages][Base::tile_size];
+    alignas(1024) Chunk q[Base::score_boxes * Base::q_box_size];
     alignas(1024) Chunk probabilities[2][Base::q_box_size];
+    alignas(1024) Chunk codes[stages][Base::tile_size];
+    typename Base::template WideProbabilities<2> wide;
     typename Base::Aside aside;
     typename Base::Scales scales[stages];
-    std::uint32_t tile_unit[2], unit[groups];              // of sums of values behind a tile, and of a group's
-    alignas(16) float of_wave[groups][rows][group_waves];  // sums
-    // Probabilities of a row's scores are 2^(score * scale + offset): scales and offsets of two rows, of each wave.
-    Vec<float, 4> lines[groups][group_waves][Base::lanes];
-    alignas(16) float largest[groups][group_waves][rows];    // of a wave's scores
+    std::uint32_t tile_unit[2], unit[groups];  // of sums of values behind a tile, and of a group's
+    float unit_factor[2];                      // of sums of codes so far, before a tile is added
+    // When all tiles of an item have probabilities, sums and references take the places of what these came from.
+    union {
+      // Probabilities of a row's scores are 2^(score * scale + offset): scales and offsets of two rows, of each wave.
+      Vec<float, 4> lines[groups][group_waves][Base::lanes];
+      alignas(16) float of_wave[groups][rows][group_waves];  // sums
+    };
+    union {
+      alignas(16) float largest[groups][group_waves][rows];  // of a wave's scores
+      float reference[groups][rows];                         // of a group's sums, log2 units
+    };
     alignas(16) float references[2][rows], factor[2][rows];  // of a tile; of the outputs so far, before it is added
-    alignas(16) float reference[groups][rows];               // of a group's sums, log2 units
     std::int32_t raised[2];                                  // whether a factor is other than 1
     Mbarrier q_full, q_free;
     Mbarrier full[stages], free[stages];
@@ -39,11 +46,10 @@ struct MlaDecodeCodedHalvesLayout : MlaDecodeCodedOrder<B, S, P> {
     Mbarrier ready[2], used[2];  // the probabilities of a tile
     Mbarrier merged;
   };
-  static_assert(int{sizeof(Shared::q)} >= rows * Base::staged_row * int{sizeof(float)},
-                "q has room for half of the results");
+  static_assert(int{sizeof(Shared::q) + sizeof(Shared::probabilities)} >= rows * Base::staged_row * int{sizeof(float)});
 
   TILEWAVE_DEVICE static void begin(Shared& shared) {
-    if (B::lane_id() == 0) {
+    if (B::elected()) {
       for (auto* barrier : {&shared.q_full, &shared.q_free, &shared.merged, &shared.used[0], &shared.used[1]})
         B::mbarrier_init(barrier, groups * group_waves);
       for (int stage = 0; stage < stages; ++stage) {

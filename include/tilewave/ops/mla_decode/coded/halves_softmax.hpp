@@ -70,10 +70,11 @@ class MlaDecodeHalvesSoftmax : public MlaDecodeColumnScores<B, L> {
     }
     auto* const lines = shared_.lines[group_][wave_];
     lines[B::lane_id()] = Vec<float, 4>{{line[0][0], line[0][1], line[1][0], line[1][1]}};
+    [[maybe_unused]] float unit_factor = 1.0f;
     if constexpr (L::grouped) {
       const std::uint32_t unit = first ? 0 : shared_.tile_unit[odd ^ 1];
       unit_ = max_of(unit, tile_unit_);
-      for (int i = 0; i < 2; ++i) factor[i] *= relative(unit, unit_);
+      unit_factor = relative(unit, unit_);
       raises |= unit_ > unit;
     }
     const bool raised = B::any(raises);
@@ -82,15 +83,11 @@ class MlaDecodeHalvesSoftmax : public MlaDecodeColumnScores<B, L> {
       put(shared_.factor[odd], factor);
       if (B::lane_id() == 0) {
         shared_.raised[odd] = raised ? 1 : 0;
-        if constexpr (L::grouped) shared_.tile_unit[odd] = unit_;
+        if constexpr (L::grouped) shared_.tile_unit[odd] = unit_, shared_.unit_factor[odd] = unit_factor;
       }
     }
     B::mbarrier_arrive(&shared_.referenced[odd]);  // a barrier of the wave, too
     Vec<float, lane_rows> sum;
-    float of_token[2] = {1.0f, 1.0f};
-    if constexpr (L::grouped) {
-      for (int h = 0; h < 2; ++h) of_token[h] = relative(token_unit_[h], unit_);
-    }
     TILEWAVE_UNROLL
     for (int i = 0; i < lane_rows; i += 2) {
       const Vec<float, 4> of = lines[row(i) / 2];
@@ -100,9 +97,10 @@ class MlaDecodeHalvesSoftmax : public MlaDecodeColumnScores<B, L> {
         low = B::exp2(fused(low, of[2 * e], of[2 * e + 1]));
         high = B::exp2(fused(high, of[2 * e], of[2 * e + 1]));
         sum[i + e] = low + high;
-        if constexpr (L::grouped) low *= of_token[0], high *= of_token[1];
       }
     }
+    if constexpr (L::wide_values) ColumnScores::template store<DType::bf16>(scores, shared_.wide.of[odd]);
+    if constexpr (L::grouped) ColumnScores::multiply_units(scores);
     store(scores, shared_.probabilities[odd]);
     B::shared_written();
     B::mbarrier_arrive(&shared_.ready[odd]);
@@ -126,7 +124,7 @@ class MlaDecodeHalvesSoftmax : public MlaDecodeColumnScores<B, L> {
   TILEWAVE_DEVICE static float factor(int, float) { return 1.0f; }
   TILEWAVE_DEVICE static float unit_factor(std::uint32_t, std::uint32_t) { return 1.0f; }
 
-  static constexpr float max_slack = 8.0f, shift = 7.0f;  // as MlaDecodeSoftmax has it
+  static constexpr float max_slack = 8.0f, shift = 7.0f;  // as MlaDecodeSwappedSoftmax has it
 
  private:
   TILEWAVE_DEVICE static int own_row() { return 2 * B::lane_id(); }

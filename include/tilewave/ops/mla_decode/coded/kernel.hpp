@@ -31,22 +31,33 @@ struct MlaDecodeCoded : MlaDecodeTensorBase<B, MlaDecodeCodedLayoutOf<B, S, P>> 
     const int wave = B::wave_id(), group = wave / L::group_waves, of_group = wave % L::group_waves;
     if (wave == 0) L::begin(shared);
     Base::Inputs::touch(args, wave - L::groups * L::group_waves);
-    B::barrier();
     if (group == L::groups) {
       B::template give_registers<fetching_registers>();
-      MlaDecodeWork<L> work(args.of.attention);
+      MlaDecodeWork<L> work(args.of.attention);  // it reads lengths while wave 0 initialises barriers
+      B::barrier();
       MlaDecodeCodedFetch<B, S, L> fetch(args, shared, of_group);
       for (; work.more(); work.next()) fetch.run(work.item(), work.table());
     } else {
       B::template take_registers<multiplying_registers>();
-      MlaDecodeWork<L> work(args.of.attention);
-      WaveGroup of{{args, shared, group, of_group}, {shared, group, of_group}};
-      for (; work.more(); work.next()) of.run(work.item());
+      if constexpr (P.rows < 64) {
+        multiply<MlaDecodeCodedFewGroup<B, L>>(args, shared, group, of_group);
+      } else if constexpr (L::wide_values) {
+        if (group == 0) multiply<MlaDecodeCodedHalvesGroup<B, L, false>>(args, shared, 0, of_group);
+        if (group == 1) multiply<MlaDecodeCodedHalvesGroup<B, L, true>>(args, shared, 1, of_group);
+      } else {
+        multiply<MlaDecodeCodedHalvesGroup<B, L, false>>(args, shared, group, of_group);
+      }
     }
   }
 
  private:
-  using WaveGroup = std::conditional_t<(P.rows < 64), MlaDecodeCodedFewGroup<B, L>, MlaDecodeCodedHalvesGroup<B, L>>;
+  template <class WaveGroup>
+  TILEWAVE_DEVICE static void multiply(const Args& args, Shared& shared, int group, int wave) {
+    MlaDecodeWork<L> work(args.of.attention);
+    B::barrier();
+    WaveGroup of{{{args, shared, group, wave}, {shared, group, wave}}};
+    for (; work.more(); work.next()) of.run(work.item());
+  }
 };
 
 }  // namespace tilewave

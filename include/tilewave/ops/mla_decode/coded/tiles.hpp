@@ -7,8 +7,9 @@
 
 namespace tilewave {
 
-/// Codes of the next 64 dimensions are read, and widened, while products of those before go on.
-template <class B, class L>
+/// Codes of the next 64 dimensions are read, and widened, while products of those before go on. `wide`: the group's
+/// last values are bf16. That is no variable, or ptxas has products wait for one another (C7512).
+template <class B, class L, bool wide>
 class MlaDecodeCodedTiles {
  public:
   using Place = RingSlot<L::stages>;
@@ -17,7 +18,7 @@ class MlaDecodeCodedTiles {
   TILEWAVE_DEVICE MlaDecodeCodedTiles(typename L::Shared& shared, int group, int wave) : shared_(shared), wave_(wave) {
     const int lane = B::lane_id(), row = L::token_of(lane / 4), of_matrix = L::token_of(lane % 8);
     key_ = L::chunk_of(16 * wave + row, lane % 4);
-    first_group_ = L::first_value_box(group);
+    first_block_ = 2 * L::first_value_box(group);
     value_ = L::chunk_of(lane / 16 * 16 + lane / 8 % 2 * 8 + of_matrix, wave) + L::first_value_box(group) * L::box_size;
   }
 
@@ -31,30 +32,35 @@ class MlaDecodeCodedTiles {
     const Chunk* const codes = shared_.codes[at.slot];
     constexpr int blocks = L::code_blocks;
     Chunk loaded[ahead + 1][2];
-    [[maybe_unused]] std::uint32_t scale[4][2];
-    if constexpr (L::grouped) {
-      const int row = B::lane_id() / 4;
-      for (int g = 0; g < 4; ++g)
-        for (int h = 0; h < 2; ++h)
-          scale[g][h] = shared_.scales[at.slot].pair[g][row / 2][2 * wave_ + h][row % 2] * 0x10001u;
-    }
+    using Scales = Vec<std::uint32_t, 2>;  // each of two tokens that follow each other
+    [[maybe_unused]] Scales scales[ahead + 1];
+    const int row = B::lane_id() / 4;
+    [[maybe_unused]] const std::uint32_t own = row % 2 == 0 ? 0x1010 : 0x3232;
     const auto load = [&](auto block) TILEWAVE_INLINE_LAMBDA {
       if constexpr (block < blocks) {
         const Chunk* const from = codes + block / 2 * L::box_size;
         for (int h = 0; h < 2; ++h)
           loaded[block % (ahead + 1)][h] = from[(key_ ^ block % 2 * 4) + h * 8 * L::box_chunks];
+        if constexpr (L::grouped) {
+          const auto& pairs = shared_.scales[at.slot].pair[block / L::scale_blocks][row / 2];
+          scales[block % (ahead + 1)] = *reinterpret_cast<const Scales*>(pairs[2 * wave_]);
+        }
       }
     };
     static_for<ahead>([&](auto block) TILEWAVE_INLINE_LAMBDA { load(block); });
     static_for<blocks>([&](auto block) TILEWAVE_INLINE_LAMBDA {
       constexpr int n = block, in = n % (ahead + 1), out = n % 2;
       load(Index<n + ahead>{});
+      [[maybe_unused]] std::uint32_t scale[2];
+      if constexpr (L::grouped) {
+        for (int h = 0; h < 2; ++h) scale[h] = B::permute_bytes(scales[in][h], 0, own);
+      }
       TILEWAVE_UNROLL
       for (int i = 0; i < 4; ++i) {
         const auto low = B::widen_fp8_to_f16(loaded[in][0][i]), high = B::widen_fp8_to_f16(loaded[in][1][i]);
         a_[out][i] = Chunk{{low[0], high[0], low[1], high[1]}};
         if constexpr (L::grouped) {
-          for (int w = 0; w < 4; ++w) a_[out][i][w] = B::multiply_f16(a_[out][i][w], scale[n / 2][w % 2]);
+          for (int w = 0; w < 4; ++w) a_[out][i][w] = B::multiply_f16(a_[out][i][w], scale[w % 2]);
         }
       }
       B::group_mma_begin();
@@ -72,7 +78,7 @@ class MlaDecodeCodedTiles {
 
   /// Adds scores of dimensions behind codes. Sixteen neighbouring ones of bf16 of two rows are an operand as they are.
   TILEWAVE_DEVICE void add_wide_scores(const Place& at, typename L::Scores& scores) {
-    const Chunk* const box = shared_.codes[at.slot] + L::code_blocks / 2 * L::box_size;
+    const Chunk* const box = shared_.codes[at.slot] + wide_box;
     const int lane = B::lane_id(), first = L::chunk_of(16 * wave_ + L::token_of(lane / 4), 2 * (lane % 4));
     Chunk loaded[2][2], a[4];
     for (int unit = 0; unit < 2; ++unit)
@@ -101,7 +107,7 @@ class MlaDecodeCodedTiles {
     constexpr int blocks = L::value_blocks;
     Chunk loaded[ahead + 1][2];
     const auto load = [&](auto block) TILEWAVE_INLINE_LAMBDA {
-      if constexpr (block < blocks) {
+      if constexpr (block < blocks - (wide ? 1 : 0)) {
         const Chunk* const from = codes + block / 2 * L::box_size;
         for (int h = 0; h < 2; ++h)
           loaded[block % (ahead + 1)][h] =
@@ -112,33 +118,38 @@ class MlaDecodeCodedTiles {
     static_for<blocks>([&](auto block) TILEWAVE_INLINE_LAMBDA {
       constexpr int n = block, in = n % (ahead + 1), to = n % 2;
       load(Index<n + ahead>{});
-      [[maybe_unused]] Chunk scale[2];
-      if constexpr (L::grouped) {
-        for (int h = 0; h < 2; ++h)
-          scale[h] =
-              reinterpret_cast<const Chunk*>(shared_.scales[at.slot].pair[first_group_ + n / 2][B::lane_id() % 4])[h];
-      }
-      // All of the tile has been read then: codes are read ahead, and scales are not.
-      if constexpr (n + (L::grouped ? 0 : ahead) + 1 == blocks) B::mbarrier_arrive(&shared_.free[at.slot]);
-      TILEWAVE_UNROLL
-      for (int slice = 0; slice < 4; ++slice) {
-        // A word has two neighbouring codes of each of two tokens.
-        const Chunk& words = loaded[in][slice / 2];
-        const auto low = B::widen_fp8_to_f16(B::permute_bytes(words[slice % 2 * 2], 0, 0x3120)),
-                   high = B::widen_fp8_to_f16(B::permute_bytes(words[slice % 2 * 2 + 1], 0, 0x3120));
-        a_[to][slice] = Chunk{{low[0], low[1], high[0], high[1]}};
+      if constexpr (wide && n + 1 == blocks) {
+        add_wide_values(at, probabilities, a_[to], out.of[n]);
+      } else {
+        [[maybe_unused]] Chunk scale[2];
         if constexpr (L::grouped) {
-          for (int w = 0; w < 4; ++w)
-            a_[to][slice][w] = B::multiply_f16(a_[to][slice][w], scale[slice / 2][slice % 2 * 2 + w / 2]);
+          const int of = (first_block_ + n) / L::scale_blocks;
+          for (int h = 0; h < 2; ++h)
+            scale[h] = reinterpret_cast<const Chunk*>(shared_.scales[at.slot].pair[of][B::lane_id() % 4])[h];
         }
+        // All of the tile has been read then: codes are read ahead, and scales are not.
+        if constexpr (n + (L::grouped ? 0 : ahead) + 1 == blocks) B::mbarrier_arrive(&shared_.free[at.slot]);
+        TILEWAVE_UNROLL
+        for (int slice = 0; slice < 4; ++slice) {
+          // A word has two neighbouring codes of each of two tokens.
+          const Chunk& words = loaded[in][slice / 2];
+          const auto low = B::widen_fp8_to_f16(B::permute_bytes(words[slice % 2 * 2], 0, 0x3120)),
+                     high = B::widen_fp8_to_f16(B::permute_bytes(words[slice % 2 * 2 + 1], 0, 0x3120));
+          a_[to][slice] = Chunk{{low[0], low[1], high[0], high[1]}};
+          if constexpr (L::grouped) {
+            for (int w = 0; w < 4; ++w)
+              a_[to][slice][w] = B::multiply_f16(a_[to][slice][w], scale[slice / 2][slice % 2 * 2 + w / 2]);
+          }
+        }
+        if constexpr (n == 0) ready();
+        B::group_mma_begin();
+        TILEWAVE_UNROLL
+        for (int slice = 0; slice < 4; ++slice) {
+          B::template group_multiply<L::type, L::rows>(
+              a_[to][slice], L::probability_operand(shared_, probabilities, slice), out.of[n]);
+        }
+        B::group_mma_end();
       }
-      if constexpr (n == 0) ready();
-      B::group_mma_begin();
-      TILEWAVE_UNROLL
-      for (int slice = 0; slice < 4; ++slice)
-        B::template group_multiply<L::type, L::rows>(a_[to][slice],
-                                                     L::probability_operand(shared_, probabilities, slice), out.of[n]);
-      B::group_mma_end();
       B::template group_mma_wait<1>();
       if constexpr (n == 0) products_before();
     });
@@ -152,6 +163,23 @@ class MlaDecodeCodedTiles {
  private:
   // Blocks of 64 dimensions whose codes are read before they are widened.
   static constexpr int ahead = L::rows == 64 ? 1 : 2;
+  static constexpr int wide_box = (L::code_boxes - 1) * L::box_size;
+
+  /// Adds values of bf16, the last of the tile that are read. Rows of the operand are dimensions in their order.
+  TILEWAVE_DEVICE void add_wide_values(const Place& at, int probabilities, Chunk (&a)[4],
+                                       Vec<float, L::rows / 2>& out) {
+    const int lane = B::lane_id(), row = lane / 16 * 8 + L::token_of(lane % 8);
+    const Chunk* const from = shared_.codes[at.slot] + wide_box + L::chunk_of(row, 2 * wave_ + lane / 8 % 2);
+    TILEWAVE_UNROLL
+    for (int slice = 0; slice < 4; ++slice) a[slice] = B::load_matrices_transposed(from + 16 * slice * L::box_chunks);
+    B::mbarrier_arrive(&shared_.free[at.slot]);
+    B::group_mma_begin();
+    TILEWAVE_UNROLL
+    for (int slice = 0; slice < 4; ++slice) {
+      B::template group_multiply<DType::bf16, L::rows>(a[slice], L::wide_operand(shared_, probabilities, slice), out);
+    }
+    B::group_mma_end();
+  }
 
   /// Clears codes of tokens from `first` of the tile on: they may be NaN.
   TILEWAVE_DEVICE void clear_behind(std::int32_t first, Chunk* codes) {
@@ -168,7 +196,7 @@ class MlaDecodeCodedTiles {
   int wave_;
   Chunk a_[2][4] = {};  // operands of products, some of which may be under way
   int key_, value_;     // where the lane reads
-  int first_group_;     // of scales of the group's values
+  int first_block_;     // of 64 dimensions of the group's values
 };
 
 }  // namespace tilewave

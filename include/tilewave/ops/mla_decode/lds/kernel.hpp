@@ -17,7 +17,7 @@
 namespace tilewave {
 
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
-struct MlaDecodeLds {
+struct MlaDecodeLds : MlaDecodeQueued<P> {
   static_assert(mla_decode_policy_status(B::facts.id, S, P).ok(),
                 "a law of policies is broken: mla_decode_policy_status(arch, spec, policy).reason says which");
   using Room = B;
@@ -25,12 +25,8 @@ struct MlaDecodeLds {
   using L = MlaLdsLayout<B, S, P>;
   using Shared = typename L::Shared;
   static constexpr MlaDecodeSpec spec = S;
-  static constexpr MlaDecodePolicy policy = P;
   static constexpr int lanes = L::lanes;
   static constexpr int block_threads = P.waves * lanes, waves_per_simd = P.waves_per_simd;
-  // What the queue of work items asks for.
-  static constexpr int token_waves = 1, wave_tokens = P.tokens, block_tokens = P.tokens, block_rows = P.rows;
-  static constexpr int row_tiles = P.rows / 16, atom_rows = 16;
 
   static Status prepare(const MlaDecodeProblem& p, Args& args) {
     args = mla_decode_args(p, P, B::facts);
@@ -38,8 +34,7 @@ struct MlaDecodeLds {
   }
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
-    Work work(args.attention);
-    while (work.more()) {
+    for (Work work(args.attention); work.more(); work.next()) {
       const Item item = uniform(work.item());
       if (B::wave_id() < L::row_waves) {
         State s;
@@ -50,7 +45,6 @@ struct MlaDecodeLds {
         MlaLdsFetching<L>::run(args.attention, item, shared);
       }
       B::lds_barrier();  // nobody reads tiles any more
-      work.next();
     }
   }
 

@@ -18,18 +18,15 @@
 namespace tilewave {
 
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
-struct MlaDecodeRegisters {
+struct MlaDecodeRegisters : MlaDecodeQueued<P> {
   static_assert(mla_decode_policy_status(B::facts.id, S, P).ok(),
                 "a law of policies is broken: mla_decode_policy_status(arch, spec, policy).reason says which");
   using Room = B;
   using Args = MlaDecodeArgs;
   static constexpr MlaDecodeSpec spec = S;
-  static constexpr MlaDecodePolicy policy = P;
   static constexpr int lanes = B::facts.wave_lanes, waves = P.waves;
   static constexpr int block_threads = waves * lanes, waves_per_simd = P.waves_per_simd;
-  // What the queue of work items asks for.
-  static constexpr int token_waves = 1, wave_tokens = P.tokens, block_tokens = P.tokens, block_rows = P.rows;
-  static constexpr int row_tiles = P.rows / 16, atom_rows = 16;
+  using MlaDecodeQueued<P>::row_tiles, MlaDecodeQueued<P>::atom_rows;
 
  private:
   using Query = MlaDecodeQuery<B, S, P>;
@@ -65,14 +62,12 @@ struct MlaDecodeRegisters {
   }
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
-    Work work(args.attention);
-    while (work.more()) {
+    for (Work work(args.attention); work.more(); work.next()) {
       const Item item = work.item();
       State s;
       begin(args, item, s, shared);
       walk(args, work.table(), item, s, shared);
       finish(args.attention, item, s, shared);
-      work.next();
     }
   }
 

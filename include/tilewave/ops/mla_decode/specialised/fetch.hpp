@@ -38,7 +38,10 @@ class MlaDecodeSpecialisedFetch : MlaDecodeCopies<B, S, L> {
         fetch<2>(item, rows, 2 * wave_, shared_.kv[at.slot], &shared_.full[at.slot]);
         place_.next_tile();
         if (tile + 1 < item.tiles) rows = Copies::segment_row(item, work.table(), token + L::tokens);
-        if (wave_ == 2) ask(item, work.table(), token);
+        if (wave_ == 2) {
+          if (tile == 0) ask_first(item, work.table());
+          ask(item, work.table(), token);
+        }
       }
     }
     if (wave_ != last_wave) return;
@@ -99,6 +102,12 @@ class MlaDecodeSpecialisedFetch : MlaDecodeCopies<B, S, L> {
         }
       }
     }
+  }
+  /// Asks for rows of tiles that ask() is too late for, and for the row of the block table of the next sequence.
+  TILEWAVE_DEVICE void ask_first(const Item& item, const std::int32_t* table) {
+    for (int tile = 1; tile < Copies::ahead; ++tile) ask(item, table, item.begin + (tile - Copies::ahead) * L::tokens);
+    const PagedAttentionArgs& a = args_.of.attention;
+    if (B::lane_id() == 0 && item.sequence + 1 < a.batch) B::prefetch(table + a.table_row_stride);
   }
   /// Asks for rows of later tiles. Blocks of a cluster ask for half of each.
   TILEWAVE_DEVICE void ask(const Item& item, const std::int32_t* table, std::int32_t token) {

@@ -37,22 +37,20 @@ struct MlaDecodeSpecialised : MlaDecodeTensorBase<B, MlaDecodeSpecialisedLayout<
     const int wave = B::wave_id(), group = wave / L::group_waves, of_group = wave % L::group_waves;
     if (wave == 0) L::begin(args, shared);
     if (group == fetching) Base::Inputs::touch(args, of_group);
-    if (args.clustered()) {
-      B::cluster_arrive();
-      B::cluster_wait();
-    } else {
-      B::barrier();
-    }
+    if (args.clustered()) B::cluster_arrive();
     if (group == fetching) {
       B::template give_registers<fetching_registers>();
-      MlaDecodeWork<L> work(args.of.attention);
+      MlaDecodeWork<L> work(args.of.attention);  // it reads lengths meanwhile
+      await_barriers(args);
       MlaDecodeSpecialisedFetch<B, S, L>(args, shared, of_group).run(work);
     } else if (group == scoring) {
       B::template take_registers<score_registers>();
+      await_barriers(args);
       MlaDecodeScoreGroup<B, L>(args, shared, of_group).run();
     } else {
       if (wave == 0) Base::Inputs::touch_rows(args);
       B::template take_registers<value_registers>();
+      await_barriers(args);
       MlaDecodeValueGroup<B, L>(args, shared, group, of_group).run();
     }
     if (args.clustered()) {  // no block leaves while the other may still write to its shared memory or arrive there
@@ -62,6 +60,15 @@ struct MlaDecodeSpecialised : MlaDecodeTensorBase<B, MlaDecodeSpecialisedLayout<
   }
 
  private:
+  /// Waits until wave 0 has initialised the barriers, in both blocks of a cluster.
+  TILEWAVE_DEVICE static void await_barriers(const Args& args) {
+    if (args.clustered()) {
+      B::cluster_wait();
+    } else {
+      B::barrier();
+    }
+  }
+
   static constexpr int scoring = L::groups, fetching = scoring + 1;
 };
 

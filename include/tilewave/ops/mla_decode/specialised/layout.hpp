@@ -47,7 +47,7 @@ struct MlaDecodeSpecialisedLayout : MlaDecodeTensorLayout<B, S, P> {
 
   /// Wave 0 initialises the barriers, in front of a barrier of the block.
   TILEWAVE_DEVICE static void begin(const Args& args, Shared& shared) {
-    if (B::lane_id() == 0) {
+    if (B::elected()) {
       for (auto& full : shared.full) B::mbarrier_init(&full, 1);
       for (auto& free : shared.free) B::mbarrier_init(&free, group_waves * args.cluster);
       for (int tail = 0; tail < tails; ++tail) {

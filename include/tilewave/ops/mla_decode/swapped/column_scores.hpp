@@ -48,6 +48,30 @@ class MlaDecodeColumnScores {
     return L::power(static_cast<std::uint32_t>(max_of(static_cast<int>(unit) - static_cast<int>(over) + 127, 0)));
   }
 
+  /// Multiplies probabilities by the units of their tokens over that of sums.
+  TILEWAVE_DEVICE void multiply_units(Scores& probabilities) const {
+    const float of_token[2] = {relative(token_unit_[0], unit_), relative(token_unit_[1], unit_)};
+    TILEWAVE_UNROLL
+    for (int e = 0; e < Scores::size; ++e) probabilities[e] *= of_token[e / 2 % 2];
+  }
+  /// Stores probabilities as an operand: matrices of 8 tokens x 8 rows become rows of tokens.
+  template <DType type = L::type>
+  TILEWAVE_DEVICE void store(const Scores& scores, Chunk* box) const {
+    const int matrix = B::lane_id() / 8;
+    TILEWAVE_UNROLL
+    for (int pair = 0; pair < L::row_squares / 2; ++pair) {
+      Vec<std::uint32_t, 4> words;
+      TILEWAVE_UNROLL
+      for (int m = 0; m < 4; ++m) {
+        const int from = 4 * (2 * pair + m / 2) + 2 * (m % 2);
+        words[m] = type == DType::f16 ? B::pack_f16(scores[from], scores[from + 1])
+                                      : B::pack_bf16(scores[from], scores[from + 1]);
+      }
+      const int r = 8 * (2 * pair + matrix / 2) + B::lane_id() % 8;
+      B::template store_matrices<4>(box + L::chunk_of(r, 2 * wave_ + matrix % 2), words);
+    }
+  }
+
  protected:
   TILEWAVE_DEVICE MlaDecodeColumnScores(const PagedAttentionArgs& attention, const PagedAttentionWorkItem& item,
                                         int wave)
@@ -71,22 +95,6 @@ class MlaDecodeColumnScores {
       for (int h = 0; h < 2; ++h) {
         if (token + 16 * wave_ + L::token_of(B::lane_id() / 4) + 8 * h >= end) scores[at(i) + 2 * h] = minus_infinity;
       }
-    }
-  }
-  /// Matrices of 8 tokens x 8 rows become rows of tokens.
-  TILEWAVE_DEVICE void store(const Scores& scores, Chunk* box) const {
-    const int matrix = B::lane_id() / 8;
-    TILEWAVE_UNROLL
-    for (int pair = 0; pair < L::row_squares / 2; ++pair) {
-      Vec<std::uint32_t, 4> words;
-      TILEWAVE_UNROLL
-      for (int m = 0; m < 4; ++m) {
-        const int from = 4 * (2 * pair + m / 2) + 2 * (m % 2);
-        words[m] = L::type == DType::f16 ? B::pack_f16(scores[from], scores[from + 1])
-                                         : B::pack_bf16(scores[from], scores[from + 1]);
-      }
-      const int r = 8 * (2 * pair + matrix / 2) + B::lane_id() % 8;
-      B::template store_matrices<4>(box + L::chunk_of(r, 2 * wave_ + matrix % 2), words);
     }
   }
 

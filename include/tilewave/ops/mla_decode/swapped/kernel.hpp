@@ -9,9 +9,9 @@
 #pragma once
 
 #include "tilewave/core/static_for.hpp"
+#include "tilewave/ops/mla_decode/swapped/fetch_widened.hpp"
 #include "tilewave/ops/mla_decode/swapped/group.hpp"
 #include "tilewave/ops/mla_decode/tensor/base.hpp"
-#include "tilewave/ops/mla_decode/tensor/fetch_widened.hpp"
 
 namespace tilewave {
 
@@ -19,37 +19,26 @@ template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
 struct MlaDecodeSwapped : MlaDecodeTensorBase<B, MlaDecodeSwappedLayout<B, S, P>> {
   using Base = MlaDecodeTensorBase<B, MlaDecodeSwappedLayout<B, S, P>>;
   using typename Base::L, typename Base::Args, typename Base::Shared, typename Base::Item;
-  static constexpr int fetching_registers = L::few ? 240 : 120;
-  static constexpr int multiplying_registers = L::few ? 128 : 192;
+  static constexpr int fetching_registers = 120, multiplying_registers = 192;
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
     const int wave = B::wave_id(), group = wave / L::group_waves;
     if (wave == 0) L::begin(shared);
     Base::Inputs::touch(args, wave - L::groups * L::group_waves);
+    MlaDecodeWork<L> work(args.of.attention);  // it reads lengths while wave 0 initialises barriers
     B::barrier();
-    MlaDecodeWork<L> work(args.of.attention);
     if (group == L::groups) {
-      set_registers<fetching_registers>();
+      B::template give_registers<fetching_registers>();
       MlaDecodeFetchWidened<B, S, L> fetch(args, shared, wave - L::groups * L::group_waves);
       for (; work.more(); work.next()) fetch.run(work.item(), work.table());
     } else {
-      set_registers<multiplying_registers>();
+      B::template take_registers<multiplying_registers>();
       WaveGroup of{{args, shared, group, wave % L::group_waves}};
       for (; work.more(); work.next()) of.run(work.item());
     }
   }
 
  private:
-  /// All waves have 168 registers at first.
-  template <int count>
-  TILEWAVE_DEVICE static void set_registers() {
-    if constexpr (count > 168) {
-      B::template take_registers<count>();
-    } else {
-      B::template give_registers<count>();
-    }
-  }
-
   using Softmax = MlaDecodeSwappedSoftmax<B, L>;
   using Scores = typename L::Scores;
   using Sums = typename L::Sums;
@@ -86,9 +75,8 @@ struct MlaDecodeSwapped : MlaDecodeTensorBase<B, MlaDecodeSwappedLayout<B, S, P>
       B::template group_mma_wait<0>();
       B::group_mma_fence(scores);
       Vec<float, Softmax::lane_rows> factors;
-      if (softmax.run(item.begin + tile * L::tokens, scores, shared.of_wave[group], shared.probabilities[group],
-                      factors))
-        L::scale(out, factors);
+      if (softmax.run(item.begin + tile * L::tokens, scores, shared.of_wave[group], factors)) L::scale(out, factors);
+      softmax.store(scores, shared.probabilities[group]);
       B::shared_written();
       B::group_barrier();
       out.fence();

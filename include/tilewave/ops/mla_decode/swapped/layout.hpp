@@ -13,11 +13,8 @@ struct MlaDecodeSwappedLayout : MlaDecodeTensorLayout<B, S, P> {
   using Base = MlaDecodeTensorLayout<B, S, P>;
   using Base::rows, Base::groups, Base::group_waves, Base::tokens, Base::box_size, Base::last_box;
   using typename Base::Args, typename Base::Mbarrier;
-  // Sums of sixteen rows leave registers for two tiles of codes, or one with scales. More of them under way hide more
-  // of memory's latency.
-  static constexpr bool few = rows == 16;
-  static constexpr int held_tiles = few && Base::one_scale ? 2 : 1;
-  static constexpr int held_boxes = S.layout == LatentLayout::groups_128 && !few ? 6 : held_tiles * Base::score_boxes;
+  // Boxes of codes that lanes hold in registers. There must be room for them, and two tiles have a multiple of them.
+  static constexpr int held_boxes = S.layout == LatentLayout::groups_128 ? 6 : Base::score_boxes;
 
   static constexpr bool grouped = false;        // whether codes meet scales of groups in registers
   static constexpr int row_squares = rows / 8;  // pairs of 8 x 8 scores of a wave
@@ -43,7 +40,7 @@ struct MlaDecodeSwappedLayout : MlaDecodeTensorLayout<B, S, P> {
   static_assert(int{sizeof(Shared::q)} >= rows * staged_row * int{sizeof(float)}, "q has room for half of the results");
 
   TILEWAVE_DEVICE static void begin(Shared& shared) {
-    if (B::lane_id() == 0) {
+    if (B::elected()) {
       Base::begin_fetching(shared);
       B::mbarrier_init(&shared.merged, groups * group_waves);
     }
@@ -52,8 +49,9 @@ struct MlaDecodeSwappedLayout : MlaDecodeTensorLayout<B, S, P> {
 
   /// Returns which of eight tokens is row r of eight, of scores.
   TILEWAVE_DEVICE static int token_of(int r) { return r; }
-  /// Returns which of sixteen dimensions is row r + 8 h of sixteen, of values' products.
-  TILEWAVE_DEVICE static int dimension_of(int r, int h) { return r + 8 * h; }
+  /// Returns which of sixteen dimensions is row r + 8 h of sixteen, of values' products of a block of 64 dimensions.
+  TILEWAVE_DEVICE static int dimension_of(int r, int h, int) { return r + 8 * h; }
+  TILEWAVE_HOST_DEVICE static constexpr bool is_wide(int) { return false; }
   TILEWAVE_DEVICE static void put_q(Shared& shared, int r, int u, const Chunk& words) {
     shared.q[u / Base::box_chunks * Base::q_box_size + Base::chunk_of(r, u % Base::box_chunks)] = words;
   }

@@ -19,28 +19,37 @@ class MlaDecodeSwappedOutput {
   /// Sums and references of both groups are there, and nobody reads q any more.
   template <class Meet>
   TILEWAVE_DEVICE void write(const Softmax& softmax, const typename L::Sums& out, const Meet& meet) {
-    float factor[Softmax::lane_rows], scale[wave_rows];
+    float factor[Softmax::lane_rows], of_units = 1.0f, unit = 1.0f;
     TILEWAVE_UNROLL
-    for (int i = 0; i < Softmax::lane_rows; ++i) {
-      factor[i] = softmax.factor(i, common(Softmax::row(i)));
-      if constexpr (L::grouped) factor[i] *= Softmax::unit_factor(shared_.unit[group_], common_unit());
+    for (int i = 0; i < Softmax::lane_rows; ++i) factor[i] = softmax.factor(i, common(Softmax::row(i)));
+    if constexpr (L::grouped) {
+      of_units = Softmax::unit_factor(shared_.unit[group_], common_unit());
+      unit = L::power(common_unit());
     }
-    TILEWAVE_UNROLL
-    for (int i = 0; i < wave_rows; ++i) scale[i] = finish_row(block_wave_ + i * block_waves);
+    const float scale = finish_row(block_wave_ + B::lane_id() % wave_rows * block_waves);
     auto* const staged = reinterpret_cast<float*>(shared_.q);
-    TILEWAVE_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      if constexpr (L::Sums::parts == L::half_boxes) {  // each group has half of the dimensions
-        if (group_ == half) put<false>(0, out, factor, staged);
-      } else {
-        if (group_ == 1) put<false>(half, out, factor, staged);
-        meet();
-        if (group_ == 0) put<true>(half, out, factor, staged);
-      }
+    const auto write_half = [&](int half) TILEWAVE_INLINE_LAMBDA {
       meet();
-      TILEWAVE_UNROLL
-      for (int i = 0; i < wave_rows; ++i) write_row(block_wave_ + i * block_waves, half, scale[i], staged);
+      TILEWAVE_ROLL
+      for (int i = 0; i < wave_rows; ++i)
+        write_row(block_wave_ + i * block_waves, half, B::shuffle(scale, i), unit, staged);
       if (half == 0) meet();
+    };
+    // The code runs once an item, so each line of it may be a read of memory.
+    if constexpr (L::Sums::parts == L::half_boxes) {  // each group has half of the dimensions
+      TILEWAVE_ROLL
+      for (int half = 0; half < 2; ++half) {
+        if (group_ == half) put<false>(half, out, factor, of_units, staged);
+        write_half(half);
+      }
+    } else {
+      TILEWAVE_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        if (group_ == 1) put<false>(half, out, factor, of_units, staged);
+        meet();
+        if (group_ == 0) put<true>(half, out, factor, of_units, staged);
+        write_half(half);
+      }
     }
   }
 
@@ -53,7 +62,7 @@ class MlaDecodeSwappedOutput {
   TILEWAVE_DEVICE std::uint32_t common_unit() const { return max_of(shared_.unit[0], shared_.unit[1]); }
   TILEWAVE_DEVICE float common(int row) const { return Max{}(shared_.reference[0][row], shared_.reference[1][row]); }
 
-  /// Returns the factor of a row of the block, and writes its lse.
+  /// Returns the factor of the lane's row of the block, and writes its lse, if the lane is the first that has it.
   TILEWAVE_DEVICE float finish_row(int r) const {
     const float reference = common(r), base = reference == minus_infinity ? 0.0f : reference;
     float total = 0.0f;
@@ -65,7 +74,6 @@ class MlaDecodeSwappedOutput {
     if (item_.beyond_table) total = __builtin_nanf("");
     float scale = 1.0f;
     if constexpr (L::one_scale) scale = B::load(a_.k_scale);
-    if constexpr (L::grouped) scale = L::power(common_unit());
     scale = total == 0.0f ? 0.0f : scale / total;
     float lse = total == 0.0f ? minus_infinity : (reference - Softmax::shift + B::log2(total)) * ln_2;
     const std::int32_t row = item_.first_row + r;
@@ -75,7 +83,7 @@ class MlaDecodeSwappedOutput {
       scale *= joined.out_scale;
       lse = joined.lse;
     }
-    if (row < a_.rows && B::lane_id() == 0) {
+    if (row < a_.rows && B::lane_id() < wave_rows) {
       if (item_.slot >= 0) {
         B::store(a_.partial_lse + partial(r, query), lse);
       } else if (a_.lse != nullptr) {
@@ -88,36 +96,43 @@ class MlaDecodeSwappedOutput {
   /// Puts half of the group's sums into rows, or adds them to those that are there.
   template <bool adds>
   TILEWAVE_DEVICE void put(int half, const typename L::Sums& out, const float (&factor)[Softmax::lane_rows],
-                           float* staged) const {
+                           float of_units, float* staged) const {
     TILEWAVE_UNROLL
     for (int box = 0; box < L::half_boxes; ++box) {
+      const int block = half * L::half_boxes + box;
+      const float of_block = L::is_wide(block) ? 1.0f : of_units;
       TILEWAVE_UNROLL
       for (int e = 0; e < L::rows / 2; ++e) {
         const int i = 2 * (e / 4) + e % 2;
         const int dimension =
-            64 * box + 16 * (block_wave_ % L::group_waves) + L::dimension_of(B::lane_id() / 4, e / 2 % 2);
+            64 * box + 16 * (block_wave_ % L::group_waves) + L::dimension_of(B::lane_id() / 4, e / 2 % 2, block);
         float& at = staged[Softmax::row(i) * L::staged_row + dimension];
         // Both halves are written out, or registers would have an index that is not known.
-        const float sum = (half == 0 ? out.of[box][e] : out.of[L::Sums::parts - L::half_boxes + box][e]) * factor[i];
+        constexpr bool one_half = L::Sums::parts == L::half_boxes;
+        const float own = one_half || half == 0 ? out.of[box][e] : out.of[L::Sums::parts - L::half_boxes + box][e];
+        const float sum = own * (factor[i] * of_block);
         at = adds ? at + sum : sum;
       }
     }
   }
 
-  TILEWAVE_DEVICE void write_row(int r, int half, float scale, const float* staged) const {
+  TILEWAVE_DEVICE void write_row(int r, int half, float scale, float unit, const float* staged) const {
     const std::int32_t row = item_.first_row + r;
     if (row >= a_.rows) return;
-    const int first = 8 * B::lane_id();
-    const auto* const from = reinterpret_cast<const Vec<float, 4>*>(staged + r * L::staged_row + first);
-    const Vec<float, 4> low = from[0], high = from[1];
-    const int dimension = half * L::half_dimensions + first;
+    const auto* const from = reinterpret_cast<const Vec<float, 4>*>(staged + r * L::staged_row);
     const QueryRow query = query_row(a_, item_, row);
-    if (item_.slot >= 0) {
-      float* const to = a_.partial_out + partial(r, query) * latent_value_size + dimension;
-      B::store(reinterpret_cast<Vec<float, 4>*>(to), scaled(low, scale));
-      B::store(reinterpret_cast<Vec<float, 4>*>(to) + 1, scaled(high, scale));
+    const auto of = [&](int dimension)
+                        TILEWAVE_INLINE_LAMBDA { return L::is_wide(dimension / 64) ? scale : scale * unit; };
+    if (item_.slot >= 0) {  // neighbouring lanes have neighbouring chunks
+      auto* const to = reinterpret_cast<Vec<float, 4>*>(a_.partial_out + partial(r, query) * latent_value_size +
+                                                        half * L::half_dimensions);
+      for (int n = B::lane_id(); n < L::half_dimensions / 4; n += L::lanes)
+        B::store(to + n, scaled(from[n], of(half * L::half_dimensions + 4 * n)));
       return;
     }
+    const int dimension = half * L::half_dimensions + 8 * B::lane_id();
+    const Vec<float, 4> low = from[2 * B::lane_id()], high = from[2 * B::lane_id() + 1];
+    scale = of(dimension);
     auto* const to = static_cast<std::uint16_t*>(a_.out) + query.out_row * a_.out_row_stride +
                      query.head * a_.out_head_stride + dimension;
     Chunk words;

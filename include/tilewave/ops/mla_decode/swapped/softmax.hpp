@@ -12,8 +12,8 @@ template <class B, class L>
 class MlaDecodeSwappedSoftmax : public MlaDecodeColumnScores<B, L> {
   using ColumnScores = MlaDecodeColumnScores<B, L>;
   using ColumnScores::a_, ColumnScores::item_, ColumnScores::wave_;
-  using ColumnScores::at, ColumnScores::halve, ColumnScores::mask, ColumnScores::store;
-  using ColumnScores::unit_, ColumnScores::token_unit_, ColumnScores::tile_unit_;
+  using ColumnScores::at, ColumnScores::halve, ColumnScores::mask;
+  using ColumnScores::unit_, ColumnScores::tile_unit_;
 
  public:
   using ColumnScores::lane_rows, ColumnScores::row, ColumnScores::relative;
@@ -37,10 +37,10 @@ class MlaDecodeSwappedSoftmax : public MlaDecodeColumnScores<B, L> {
     for (int i = 0; i < lane_rows; ++i) scale_[i] = max_of(scale_[i] * units[row(i)], 0x1p-126f);
   }
 
-  /// Turns the scores of the tile from `token` on into probabilities, and stores them as an operand. Returns true, and
-  /// the factors of what was summed so far, if a reference was raised.
+  /// Turns the scores of the tile from `token` on into probabilities. Returns true, and the factors of what was summed
+  /// so far, if a reference was raised.
   TILEWAVE_DEVICE bool run(std::int32_t token, Scores& scores, float (&largest)[L::rows][L::group_waves],
-                           Chunk* probabilities, Vec<float, lane_rows>& factors) {
+                           Vec<float, lane_rows>& factors) {
     if (item_.is_edge(token, L::tokens)) mask(token, scores);
     Vec<float, lane_rows> most;
     TILEWAVE_UNROLL
@@ -75,21 +75,16 @@ class MlaDecodeSwappedSoftmax : public MlaDecodeColumnScores<B, L> {
       scores[high] = B::exp2(scores[high] + offset);
       sum_[i] += scores[low] + scores[high];
     }
-    if constexpr (L::grouped) {
-      const bool unit_raised = tile_unit_ > unit_;  // alike in all lanes
-      if (unit_raised) {
-        const float factor = relative(unit_, tile_unit_);
-        for (float& f : factors.data) f = raised ? f * factor : factor;
-        unit_ = tile_unit_;
-      }
-      const float of_token[2] = {relative(token_unit_[0], unit_), relative(token_unit_[1], unit_)};
-      TILEWAVE_UNROLL
-      for (int e = 0; e < Scores::size; ++e) scores[e] *= of_token[e / 2 % 2];
-      store(scores, probabilities);
-      return raised || unit_raised;
+    if (!raised) {
+      for (float& f : factors.data) f = 1.0f;
     }
-    store(scores, probabilities);
     return raised;
+  }
+  /// Raises the unit of sums to that of the tile, and returns the factor of sums of codes so far.
+  TILEWAVE_DEVICE float raise_unit() {
+    const std::uint32_t before = unit_;
+    unit_ = max_of(unit_, tile_unit_);
+    return relative(before, unit_);
   }
 
   /// Leaves the sums and references of this group's tiles.
@@ -107,7 +102,9 @@ class MlaDecodeSwappedSoftmax : public MlaDecodeColumnScores<B, L> {
 
   TILEWAVE_DEVICE static float unit_factor(std::uint32_t unit, std::uint32_t common) { return relative(unit, common); }
 
-  static constexpr float max_slack = 8.0f, shift = L::type == DType::f16 ? 7.0f : 0.0f;  // as MlaDecodeSoftmax has it
+  // As MlaDecodeSoftmax has it. Probabilities of f16 are multiplied by 2^shift: a weight is lost below 2^-32 of the
+  // largest.
+  static constexpr float max_slack = 8.0f, shift = L::type == DType::f16 ? 7.0f : 0.0f;
 
  private:
   /// Reduces each of the lane's rows over the eight lanes that have it, and returns that of dealt_row(): each exchange

@@ -46,7 +46,7 @@ struct MlaDecodeInputs {
       if constexpr (L::maps_cache) B::prefetch_map(args.kv);
     }
     if (args.sequences == 0) {
-      if (wave == 1) touch_inside(a);
+      if (wave == 1) touch_inside(args);
       return;
     }
     if (wave == 1 && lane * lengths_of_line < a.batch) B::prefetch(a.context_lengths + lane * lengths_of_line);
@@ -68,14 +68,7 @@ struct MlaDecodeInputs {
     B::prefetch(row, static_cast<std::uint32_t>((dense ? rows : 1) * L::read_bytes));
   }
 
- private:
-  static constexpr int lengths_of_line = 32;
-
-  /// Returns the sequence with which the block begins if all have as many tokens.
-  TILEWAVE_DEVICE static std::int32_t first_sequence(const Args& args) {
-    const PagedAttentionArgs& a = args.of.attention;
-    return min_of(a.row_blocks.quotient(B::block_id()) * args.sequences, a.batch - 1);
-  }
+  /// Asks for the queries of a sequence that the block's rows have, with a balanced schedule.
   TILEWAVE_DEVICE static void touch_queries(const Args& args, std::int32_t sequence) {
     const PagedAttentionArgs& a = args.of.attention;
     const std::int32_t row = a.row_blocks.remainder(B::block_id()) * L::rows;
@@ -85,13 +78,23 @@ struct MlaDecodeInputs {
     const bool dense = a.q_head_stride == L::spec.head_size;
     B::prefetch(q, static_cast<std::uint32_t>((dense ? min_of(L::rows, a.rows - row) : 1) * bytes));
   }
-  TILEWAVE_DEVICE static void touch_inside(const PagedAttentionArgs& a) {
+
+ private:
+  static constexpr int lengths_of_line = 32;
+
+  /// Returns the sequence with which the block begins if all have as many tokens.
+  TILEWAVE_DEVICE static std::int32_t first_sequence(const Args& args) {
+    const PagedAttentionArgs& a = args.of.attention;
+    return min_of(a.row_blocks.quotient(B::block_id()) * args.sequences, a.batch - 1);
+  }
+  TILEWAVE_DEVICE static void touch_inside(const Args& args) {
+    const PagedAttentionArgs& a = args.of.attention;
     const std::int32_t parts = max_of(a.balanced_blocks, 1);
     const std::int32_t part = min_of(a.row_blocks.quotient(B::block_id()), parts - 1);
     const std::int64_t sequence = L::policy.balanced() ? std::int64_t{part} * a.batch / parts : 0;
-    if (B::lane_id() == 0) B::prefetch(a.block_table + sequence * a.table_row_stride);
-    if (B::lane_id() == 1)
-      B::prefetch(static_cast<const char*>(a.q) + sequence * a.query_tokens * a.q_row_stride * size_of(L::spec.q));
+    if (B::lane_id() != 0) return;
+    B::prefetch(a.block_table + sequence * a.table_row_stride);
+    touch_queries(args, static_cast<std::int32_t>(sequence));
   }
 };
 

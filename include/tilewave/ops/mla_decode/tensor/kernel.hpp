@@ -16,7 +16,6 @@
 #include "tilewave/core/static_for.hpp"
 #include "tilewave/ops/mla_decode/tensor/base.hpp"
 #include "tilewave/ops/mla_decode/tensor/fetch.hpp"
-#include "tilewave/ops/mla_decode/tensor/fetch_widened.hpp"
 #include "tilewave/ops/mla_decode/tensor/output.hpp"
 
 namespace tilewave {
@@ -25,6 +24,7 @@ template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
 struct MlaDecodeTensor : MlaDecodeTensorBase<B, MlaDecodeTensorLayout<B, S, P>> {
   using Base = MlaDecodeTensorBase<B, MlaDecodeTensorLayout<B, S, P>>;
   using typename Base::L, typename Base::Args, typename Base::Shared, typename Base::Item;
+  static_assert(!L::widens, "codes have kernels of their own");
   // ptxas has products wait for one another (C7512) where waves that multiply have too few registers.
   static constexpr int fetching_registers = 88, multiplying_registers = 208;
 
@@ -32,12 +32,11 @@ struct MlaDecodeTensor : MlaDecodeTensorBase<B, MlaDecodeTensorLayout<B, S, P>> 
     const int wave = B::wave_id(), group = wave / L::group_waves;
     if (wave == 0) L::begin(shared);
     Base::Inputs::touch(args, wave - L::groups * L::group_waves);
+    MlaDecodeWork<L> work(args.of.attention);  // it reads lengths while wave 0 initialises barriers
     B::barrier();
-    MlaDecodeWork<L> work(args.of.attention);
     if (group == L::groups) {
       B::template give_registers<fetching_registers>();
-      using Fetch = std::conditional_t<L::widens, MlaDecodeFetchWidened<B, S, L>, MlaDecodeFetch<B, S, L>>;
-      Fetch fetch(args, shared, wave - L::groups * L::group_waves);
+      MlaDecodeFetch<B, S, L> fetch(args, shared, wave - L::groups * L::group_waves);
       for (; work.more(); work.next()) fetch.run(work.item(), work.table());
     } else {
       B::template take_registers<multiplying_registers>();
@@ -164,7 +163,7 @@ struct MlaDecodeTensor : MlaDecodeTensorBase<B, MlaDecodeTensorLayout<B, S, P>> 
       await_values(0);
       await_probabilities(0);
       scale(out, softmax.follow(shared.reference[0]));
-      if constexpr (!L::widens) clear_values(item, tile);
+      clear_values(item, tile);
       out.fence();
     }
 
@@ -202,7 +201,6 @@ struct MlaDecodeTensor : MlaDecodeTensorBase<B, MlaDecodeTensorLayout<B, S, P>> 
       TILEWAVE_UNROLL
       for (int box = 0; box < L::half_boxes; ++box)
         B::mbarrier_wait(&shared.full[stage][group * L::half_boxes + box], stage_parity[stage]);
-      if constexpr (L::widens) B::shared_written();
     }
     /// Packs the probabilities of a tile, and stores them for the other group. All waves of this group have read the
     /// last box by then.
@@ -222,7 +220,7 @@ struct MlaDecodeTensor : MlaDecodeTensorBase<B, MlaDecodeTensorLayout<B, S, P>> 
     template <bool from_registers>
     TILEWAVE_DEVICE void begin_values(const Item& item, std::int32_t tile, Sums& out) {
       const int stage = tile % L::stages;
-      if constexpr (!L::widens) clear_values(item, tile);  // codes behind the last token's are those of it again
+      clear_values(item, tile);
       out.fence();
       begin_parts<from_registers>(stage, out);
     }

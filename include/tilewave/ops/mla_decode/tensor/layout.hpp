@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "tilewave/attention/lane_sums.hpp"
-#include "tilewave/ops/mla_decode/args.hpp"
+#include "tilewave/ops/mla_decode/work.hpp"
 #include "tilewave/tile/ring.hpp"
 
 namespace tilewave {
@@ -17,17 +17,13 @@ namespace tilewave {
 /// Codes of fp8 become operands there: f16, which has all of their values, where one scale serves the whole cache, or
 /// bf16 times the scales of groups.
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
-struct MlaDecodeTensorLayout {
+struct MlaDecodeTensorLayout : MlaDecodeQueued<P> {
   static_assert(mla_decode_policy_status(B::facts.id, S, P).ok(),
                 "a law of policies is broken: mla_decode_policy_status(arch, spec, policy).reason says which");
   using Room = B;
   static constexpr MlaDecodeSpec spec = S;
-  static constexpr MlaDecodePolicy policy = P;
   static constexpr int rows = P.rows, tokens = P.tokens, group_waves = 4, groups = 2;
   static constexpr int lanes = B::facts.wave_lanes, group_lanes = group_waves * lanes;
-  // What the queue of work items asks for.
-  static constexpr int token_waves = 1, wave_tokens = tokens, block_tokens = tokens, block_rows = rows;
-  static constexpr int row_tiles = 1, atom_rows = rows;
 
   static constexpr bool widens = is_fp8(S.kv), one_scale = widens && S.layout == LatentLayout::plain;
   // Tensor copies bring tiles, else lanes do.
@@ -44,8 +40,6 @@ struct MlaDecodeTensorLayout {
   static constexpr int q_box_size = rows * box_chunks;  // chunks
   static constexpr int read_bytes = S.row().token_bytes();
   static constexpr int full_waves = widens ? group_waves : 1;  // that make a box full
-  // Boxes of codes that lanes hold in registers. There must be room for them, and two tiles have a multiple of them.
-  static constexpr int held_boxes = S.layout == LatentLayout::groups_128 ? 3 : 4;
   static constexpr int stages = 2, half_columns = latent_value_size / groups;
   static constexpr bool any_last = score_boxes > last_box;  // whether rows have dimensions behind their values
 
@@ -89,7 +83,7 @@ struct MlaDecodeTensorLayout {
 
   /// Wave 0 initialises the barriers, in front of a barrier of the block.
   TILEWAVE_DEVICE static void begin(Shared& shared) {
-    if (B::lane_id() == 0) {
+    if (B::elected()) {
       begin_fetching(shared);
       B::mbarrier_init(&shared.turn, group_waves);
       for (int stage = 0; stage < stages; ++stage) {

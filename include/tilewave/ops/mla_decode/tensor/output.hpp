@@ -21,12 +21,10 @@ struct MlaDecodeOutput {
                                     const Softmax& softmax, const float (&total)[2], const typename L::Sums& out,
                                     int group, Chunk* const (&staged)[places], const Release& release) {
     const PagedAttentionArgs& a = args.attention;
-    float v_scale = 1.0f;
-    if constexpr (L::one_scale) v_scale = B::load(a.k_scale);
     float scale[2];
     TILEWAVE_UNROLL
     for (int h = 0; h < 2; ++h) {
-      scale[h] = total[h] == 0.0f ? 0.0f : v_scale / total[h];
+      scale[h] = total[h] == 0.0f ? 0.0f : 1.0f / total[h];
       float lse = softmax.lse(h, total[h]);
       const std::int32_t row = item.first_row + softmax.block_row(h);
       const QueryRow query = query_row(a, item, min_of(row, a.rows - 1));

@@ -20,7 +20,6 @@ class MlaDecodeSoftmax {
 
   TILEWAVE_DEVICE MlaDecodeSoftmax(const MlaDecodeArgs& args, const PagedAttentionWorkItem& item, int wave)
       : a_(args.attention), item_(item), row_(16 * wave + B::lane_id() / 4) {
-    for (float& scale : scale_) scale = a_.scale_log2;
     TILEWAVE_UNROLL
     for (int h = 0; h < 2; ++h) {
       reference_[h] = minus_infinity;
@@ -30,12 +29,6 @@ class MlaDecodeSoftmax {
 
   /// Returns the lane's row h of the block.
   TILEWAVE_DEVICE int block_row(int h) const { return row_ + 8 * h; }
-
-  /// Scores are multiples of units, one for each row.
-  TILEWAVE_DEVICE void multiply_scale(const Vec<float, 2>& unit) {
-    // A product that is too small would make NaN of scores of -inf, of tokens that a row does not see.
-    for (int h = 0; h < 2; ++h) scale_[h] = max_of(scale_[h] * unit[h], 0x1p-126f);
-  }
 
   /// Turns the scores of the tile from `token` on into probabilities, as f32, and leaves the reference for the other
   /// group. `edge` says whether rows may not see all of it. Returns what sums and outputs so far must be multiplied by.
@@ -47,13 +40,13 @@ class MlaDecodeSoftmax {
     if (edge) mask(token, scores);
     TILEWAVE_UNROLL
     for (int h = 0; h < 2; ++h) {
-      const float scale = scale_[L::converts_q ? h : 0];
+      const float scale = a_.scale_log2;
       const float largest = B::template reduce<4>(Lane::largest(scores, h), Max{}) * scale;
       const float raised = largest > reference_[h] + max_slack ? largest : reference_[h];
       if (B::lane_id() % 4 == 0) references[block_row(h)] = raised;
       factor[h] = follow(h, raised);
       const float reference = raised == minus_infinity ? 0.0f : raised;  // no token was seen yet
-      sum_[h] += Lane::exponentiate(scores, h, scale, shift - reference);
+      sum_[h] += Lane::exponentiate(scores, h, scale, -reference);
       if (h == 0) between();
     }
     return factor;
@@ -69,8 +62,7 @@ class MlaDecodeSoftmax {
     for (int k_slice = 0; k_slice < L::value_slices; ++k_slice) {
       TILEWAVE_UNROLL
       for (int w = 0; w < 4; ++w) {
-        const float low = scores[8 * k_slice + 2 * w], high = scores[8 * k_slice + 2 * w + 1];
-        to[k_slice][w] = L::type == DType::f16 ? B::pack_f16(low, high) : B::pack_bf16(low, high);
+        to[k_slice][w] = B::pack_bf16(scores[8 * k_slice + 2 * w], scores[8 * k_slice + 2 * w + 1]);
       }
     }
   }
@@ -97,14 +89,13 @@ class MlaDecodeSoftmax {
   }
   TILEWAVE_DEVICE float lse(int h, float total) const { return lse_of(reference_[h], total); }
   TILEWAVE_DEVICE static float lse_of(float reference, float total) {
-    return total == 0.0f ? minus_infinity : (reference - shift + B::log2(total)) * ln_2;
+    return total == 0.0f ? minus_infinity : (reference + B::log2(total)) * ln_2;
   }
 
  private:
   // A row's reference follows its maximum when it is more than this far behind, in log2 units. So sums of values are
-  // seldom scaled, and probabilities are at most 2^8. Those of f16 are multiplied by 2^shift: a weight is lost below
-  // 2^-32 of the largest.
-  static constexpr float max_slack = 8.0f, shift = L::type == DType::f16 ? 7.0f : 0.0f;
+  // seldom scaled, and probabilities are at most 2^8.
+  static constexpr float max_slack = 8.0f;
 
   TILEWAVE_DEVICE float follow(int h, float raised) {
     const float factor = B::exp2(reference_[h] - (raised == minus_infinity ? 0.0f : raised));
@@ -128,7 +119,6 @@ class MlaDecodeSoftmax {
 
   const PagedAttentionArgs& a_;
   const PagedAttentionWorkItem& item_;
-  float scale_[2];  // scores times scale are log2 units
   int row_;
   float reference_[2], sum_[2];  // log2 units, -inf before the first token; sums of this lane's tokens
 };

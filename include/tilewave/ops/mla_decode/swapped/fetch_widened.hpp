@@ -22,7 +22,7 @@ class MlaDecodeFetchWidened : MlaDecodeCopies<B, S, L> {
   TILEWAVE_DEVICE MlaDecodeFetchWidened(const typename L::Args& args, typename L::Shared& shared, int wave)
       : Copies(args, shared), wave_(wave), first_row_(wave * wave_rows + B::lane_id() / row_lanes) {
     const int r = first_row_ % 8, column = B::lane_id() % row_lanes;
-    for (int n = 0; n < 2; ++n) to_[n] = first_row_ * L::box_chunks + (2 * column + n ^ r);
+    for (int n = 0; n < 2; ++n) to_[n] = first_row_ * L::box_chunks + ((2 * column + n) ^ r);
   }
 
   TILEWAVE_DEVICE void run(const Item& item, const std::int32_t* table) {
