@@ -63,7 +63,8 @@ endfunction()
 set(includes)
 set(claims)
 set(row_lists)
-set(lists_from list_kernels.cpp row_objects.hpp slice.hpp gemm_slice.hpp ${PROJECT_SOURCE_DIR}/include/tilewave/ops/paged_attention/registry.hpp
+set(lists_from list_kernels.cpp row_objects.hpp slice.hpp flash_attention_slice.hpp gemm_slice.hpp
+    ${PROJECT_SOURCE_DIR}/include/tilewave/ops/paged_attention/registry.hpp
     ${PROJECT_SOURCE_DIR}/include/tilewave/ops/flash_attention/registry.hpp
     ${PROJECT_SOURCE_DIR}/include/tilewave/ops/flash_attention/choice/policies_cdna.hpp
     ${PROJECT_SOURCE_DIR}/include/tilewave/ops/paged_attention/feature_specs.hpp)

@@ -208,7 +208,7 @@ void add_flash_attention(ordered_json& file) {
       const std::string name(name_of(arch));
       file["entries"].push_back({{"code_object", "flash_attention_" + name + "_" + std::to_string(int{s}) + ".co"},
                                  {"full", !in_slice(arch, spec, s)},
-                                 {"symbol", "FlashAttentionLds"},
+                                 {"symbol", "FlashAttentionEntryKernel"},
                                  {"arch", name},
                                  {"kernel", "flash_attention"},
                                  {"spec", name_of(spec)},

@@ -9,12 +9,28 @@
 #include BACKEND_OF(ROOM)
 
 #include "entries/flash_attention.hpp"
+#include "test/isa/flash_attention_slice.hpp"
+#include "test/isa_sim/code_objects.hpp"
 #include "test/isa_sim/pointers_to.hpp"
 
 namespace tilewave {
+namespace test {
+template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
+inline constexpr ObjectKernel object_kernel<FlashAttentionLds<B, S, P>> = [] {
+  constexpr ArchId arch = B::facts.id;
+  const auto specs = flash_attention_specs(arch);
+  for (std::size_t s = 0; s < specs.size(); ++s) {
+    const int i = static_cast<int>(s);
+    if (specs[s] == S && flash_attention_policies(arch, S)[0] == P && in_slice(arch, S, s))
+      return ObjectKernel{"flash_attention", i, "FlashAttentionEntryKernel", {i, -1}};
+  }
+  return ObjectKernel{};
+}();
+}  // namespace test
+
 namespace {
 
-using Room = ROOM::Backend;
+using Room = test::CodeObjects<ROOM::Backend>;
 constexpr FlashAttentionSpec small{.head_size = 64, .value_size = 64},
     halves{.q = DType::f16, .kv = DType::f16, .out = DType::f16}, pages{.storage = KvStorage::paged};
 constexpr DType fp8 = Room::facts.fp8;
