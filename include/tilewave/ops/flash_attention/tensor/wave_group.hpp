@@ -159,18 +159,24 @@ struct FlashAttentionWaveGroup {
     skip_values(unseen);
     if (!L::transposes && (tile + 1) * P.keys > item.sequence.kv_count)
       clear_values(item.sequence.kv_count - tile * P.keys);
-    while (--tile >= item.first_tile) {
-      shared.k_ring.wait_full(k);
-      await_turn();
-      begin_scores(q, scores);
-      begin_values(probabilities, out);
-      pass_turn();
-      finish_scores<1>(scores);
-      const bool raised = softmax.template prepare<false>(tile, scores, factor);
-      finish_values<0>(out);
-      if (softmax.template run<false, P.keys, adds_sums>(scores, probabilities, factor) || raised) out.scale(factor);
+    while (tile > item.first_tile) {
+      // Sums are kept behind tiles of these numbers, outside the loop, which has to be short.
+      const std::int32_t last =
+          L::keeps_sums ? max_of(align_down(tile - 1, L::kept_tiles), item.first_tile) : item.first_tile;
+      do {
+        --tile;
+        shared.k_ring.wait_full(k);
+        await_turn();
+        begin_scores(q, scores);
+        begin_values(probabilities, out);
+        pass_turn();
+        finish_scores<1>(scores);
+        const bool raised = softmax.template prepare<false>(tile, scores, factor);
+        finish_values<0>(out);
+        if (softmax.template run<false, P.keys, adds_sums>(scores, probabilities, factor) || raised) out.scale(factor);
+      } while (tile > last);
       if constexpr (L::keeps_sums) {
-        if (tile % L::kept_tiles == 0 && tile > item.first_tile) keep_sums(out);
+        if (tile > item.first_tile) keep_sums(out);
       }
     }
   }
