@@ -31,6 +31,12 @@ inline Status check_gemm_addresses(const GemmProblem& p, const GemmPolicy& polic
   return {};
 }
 
+/// Says whether blocks of a product of a chain are spread over SMs. Fewer rows have entries that share SMs with the
+/// products before and behind, and lose by it (docs/notebook/2026-11-28-step-placement.md). Other types were not timed.
+constexpr bool gemm_spreads(const GemmProblem& p) {
+  return p.b_ready && gemm_spec_takes_norm(p.spec) && p.m > 8 && p.m <= 64;
+}
+
 /// Completes the arguments of GemmTensorKernel. `args` has those of all kernels and the epilogue. `tiles`: of the grid.
 template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
 Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
@@ -77,6 +83,7 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
   args.a_box_bytes = a_box_rows * P.cluster_columns * P.depth_bytes;
   args.normalises = p.rms_norm, args.norm_eps = p.norm_eps;
   args.a_squares = p.a_squares, args.out_squares = p.out_squares;
+  if constexpr (L::writes_cache) args.cache = gemm_cache_args(p);
   args.inverse_k = p.k > 0 ? 1.0f / static_cast<float>(p.k) : 0.0f;
   if (p.k > 0 && !L::gathered) {
     const TensorShape a = transposed_a(S.layout)
@@ -230,7 +237,7 @@ Status gemm_launch_tiles(const Epilogue& epilogue, const GemmProblem& p, int spl
   if constexpr (P.path == GemmPath::tensor) {
     typename Kernel::Maps maps{};
     if (Status s = gemm_tensor_args<B, S, P, Epilogue>(p, tiles, args, maps); !s.ok()) return s;
-    const LaunchShape shape{args.blocks, Kernel::block_threads, P.sharers() * splits};
+    const LaunchShape shape{args.blocks, Kernel::block_threads, P.sharers() * splits, gemm_spreads(p)};
     Status s = B::template launch<Kernel>(shape, args, maps, stream);
     if constexpr (P.stream) {
       using Combine = GemmTensorCombineKernel<B, S, P, Epilogue>;

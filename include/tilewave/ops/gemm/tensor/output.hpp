@@ -41,6 +41,13 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   /// Loads the scales of a tile, which arrive during its products. All lanes of a wave group call this before them.
   /// Scales of the tall side stay in the lane. Those of the wide side go to shared memory later.
   TILEWAVE_DEVICE void begin(const Args& a, const GemmTile& tile, int wave_group) {
+    if constexpr (L::writes_cache) {
+      TILEWAVE_UNROLL
+      for (int r = 0; r < cache_rounds && a.cache.writes; ++r) {
+        const int row = a.gemm.splits > 1 ? vector_of(merged_first(B::cluster_rank())).row : cache_row(r);
+        cache_.row[r].find(a.cache, min_of(tile.first_row + row, tile.row_end - 1));
+      }
+    }
     if constexpr (row_scales) {
       TILEWAVE_UNROLL
       for (int i = 0; i < 2 * L::tiles; ++i) {
@@ -105,15 +112,19 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
     }
   }
 
+  using SumMap::cache_;
+  using SumMap::cache_rounds;
   using SumMap::columns;
   using SumMap::element;
   using SumMap::first_tall;
   using SumMap::first_wide;
   using SumMap::keep_scale;
+  using SumMap::merged_first;
   using SumMap::out_factor_;
   using SumMap::store;
   using SumMap::sum_of;
   using SumMap::tiles_c;
+  using SumMap::vector_of;
   using SumMap::wide_c;
   using InTile = typename SumMap::InTile;
 
@@ -169,8 +180,28 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
     if constexpr (L::writes_squares) {
       if (a.out_squares != nullptr) store_squares(a, tile, shared.out[wave_group][0]);
     }
+    if constexpr (L::writes_cache) {
+      if (a.cache.writes) return store_heads(a, tile, shared.out[wave_group][0]);
+    }
     send_boxes(a, tile, wave_group, shared, first);
   }
+  /// Stores the tile's 64 columns of each row, from its box, as GemmProblem::cache_write wants them.
+  TILEWAVE_DEVICE void store_heads(const Args& a, const GemmTile& tile, const Chunk* box) {
+    const int of_row = L::lane_in_wave_group() % 8;
+    const std::int32_t column = tile.first_column + unit * of_row;
+    if (column >= a.gemm.n) return;
+    GemmCacheOutput<B, S.out, unit> heads[cache_rounds];
+    TILEWAVE_UNROLL
+    for (int r = 0; r < cache_rounds; ++r) heads[r].load(a.cache, cache_.row[r], column);
+    TILEWAVE_UNROLL
+    for (int r = 0; r < cache_rounds; ++r) {
+      const int in_box = cache_row(r);
+      if (const std::int32_t row = tile.first_row + in_box; row < tile.row_end)
+        heads[r].store(a.cache, a.gemm, cache_.row[r], row, column, box[in_box * 8 + (of_row ^ in_box % 8)]);
+    }
+  }
+  /// The row of the tile that the lane writes in a round.
+  TILEWAVE_DEVICE static int cache_row(int round) { return 16 * round + L::lane_in_wave_group() / 8; }
   /// Stores the sums of squares of the tile's 64 columns of each row, from its box.
   TILEWAVE_DEVICE static void store_squares(const Args& a, const GemmTile& tile, const Chunk* box) {
     constexpr int row_lanes = L::wave_group_lanes / L::out_rows, units = 8 / row_lanes;
