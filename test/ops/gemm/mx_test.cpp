@@ -226,5 +226,25 @@ TEST_CASE("specs of mxfp4 weights under rows of other types are refused by name"
   }
 }
 
+TEST_CASE("int4 is rounded with its scales on sm90 alone, and what does not go with that is refused") {
+  constexpr GemmSpec good{.b = DType::i4,
+                          .scale = Scaling::per_group,
+                          .weights = GemmWeights::preshuffled,
+                          .scale_k = 128,
+                          .sums = GemmSums::fast};
+  for (const ArchId arch : {ArchId::gfx942, ArchId::gfx950, ArchId::sm90}) {
+    const bool rounds = arch == ArchId::sm90;
+    CHECK(gemm_check_spec(good, facts_of(arch)).code == (rounds ? StatusCode::ok : StatusCode::unsupported_dtype));
+    for (const auto change :
+         {+[](GemmSpec& s) { s.zero_points = true; }, +[](GemmSpec& s) { s.a = s.out = DType::f16; },
+          +[](GemmSpec& s) { s.scale_k = 32; }, +[](GemmSpec& s) { s.groups = GemmGroups::masked; },
+          +[](GemmSpec& s) { s.gated = true; }}) {
+      GemmSpec other = good;
+      change(other);
+      CHECK(gemm_check_spec(other, facts_of(arch)).code == StatusCode::unsupported_dtype);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tilewave::test

@@ -85,10 +85,10 @@ constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   int small = 2 * 8 * p.stages + 4 * (row_scales ? wave_groups * group_wide : 1);
   if (gemm_serves_norm(s, p)) small = align_up(small, 8) + 4 * p.rows + 16;
   small += 4 * (shared_scales && !int4 ? p.stages * p.rows : 1);
-  const bool in_exponents = s.mxfp4() && s.a == DType::bf16, fragments = s.weights == GemmWeights::fragments;
-  small = align_up(small, 16) + 4 * (shared_scales && !in_exponents ? p.stages * b_scales : 1);
+  const bool fragments = s.weights == GemmWeights::fragments;
+  small = align_up(small, 16) + 4 * (shared_scales && !s.scales_in_weights() ? p.stages * b_scales : 1);
   small = align_up(small, 16) +
-          4 * (s.zero_points || in_exponents || rescaled ? p.stages * (b_scales + (fragments ? 4 : 0)) : 1);
+          4 * (s.zero_points || s.scales_in_weights() || rescaled ? p.stages * (b_scales + (fragments ? 4 : 0)) : 1);
   const int tall_bytes = tall * (int4 ? depth_k / 2 : p.depth_bytes);
   small += p.pingpong ? align_up(small, 8) - small + 2 * 8 : 0;                              // GemmTensorKernel::Turns
   if (s.out_scale == Scaling::per_group && !p.swapped && group_wide / halves < scale_group)  // L::OutGroups
@@ -125,14 +125,14 @@ constexpr Status gemm_tensor_tile(const GemmSpec& s, const GemmPolicy& p) {
   const int waiting = p.late ? tiles * group_wide / 4 / (s.gated ? 2 : 1) : 0;
   if (tiles * group_wide / 2 + waiting >= registers)
     return illegal_policy("a lane's sums of its wave group's part of the tile must fit its registers");
-  const bool rescaled = gemm_rescales_sums(s, p);
-  const bool half_stage = (s.mxfp4() && s.a == DType::bf16 && p.depth_bytes == 128) || rescaled;
+  const bool rescaled = gemm_rescales_sums(s, p), rounded = s.rounds_weights();
+  const bool half_stage = (s.scales_in_weights() && p.depth_bytes == 128) || rescaled;
   if (s.four_bit() ? !half_stage && p.depth_bytes != 128 * size_of(s.a) : p.depth_bytes != 128)
     return illegal_policy(s.four_bit()
                               ? "a stage of int4 weights is 128 values of k: depth_bytes is 128 times A's element"
                               : "a stage is one box of the tensor copy engine: depth_bytes is 128");
-  if (rescaled && (tiles != 1 || p.splits > 1 || s.scale_k < 64))
-    return illegal_policy("sums that are rescaled: a wave group has 64 columns, K is not shared, scale_k is 64 or 128");
+  if ((rescaled || rounded) && (tiles != 1 || (half_stage && p.splits > 1) || s.scale_k < 64))
+    return illegal_policy("int4 sums in the unit: 64 columns a wave group, scale_k from 64, K not shared by 64 k");
   if (p.stages < 3 && (s.four_bit() || gemm_shares_block_scales(s, p)))
     return illegal_policy("three waves fetch scales in turns, each for a stage: at least 3 stages");
   return {};
@@ -145,7 +145,7 @@ constexpr Status gemm_tensor_product(const GemmSpec& s, const GemmPolicy& p) {
   const bool sums_by_stage = s.scale == Scaling::per_block || promoted;  // are scaled or promoted after each stage
   const int n = sums_by_stage ? gemm_part_wide(group_wide) : group_wide;
   const bool narrow = n == 8 || n == 16 || n == 32 || n == 64 || n == 128 || (sums_by_stage && n == 192);
-  const bool in_unit = (s.mxfp4() && s.a == DType::bf16) || gemm_rescales_sums(s, p);  // sums stay in the matrix unit
+  const bool in_unit = s.scales_in_weights() || gemm_rescales_sums(s, p);  // sums stay in the matrix unit
   if (s.four_bit() && !narrow && !(in_unit && (n == 160 || n == 256)))
     return illegal_policy("products of int4 weights have 8, 16, 32, 64 or 128 rows of A for a wave group");
   if (s.a == DType::i8 && n != 16 && n != 64 && n != 128 && n != 256)

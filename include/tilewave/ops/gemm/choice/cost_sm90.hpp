@@ -138,7 +138,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
     }
     // Tiles of 256 rows have stages of 64 k; sums of int4 are multiplied between them
     // (docs/notebook/2026-11-27-gemm-four-bits.md, 2026-11-28-gemm-int4-in-unit.md).
-    if (p.depth_bytes < 128 * element) cycles *= spec.mxfp4() ? 0.535 : 0.6;
+    if (p.depth_bytes < 128 * element) cycles *= spec.mxfp4() ? 0.535 : spec.rounds_weights() ? 0.55 : 0.6;
   }
   // What copies bring a block a cycle: from L2 more than what streams from memory, and most where few ask. The two of a
   // stage take 262 cycles to begin, whatever their size; two blocks of an SM take turns.

@@ -26,9 +26,9 @@ struct GemmInt4Loop {
       run_waves<L::wave_group_wide>(steps, wave_group, shared, ring, sums);
     } else if constexpr (L::fragments) {
       run_fragments<L::wave_group_wide>(steps, wave_group, shared, ring, sums);
-    } else if constexpr (Codes::rescaled) {
+    } else if constexpr (Codes::rescaled || (Codes::rounded && Codes::step == 64)) {
       run_rescaled(steps, wave_group, shared, ring, sums);
-    } else if constexpr (Codes::scales_in_exponents) {
+    } else if constexpr (Codes::scales_in_exponents || Codes::rounded) {
       run_in_unit<L::wave_group_wide>(steps, wave_group, shared, ring, sums);
     } else {
       run_scaled<L::wave_group_wide>(steps, wave_group, shared, ring, sums);
@@ -105,8 +105,9 @@ struct GemmInt4Loop {
     for (int t = 0; t < L::tiles; ++t) B::group_mma_fence(sums[t]);
   }
 
-  /// Sums stay in the matrix unit, and are multiplied where scales change. Codes are widened while the products of the
-  /// batch before run. Batches of more than two slices are serialised by ptxas (C7513).
+  /// Sums stay in the matrix unit, and are multiplied where scales change, unless codes are rounded with theirs. Codes
+  /// are widened while the products of the batch before run. Batches of more than two slices are serialised by ptxas
+  /// (C7513).
   TILEWAVE_DEVICE static void run_rescaled(typename L::Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
                                            Sums (&sums)[L::tiles]) {
     static_assert(L::tiles == 1, "a wave group has 64 rows of B");
@@ -118,6 +119,7 @@ struct GemmInt4Loop {
     const auto multiply_sums = [&](const Vec<float, 2>& factors) TILEWAVE_INLINE_LAMBDA {
       B::template group_mma_wait<0>();
       B::group_mma_fence(sums[0]);
+      if constexpr (Codes::rounded) return;
       TILEWAVE_UNROLL
       for (int i = 0; i < Sums::size; ++i) sums[0][i] *= factors[i / 2 % 2];
       B::group_mma_fence(sums[0]);
@@ -131,10 +133,11 @@ struct GemmInt4Loop {
         const int slot = B::uniform(ring.slot);  // for the addresses of products, which are scalars
         B::template group_mma_wait<1>();         // the products of the codes that are overwritten
         if constexpr (number > stage_batches && first_slice == batch) shared.ring.release(before);
+        if (Codes::rounded && number == 1 && step != steps.first) shared.ring.release(before);
         widen_slices(wave_group, shared, slot, first_slice, codes[number % 2]);
-        if constexpr (number % scale_batches == 0)
+        if constexpr (!Codes::rounded && number % scale_batches == 0)
           multiply_sums(scales_of_rows(wave_group, shared, slot, first_slice / Codes::k_slices));
-        if (number == 0 && step != steps.first) shared.ring.release(before);
+        if (!Codes::rounded && number == 0 && step != steps.first) shared.ring.release(before);
         B::group_mma_begin();
         static_for<batch>([&](auto i) TILEWAVE_INLINE_LAMBDA {
           B::template group_multiply<S.a, L::wave_group_wide>(
@@ -149,7 +152,7 @@ struct GemmInt4Loop {
     }
     const bool any = steps.first < steps.end;
     Vec<float, 2> last{{1.0f, 1.0f}};  // the significands of the last scales
-    if (any) last = scales_of_rows(wave_group, shared, before, 2 * Codes::scales_per_stage - 1);
+    if (any && !Codes::rounded) last = scales_of_rows(wave_group, shared, before, 2 * Codes::scales_per_stage - 1);
     multiply_sums(last);
     if (any) shared.ring.release(before);
   }
