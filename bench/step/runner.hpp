@@ -96,6 +96,10 @@ class StepRunner {
   /// find them or spoil them, so the step is run once more behind them.
   void timed(const StepRow& row, Measurement& measured) {
     calls_ = model_->capture(row.part);
+    if (calls_ == 0) {  // another part does its work
+      measured.ok = true, measured.max_abs_err = measured.max_rel_err = 0;
+      return set(measured, 0);
+    }
     const auto launch = [&](hipStream_t stream) -> Status {
       model_->replay(stream);
       return {};
@@ -134,7 +138,7 @@ class StepRunner {
       const double times = once ? 1 : part == StepPart::norm ? (2.0 * layers() + 1) / 3 : layers();
       calls_ += static_cast<int>(std::lround(times * (only_last                     ? 1
                                                       : part == StepPart::norm      ? 3
-                                                      : part == StepPart::embedding ? 2
+                                                      : part == StepPart::embedding ? row.config.gathers()
                                                                                     : 1)));
       one.us *= times, one.clk *= times;
       if (!all.known()) {
@@ -162,12 +166,16 @@ class StepRunner {
     }
     if (std::abs(left) < 1e-6) left = 0;  // a modelled step is the sum of its parts
     measured.ok = !model_time.on;
-    SampleStats& cold = measured.timing.main.own.cold;
     if (model_time.on) {
       measured.timing.modelled = {left, 0, 0, NAN, "launch", chip_modelled(config_.arch)};
-    } else if (!emulated_device) {
-      cold.median = cold.min = cold.q1 = cold.q3 = cold.mean = left, cold.count = 1;
+    } else {
+      set(measured, left);
     }
+  }
+  /// A time that follows from others.
+  static void set(Measurement& measured, double us) {
+    SampleStats& cold = measured.timing.main.own.cold;
+    if (!emulated_device) cold.median = cold.min = cold.q1 = cold.q3 = cold.mean = us, cold.count = 1;
   }
 
   MeasureOptions options_;

@@ -36,6 +36,7 @@ class PartOnly final : public engine::Kernels {
   bool writes_squares(const engine::Linear& by, std::int32_t rows) const override {
     return kernels_.writes_squares(by, rows);
   }
+  bool caches(const engine::Linear& by, std::int32_t rows) const override { return kernels_.caches(by, rows); }
   void linear(const void* x, const engine::Linear& by, const void* residual, void* out, std::int32_t rows) override {
     constexpr StepPart of_layer[] = {StepPart::qkv, StepPart::out, StepPart::down};
     if (wanted(of_layer[linears_++ % 3])) kernels_.linear(x, by, residual, out, rows);
@@ -49,9 +50,8 @@ class PartOnly final : public engine::Kernels {
   void logits(const void* x, const engine::Linear& by, float* out, std::int32_t rows) override {
     if (wanted(StepPart::logits)) kernels_.logits(x, by, out, rows);
   }
-  void rotate_and_cache(void* qkv, const void* q_norm, const void* k_norm, const float* cos, const float* sin,
-                        void* k_cache, void* v_cache, const engine::StepTables& step) override {
-    if (wanted(StepPart::cache)) kernels_.rotate_and_cache(qkv, q_norm, k_norm, cos, sin, k_cache, v_cache, step);
+  void rotate_and_cache(void* qkv, const engine::CacheWrite& write) override {
+    if (wanted(StepPart::cache)) kernels_.rotate_and_cache(qkv, write);
   }
   void attend(const void* qkv, const void* k_cache, const void* v_cache, std::int32_t window, const float* sinks,
               void* out, const engine::StepTables& step) override {
@@ -171,7 +171,7 @@ Work step_work(const engine::ModelConfig& m, const StepCase& c, StepPart part) {
   // A query of a prefill sees half of the keys on average.
   const std::int64_t seen = c.phase == StepPhase::decode ? c.context : (c.context + 1) / 2;
   switch (part) {
-    case StepPart::embedding: return {.bytes = 4 * (rows + sequences) * m.hidden};
+    case StepPart::embedding: return {.bytes = 4 * (rows + (c.gathers() - 1) * sequences) * m.hidden};
     case StepPart::norm: return {.bytes = 4 * (2 * layers * rows + sequences) * m.hidden};
     case StepPart::qkv: return times(product(m.qkv_columns(), m.hidden, rows), layers);
     case StepPart::cache: return {.bytes = layers * rows * 2 * (2 * q + 2 * kv)};

@@ -71,6 +71,8 @@ struct StepCase {
            : weights == engine::WeightFormat::int4 ? DType::i4
                                                    : DType::bf16;
   }
+  /// Launches that gather rows: of embeddings, and of those that need logits, where not all do.
+  int gathers() const { return new_tokens() == batch ? 1 : 2; }
   int new_tokens() const { return phase == StepPhase::decode ? batch : batch * context; }
 };
 

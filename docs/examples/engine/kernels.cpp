@@ -20,6 +20,8 @@ static void repack(const tilewave::GemmRepackProblem& problem) {
   must(tilewave::hipDeviceSynchronize(), "repacking weights");
 }
 
-Loader room_loader() { return {Room::facts.fp8, repack, RoomKernels<Room>::norms_in_weights}; }
+Loader room_loader() {
+  return {Room::facts.fp8, repack, RoomKernels<Room>::norms_in_weights, RoomKernels<Room>::pairs_of_neighbours};
+}
 
 }  // namespace engine

@@ -16,6 +16,8 @@ namespace engine {
 /// Rows of a step, at most, whose squares products hand on.
 inline constexpr std::int32_t most_square_rows = 64;
 
+struct CacheWrite;
+
 /// Weights of a product: [n, k], and [n] of bias or null, which is f32 where the result is. Scales are f32 [n] of fp8, bf16
 /// [k / 128, n] of int4, e8m0 [k / 32, n] of MXFP4.
 struct Linear {
@@ -31,6 +33,8 @@ struct Linear {
   /// the result.
   const float* squares = nullptr;
   float* squares_out = nullptr;
+  /// The result is heads of q, k and v, and this is done with them in the same launch. See Kernels::caches.
+  const CacheWrite* cache = nullptr;
 };
 
 /// A layer of experts: the router's n are the experts. gate_up, gates before ups, and down are those of one expert, and
@@ -59,9 +63,19 @@ struct StepTables {
   const std::int32_t* block_table = nullptr;  // [sequences, table_columns]
 };
 
+/// What becomes of heads of q, k and v: q and k are normalised, where there are weights, and turned by their positions;
+/// k and v go into their slots of a layer's cache.
+struct CacheWrite {
+  const void *q_norm = nullptr, *k_norm = nullptr;
+  const float *cos = nullptr, *sin = nullptr;
+  void *k_cache = nullptr, *v_cache = nullptr;
+  const StepTables& step;
+};
+
 /// What is drawn from: a row of logits each, with the request's parameters.
 struct SampleTables {
   std::int32_t rows = 0;
+  bool all = false;                    // row i is the step's token i, as in a decode step
   const std::int32_t* from = nullptr;  // [rows]: the step's token whose logits are wanted
   const float *temperature = nullptr, *top_p = nullptr;
   const std::int32_t* top_k = nullptr;
@@ -86,6 +100,8 @@ class Kernels {
   virtual bool normalises(const Linear& by, std::int32_t rows) const = 0;
   /// Whether linear writes squares_out of so many rows.
   virtual bool writes_squares(const Linear& by, std::int32_t rows) const = 0;
+  /// Whether linear writes so many rows of q, k and v into the cache itself.
+  virtual bool caches(const Linear& by, std::int32_t rows) const = 0;
   /// out = x weight^T + bias + residual; residual may be null, or out itself.
   virtual void linear(const void* x, const Linear& by, const void* residual, void* out, std::int32_t rows) = 0;
   /// out[:, c] = activation(gate) * up, of weights [gates, ups].
@@ -94,10 +110,8 @@ class Kernels {
   virtual void experts(const void* x, const Experts& by, void* sum, std::int32_t rows) = 0;
   /// f32 logits, capped if the model says so.
   virtual void logits(const void* x, const Linear& by, float* out, std::int32_t rows) = 0;
-  /// q (in place) and k of qkv [tokens, q k v heads] are normalised if the model says so and turned by their positions;
-  /// k and v go into their slots.
-  virtual void rotate_and_cache(void* qkv, const void* q_norm, const void* k_norm, const float* cos, const float* sin,
-                                void* k_cache, void* v_cache, const StepTables& step) = 0;
+  /// The same behind a product: qkv is [tokens, q k v heads], and q stays in place.
+  virtual void rotate_and_cache(void* qkv, const CacheWrite& write) = 0;
   /// out [tokens, q_heads * head_size] from the q of qkv and the caches. A window of 0 sees all tokens. Sinks are null, or
   /// one more logit of each head, in f32.
   virtual void attend(const void* qkv, const void* k_cache, const void* v_cache, std::int32_t window,
@@ -116,6 +130,8 @@ struct Loader {
   tilewave::DType fp8;
   void (*repack)(const tilewave::GemmRepackProblem&);  // waits until it is done
   bool norms_in_weights;  // products normalise few rows, if the norm's weights are in their own
+  /// Whether a head's dimensions i and i + head_size / 2, which are turned together, shall lie side by side.
+  bool (*pairs_of_neighbours)(const ModelConfig&);
 };
 Loader room_loader();
 

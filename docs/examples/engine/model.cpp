@@ -91,10 +91,16 @@ void Model::queue_attention(Kernels& kernels, std::int32_t index, const StepTabl
   const bool local = c.is_local(index) && local_cos_.data() != nullptr;
   Linear qkv = linear_of(layer.qkv, c.qkv_columns(), c.hidden);
   const void* const rows = c.gemma ? normed_.data() : queue_norm(kernels, layer.attention_norm, qkv, step.tokens);
+  const CacheWrite write{.q_norm = layer.q_norm.data(),
+                         .k_norm = layer.k_norm.data(),
+                         .cos = (local ? local_cos_ : cos_).as<float>(),
+                         .sin = (local ? local_sin_ : sin_).as<float>(),
+                         .k_cache = cache.k.data(),
+                         .v_cache = cache.v.data(),
+                         .step = step};
+  if (kernels.caches(qkv, step.tokens)) qkv.cache = &write;
   kernels.linear(rows, qkv, nullptr, qkv_.data(), step.tokens);
-  kernels.rotate_and_cache(qkv_.data(), layer.q_norm.data(), layer.k_norm.data(),
-                           (local ? local_cos_ : cos_).as<float>(), (local ? local_sin_ : sin_).as<float>(),
-                           cache.k.data(), cache.v.data(), step);
+  if (qkv.cache == nullptr) kernels.rotate_and_cache(qkv_.data(), write);
   kernels.attend(qkv_.data(), cache.k.data(), cache.v.data(), c.window_of(index), layer.sinks.as<float>(),
                  attention_.data(), step);
 }
@@ -150,17 +156,23 @@ void Model::queue(Kernels& kernels, const Step& step) {
   squares_ready_ = false;
   for (std::int32_t i = 0; i < c.layers; ++i) queue_layer(kernels, i, tables);
   if (rows == 0) return;
-  // Only these tokens need logits: their rows are gathered into the idle projection's room.
+  // Only some tokens need logits: their rows are gathered into the idle projection's room.
+  const bool all = step.sample.all;
+  const Buffer &stream = all ? hidden_ : normed_, &normed = all ? normed_ : hidden_;
+  const Buffer& branch = all ? branch_ : branch_rows_;
   const Buffer& output = c.tied_embeddings ? weights_.embeddings : weights_.output;
   const void* const final_norm = weights_.final_norm.data();
-  kernels.gather_rows(hidden_.data(), tables.tokens, step.sample.from, 1.0f, normed_.data(), rows);
+  const auto gather = [&](const Buffer& from, const Buffer& to) {
+    if (!all) kernels.gather_rows(from.data(), tables.tokens, step.sample.from, 1.0f, to.data(), rows);
+  };
+  gather(hidden_, normed_);
   if (c.gemma) {
-    kernels.gather_rows(branch_.data(), tables.tokens, step.sample.from, 1.0f, branch_rows_.data(), rows);
-    kernels.add_norm(branch_rows_.data(), normed_.data(), final_norm, hidden_.data(), rows);
+    gather(branch_, branch_rows_);
+    kernels.add_norm(branch.data(), stream.data(), final_norm, normed.data(), rows);
   } else {
-    kernels.norm(normed_.data(), final_norm, hidden_.data(), rows);
+    kernels.norm(stream.data(), final_norm, normed.data(), rows);
   }
-  kernels.logits(hidden_.data(), {output.data(), nullptr, nullptr, c.vocab, c.hidden}, logits_.as<float>(), rows);
+  kernels.logits(normed.data(), {output.data(), nullptr, nullptr, c.vocab, c.hidden}, logits_.as<float>(), rows);
   kernels.sample(logits_.as<float>(), step.sample, drawn_.as<std::int32_t>(), drawn_.as<float>() + rows);
 }
 
@@ -179,6 +191,8 @@ Model::Step Model::upload(const StepInput& in) {
   t.q_starts = tables_.add(in.q_starts), t.kv_lengths = tables_.add(in.kv_lengths);
   t.block_table = tables_.add(in.block_table);
   SampleTables& sample = step.sample;
+  sample.all = rows == tokens;
+  for (std::int32_t i = 0; i < rows; ++i) sample.all = sample.all && in.sample_from[i] == i;
   sample.from = tables_.add(in.sample_from);
   sample.temperature = tables_.add(in.temperature), sample.top_p = tables_.add(in.top_p);
   sample.top_k = tables_.add(in.top_k), sample.seed = tables_.add(in.seed), sample.offset = tables_.add(in.offset);
@@ -192,8 +206,8 @@ void Model::launch(const Step& step) {
   if (!use_graphs_ || step.tables.most_queries != 1) return eagerly();
   if (kernels_->workspace_moves() != workspace_moves_ || graphs_.size() > most_graphs) graphs_.clear();
   workspace_moves_ = kernels_->workspace_moves();
-  const auto [at, first] =
-      graphs_.try_emplace({step.tables.sequences, step.tables.table_columns, step.sample.rows}, std::nullopt);
+  const auto [at, first] = graphs_.try_emplace(
+      {step.tables.sequences, step.tables.table_columns, step.sample.rows, step.sample.all}, std::nullopt);
   if (first) return eagerly();  // which makes plans, and may move the workspace
   if (!at->second) at->second.emplace(stream_, eagerly);
   at->second->launch(stream_.get());

@@ -92,9 +92,10 @@ class Model {
   bool squares_ready_ = false;  // of the stream as it is at this point of a step
   TableUpload tables_;
   std::size_t logit_rows_ = 0;
-  // Decode steps by all that their launches depend on: sequences, columns of the block table, rows of logits.
+  // Decode steps by all that their launches depend on: sequences, columns of the block table, rows of logits, and
+  // whether these are all tokens in their order.
   bool use_graphs_ = true;
-  std::map<std::array<std::int32_t, 3>, std::optional<Graph>> graphs_;  // empty: the shape was seen once
+  std::map<std::array<std::int32_t, 4>, std::optional<Graph>> graphs_;  // empty: the shape was seen once
   std::uint64_t workspace_moves_ = 0;                                   // when the graphs were captured
 };
 

@@ -37,6 +37,10 @@ class RoomKernels final : public Kernels {
  public:
   /// Entries of sm90 divide a few rows by their root mean square (GemmProblem::rms_norm).
   static constexpr bool norms_in_weights = R::facts.matrix == tilewave::Matrix::mma;
+  /// They also turn heads and write them into caches of their type, if what turns together is side by side.
+  static bool pairs_of_neighbours(const ModelConfig& c) {
+    return write_spec<R, false, false>.pairs == tilewave::RopePairs::neighbours && !c.qk_norm && !c.fp8_cache;
+  }
 
   RoomKernels(const ModelConfig& config, const CacheShape& cache, tilewave::hipStream_t stream)
       : config_(config), cache_(cache), stream_(stream) {
@@ -80,13 +84,19 @@ class RoomKernels final : public Kernels {
     return norms_in_weights && by.format == WeightFormat::bf16 && by.n % tilewave::gemm_squares_columns == 0 &&
            rows > 4 && rows <= most_square_rows && !config_.batch_invariant;
   }
+  bool caches(const Linear& by, std::int32_t rows) const override {
+    return pairs_of_neighbours(config_) && by.format == WeightFormat::bf16 && rows > 8 && rows <= most_square_rows &&
+           !config_.batch_invariant;
+  }
   void linear(const void* x, const Linear& by, const void* residual, void* out, std::int32_t rows) override {
     auto p = product(spec_of(by, false), x, by, out, rows);
     if (by.bias != nullptr) p = p.with_bias(by.bias);
     if (residual != nullptr) p = p.with_residual(residual);
     p.out_squares = by.squares_out;
+    tilewave::KvCacheWriteProblem write;
+    if (by.cache != nullptr) write = cache_problem(out, *by.cache), p.cache_write = &write;
     const std::int32_t extras = (by.bias != nullptr ? 1 : 0) + (residual != nullptr ? 2 : 0) + norm_of(by) +
-                                (by.squares_out != nullptr ? 16 : 0);
+                                (by.squares_out != nullptr ? 16 : 0) + (by.cache != nullptr ? 32 : 0);
     launch("gemm", linears_[{rows, by.n, by.k, extras}], p, plan_of(by));
   }
 
@@ -131,30 +141,11 @@ class RoomKernels final : public Kernels {
     served(R::template launch<Cap>(shape, {out, count, config_.logits_cap}, stream_), "cap of logits");
   }
 
-  void rotate_and_cache(void* qkv, const void* q_norm, const void* k_norm, const float* cos, const float* sin,
-                        void* k_cache, void* v_cache, const StepTables& step) override {
-    const ModelConfig& c = config_;
-    const std::int64_t q_columns = std::int64_t{c.q_heads} * c.head_size,
-                       kv_columns = std::int64_t{c.kv_heads} * c.head_size;
-    auto* const q = static_cast<std::uint16_t*>(qkv);
-    tilewave::KvCacheWriteProblem p{
-        .k = q + q_columns, .v = q + q_columns + kv_columns, .k_cache = k_cache, .v_cache = v_cache};
-    p.slots = step.slots, p.positions = step.positions, p.tables_ready = true;
-    p.q = p.q_out = q;
-    if (c.qk_norm) p.q_norm = q_norm, p.k_norm = k_norm, p.eps = c.norm_eps;
-    p.cos = cos, p.sin = sin, p.table_rows = c.max_positions, p.table_stride = c.head_size / 2;
-    p.tokens = step.tokens, p.q_heads = c.q_heads, p.kv_heads = c.kv_heads, p.head_size = p.rotary = c.head_size;
-    p.block_size = cache_.page_tokens, p.num_pages = cache_.pages;
-    p.q_strides = p.k_strides = p.v_strides = p.q_out_strides = {.token = c.qkv_columns(), .head = c.head_size};
-    const tilewave::PagedAttentionSpec reader = decode_spec(c.head_size, false, cache_type());
-    p.k_cache_strides = nhd_key_strides(reader, c.kv_heads, p.block_size);
-    p.v_cache_strides = nhd_value_strides(reader, c.kv_heads, p.block_size);
-    if (c.fp8_cache) {
-      p.k_scale = cache_scales_.data(), p.v_scale = cache_scales_.as<float>() + 1;
-      c.qk_norm ? write<write_spec<R, true, true>>(p) : write<write_spec<R, false, true>>(p);
-    } else {
-      c.qk_norm ? write<write_spec<R, true, false>>(p) : write<write_spec<R, false, false>>(p);
-    }
+  void rotate_and_cache(void* qkv, const CacheWrite& write) override {
+    const tilewave::KvCacheWriteProblem p = cache_problem(qkv, write);
+    if (config_.fp8_cache)
+      return config_.qk_norm ? queue<write_spec<R, true, true>>(p) : queue<write_spec<R, false, true>>(p);
+    config_.qk_norm ? queue<write_spec<R, true, false>>(p) : queue<write_spec<R, false, false>>(p);
   }
 
   void attend(const void* qkv, const void* k_cache, const void* v_cache, std::int32_t window, const float* sinks,
@@ -242,9 +233,30 @@ class RoomKernels final : public Kernels {
     served(plan.launch(p, stream_), op);
   }
 
+  tilewave::KvCacheWriteProblem cache_problem(void* qkv, const CacheWrite& write) const {
+    const ModelConfig& c = config_;
+    const std::int64_t q_columns = std::int64_t{c.q_heads} * c.head_size,
+                       kv_columns = std::int64_t{c.kv_heads} * c.head_size;
+    auto* const q = static_cast<std::uint16_t*>(qkv);
+    tilewave::KvCacheWriteProblem p{
+        .k = q + q_columns, .v = q + q_columns + kv_columns, .k_cache = write.k_cache, .v_cache = write.v_cache};
+    p.slots = write.step.slots, p.positions = write.step.positions, p.tables_ready = true;
+    p.q = p.q_out = q;
+    if (c.qk_norm) p.q_norm = write.q_norm, p.k_norm = write.k_norm, p.eps = c.norm_eps;
+    p.cos = write.cos, p.sin = write.sin, p.table_rows = c.max_positions, p.table_stride = c.head_size / 2;
+    p.tokens = write.step.tokens, p.q_heads = c.q_heads, p.kv_heads = c.kv_heads, p.head_size = p.rotary = c.head_size;
+    p.block_size = cache_.page_tokens, p.num_pages = cache_.pages;
+    p.q_strides = p.k_strides = p.v_strides = p.q_out_strides = {.token = c.qkv_columns(), .head = c.head_size};
+    const tilewave::PagedAttentionSpec reader = decode_spec(c.head_size, false, cache_type());
+    p.k_cache_strides = nhd_key_strides(reader, c.kv_heads, p.block_size);
+    p.v_cache_strides = nhd_value_strides(reader, c.kv_heads, p.block_size);
+    if (c.fp8_cache) p.k_scale = cache_scales_.data(), p.v_scale = cache_scales_.as<float>() + 1;
+    p.spec = c.qk_norm ? (c.fp8_cache ? write_spec<R, true, true> : write_spec<R, true, false>)
+                       : (c.fp8_cache ? write_spec<R, false, true> : write_spec<R, false, false>);
+    return p;
+  }
   template <tilewave::KvCacheWriteSpec spec>
-  void write(tilewave::KvCacheWriteProblem p) {
-    p.spec = spec;
+  void queue(const tilewave::KvCacheWriteProblem& p) {
     launch("kv_cache_write", writes_[p.tokens], p, tilewave::kv_cache_write_plan<R, spec>);
   }
 

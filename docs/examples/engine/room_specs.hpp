@@ -71,12 +71,16 @@ template <class R>
 constexpr tilewave::NormSpec norm_quant_spec{
     .weight = tilewave::DType::f32, .out = R::facts.fp8, .scale = tilewave::Scaling::per_token};
 
-/// Writes into the cache, with and without norms of heads, of bf16 and of fp8.
+/// Writes into the cache, with and without norms of heads, of bf16 and of fp8. What products of sm90 may write
+/// themselves has its pairs side by side.
 template <class R, bool norm, bool fp8>
 constexpr tilewave::KvCacheWriteSpec write_spec{.kv = fp8 ? R::facts.fp8 : tilewave::DType::bf16,
                                                 .quant = fp8 ? tilewave::Scaling::per_tensor : tilewave::Scaling::none,
                                                 .fused = true,
-                                                .norm = norm};
+                                                .norm = norm,
+                                                .pairs = R::facts.matrix == tilewave::Matrix::mma && !norm && !fp8
+                                                             ? tilewave::RopePairs::neighbours
+                                                             : tilewave::RopePairs::halves};
 /// Decode and flash attention read one cache: pages of whole tokens.
 constexpr tilewave::PagedAttentionSpec decode_spec(int head_size, bool cap, tilewave::DType kv) {
   const bool fp8 = kv != tilewave::DType::bf16;

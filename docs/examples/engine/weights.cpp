@@ -40,6 +40,7 @@ std::vector<std::uint16_t> as_bf16(const std::string& name, const TensorView& vi
 struct Named {
   std::string name;
   std::vector<std::int64_t> shape;
+  std::int32_t turned = 0;  // q and k: the rows of a head, of which row i shall lie beside row i + turned / 2
 
   std::int64_t elements() const {
     std::int64_t count = 1;
@@ -61,7 +62,21 @@ struct Source {
   /// Weights of products in layers, or of as many experts. norm: the one before it, or null.
   std::function<Weight(const std::vector<Named>&, const Named* norm, std::int32_t experts)> weight;
   std::function<Weight(const ShippedExperts&)> mxfp4;
+  bool pairs_of_neighbours = false;  // see Loader
 };
+
+/// Puts rows of heads in the order in which pairs that are turned together are neighbours.
+std::vector<std::uint16_t> in_pairs(const std::vector<std::uint16_t>& values, const Named& tensor) {
+  const auto turned = static_cast<std::size_t>(tensor.turned);
+  const std::size_t rows = static_cast<std::size_t>(tensor.shape.front()), columns = values.size() / rows;
+  std::vector<std::uint16_t> all;
+  all.reserve(values.size());
+  for (std::size_t row = 0; row < rows; ++row) {
+    const std::size_t dim = row % turned, from = row - dim + dim / 2 + dim % 2 * (turned / 2);
+    all.insert(all.end(), values.begin() + from * columns, values.begin() + (from + 1) * columns);
+  }
+  return all;
+}
 
 /// Experts lie behind each other, and of each its gates before its ups.
 void load_experts(const ModelConfig& c, const std::string& prefix, const Source& source, LayerWeights& layer) {
@@ -93,6 +108,7 @@ LayerWeights layer_of(const ModelConfig& c, std::int32_t index, const Source& so
                head_norm = c.gemma ? Stored::bf16_plus_one : Stored::bf16;
   const std::string prefix = "model.layers." + std::to_string(index) + ".";
   const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
+  const std::int32_t turned = source.pairs_of_neighbours ? c.head_size : 0;
   const std::int64_t q_rows = std::int64_t{c.q_heads} * c.head_size, kv_rows = std::int64_t{c.kv_heads} * c.head_size;
   LayerWeights layer;
   const auto norm_named = [&](const char* name) { return Named{prefix + name + ".weight", {c.hidden}}; };
@@ -110,13 +126,13 @@ LayerWeights layer_of(const ModelConfig& c, std::int32_t index, const Source& so
     layer.mlp_post_norm = norm_of("post_feedforward_layernorm");
   }
   layer.qkv = behind_norm("input_layernorm",
-                          {{attention + "q_proj.weight", {q_rows, c.hidden}},
-                           {attention + "k_proj.weight", {kv_rows, c.hidden}},
+                          {{attention + "q_proj.weight", {q_rows, c.hidden}, turned},
+                           {attention + "k_proj.weight", {kv_rows, c.hidden}, turned},
                            {attention + "v_proj.weight", {kv_rows, c.hidden}}},
                           layer.attention_norm);
   if (c.qkv_bias)
-    layer.qkv.bias = source.tensors({{attention + "q_proj.bias", {q_rows}},
-                                     {attention + "k_proj.bias", {kv_rows}},
+    layer.qkv.bias = source.tensors({{attention + "q_proj.bias", {q_rows}, turned},
+                                     {attention + "k_proj.bias", {kv_rows}, turned},
                                      {attention + "v_proj.bias", {kv_rows}}},
                                     Stored::bf16);
   if (c.qk_norm) {
@@ -219,7 +235,8 @@ ModelWeights load_weights(const ModelConfig& config, const Loader& loader, const
   const auto read = [&](const std::vector<Named>& tensors) {
     std::vector<std::uint16_t> all;
     for (const Named& tensor : tensors) {
-      const std::vector<std::uint16_t> values = as_bf16(tensor.name, files.get(tensor.name, tensor.shape));
+      std::vector<std::uint16_t> values = as_bf16(tensor.name, files.get(tensor.name, tensor.shape));
+      if (tensor.turned > 0) values = in_pairs(values, tensor);
       all.insert(all.end(), values.begin(), values.end());
     }
     return all;
@@ -258,7 +275,7 @@ ModelWeights load_weights(const ModelConfig& config, const Loader& loader, const
     p.layers = e.experts, p.n = e.n, p.k = e.k, p.interleaved = e.interleaved;
     return repacked(p, codes.bytes, scales.bytes, loader, WeightFormat::mxfp4);
   };
-  return weights_of(config, {stored, weight, mxfp4});
+  return weights_of(config, {stored, weight, mxfp4, loader.pairs_of_neighbours(config)});
 }
 
 ModelWeights random_weights(const ModelConfig& config, bool norms_in_weights) {

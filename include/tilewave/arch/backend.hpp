@@ -300,6 +300,8 @@ struct LaunchShape {
   std::int64_t grid;  // blocks
   int block;          // lanes
   int cluster = 1;    // neighbouring blocks that run at the same time and reach each other's shared memory
+  // sm90: no SM takes more blocks than its share of the grid, also where others are still busy with the kernel before.
+  bool spread = false;
 };
 
 /// On sm90 a kernel of a stream begins while the kernel before it ends (programmatic dependent launch), and waits

@@ -35,8 +35,9 @@ class Watch final : public Kernels {
   void gated(const void*, const Linear&, void*, std::int32_t) override {}
   void experts(const void*, const Experts&, void*, std::int32_t) override {}
   void logits(const void*, const Linear&, float*, std::int32_t) override {}
-  void rotate_and_cache(void*, const void*, const void*, const float*, const float*, void*, void*,
-                        const StepTables& step) override {
+  bool caches(const Linear&, std::int32_t) const override { return false; }
+  void rotate_and_cache(void*, const CacheWrite& write) override {
+    const StepTables& step = write.step;
     for (std::int32_t s = 0; s < step.sequences; ++s) {
       for (std::int32_t i = step.q_starts[s]; i < step.q_starts[s + 1]; ++i) {
         const std::int32_t position = step.positions[i];

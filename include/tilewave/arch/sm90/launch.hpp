@@ -77,7 +77,7 @@ struct Launch {
   static Status launch_function(const void* function, LaunchShape shape, void** arguments, hipStream_t stream) {
     if (Status s = check_launch(shape, sm90_facts); !s.ok()) return s;
     if (shape.grid == 0) return {};
-    if (const cudaError_t error = allow_shared<K>(function); error != cudaSuccess) {
+    if (const cudaError_t error = allow_shared<K>(function, shape); error != cudaSuccess) {
       return {StatusCode::launch_failed, cudaGetErrorString(error)};
     }
     // <<<>>> with cudaGetLastError would report an error that the caller left behind.
@@ -93,11 +93,19 @@ struct Launch {
   }
   /// CUDA requires a request for more than 48 KB of shared memory.
   template <class K>
-  static cudaError_t allow_shared(const void* function) {
-    constexpr int bytes = sizeof(typename K::Shared);
-    static_assert(bytes <= sm90_facts.lds_bytes, "the kernel asks for more shared memory than a block may use");
-    if constexpr (bytes <= 48 * 1024) return cudaSuccess;
-    return cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  static cudaError_t allow_shared(const void* function, const LaunchShape& shape) {
+    static_assert(sizeof(typename K::Shared) <= sm90_facts.lds_bytes,
+                  "the kernel asks for more shared memory than a block may use");
+    if (shared_bytes<K>(shape) <= 48 * 1024) return cudaSuccess;
+    return cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, sm90_facts.lds_bytes);
+  }
+  /// Shared memory of a block. A launch that is spread asks for so much that an SM has no room for one more than its
+  /// share. The driver keeps 1 KiB for each block.
+  template <class K>
+  static std::int64_t shared_bytes(const LaunchShape& shape) {
+    constexpr std::int64_t own = sizeof(typename K::Shared), kept = 1024, all = sm90_facts.lds_bytes + kept;
+    if (!shape.spread) return own;
+    return max_of(own, all / (ceil_div<std::int64_t>(shape.grid, sm90_facts.compute_units) + 1) - kept + 128);
   }
   using Attributes = std::array<cudaLaunchAttribute, 2>;
   /// `attributes` must outlive the returned configuration.
@@ -115,7 +123,7 @@ struct Launch {
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(static_cast<unsigned>(shape.grid));
     config.blockDim = dim3(static_cast<unsigned>(shape.block));
-    config.dynamicSmemBytes = sizeof(typename K::Shared);
+    config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes<K>(shape));
     config.stream = stream;
     config.attrs = attributes.data();
     config.numAttrs = count;

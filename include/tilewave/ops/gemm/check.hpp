@@ -7,6 +7,7 @@
 
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/core/math.hpp"
+#include "tilewave/ops/gemm/cache_status.hpp"
 #include "tilewave/ops/gemm/check_spec.hpp"
 #include "tilewave/ops/gemm/norm_status.hpp"
 #include "tilewave/ops/gemm/problem.hpp"
@@ -30,7 +31,7 @@ inline Status check_gemm_id_extents(const GemmProblem& p) {
     return {StatusCode::bad_extent, "topk is 1 to 255 for scattered specs, else 0"};
   if (s.scattered && std::int64_t{p.tokens} * p.topk > std::numeric_limits<std::int32_t>::max() - 65536)
     return {StatusCode::bad_extent, "tokens times topk must stay below 2^31 - 65536"};
-  if (s.gathered && std::int64_t{p.k} * size_of(s.a) % 16 != 0)
+  if (s.gathered && bytes_of(s.a, p.k) % 16 != 0)
     return {StatusCode::bad_extent, "k of gathered rows is whole 16 bytes"};
   return {};
 }
@@ -72,7 +73,7 @@ inline Status check_gemm_extents(const GemmProblem& p) {
 /// The memory regions of the tensors of a call. A tensor that the spec does not have has an empty region.
 struct GemmRegions {
   Region a, b, out, residual, bias, a_scale, b_scale, b_zero, out_scale, table, workspace;  // table: of groups
-  Region ids, row_weights, a_squares, out_squares;
+  Region ids, row_weights, a_squares, out_squares, k_cache, v_cache;
 
   explicit GemmRegions(const GemmProblem& p) {
     const GemmSpec& s = p.spec;
@@ -105,6 +106,10 @@ struct GemmRegions {
     row_weights = Region(p.row_weights, sizeof(float), p.m, {});
     a_squares = Region(p.a_squares, sizeof(float), std::int64_t{p.m} * (p.k / gemm_squares_columns), {});
     out_squares = Region(p.out_squares, sizeof(float), std::int64_t{p.m} * (p.n / gemm_squares_columns), {});
+    if (p.cache_write != nullptr) {
+      const PagedAttentionRegions cache = cache_regions(*p.cache_write);
+      k_cache = cache.k, v_cache = cache.v;
+    }
     workspace = Region(p.workspace, 1, static_cast<std::int64_t>(p.workspace_bytes), {});
   }
 
@@ -156,7 +161,7 @@ struct GemmRegions {
           b_zero = Region(p.b_zero, 1, p.n, {{p.k / s.scale_k, p.b_scale_k_stride, "b_scale_k_stride is 0"}, b_layers});
         return;
       case Scaling::mx:
-        a_scale = mx_scales(p.a_mx_scale, p.m, a_layers);
+        a_scale = mx_scales(p.a_mx_scale, gemm_a_rows(p), a_layers);
         b_scale = mx_scales(p.b_mx_scale, p.n, b_layers);
         return;
     }
@@ -333,6 +338,8 @@ inline Status check_gemm_overlap(const GemmProblem& p, const GemmRegions& r) {
   if (!clear_of(r.out, {r.a_squares}) ||
       !clear_of(r.out_squares, {r.a, r.b, r.out, r.residual, r.bias, r.a_squares, r.workspace}))
     return {StatusCode::bad_value, "squares overlap another tensor"};
+  if (!clear_of(r.k_cache, {r.a, r.b, r.bias, r.a_squares}) || !clear_of(r.v_cache, {r.a, r.b, r.bias, r.a_squares}))
+    return {StatusCode::bad_value, "a cache overlaps an input"};
   if (!in_place_or_clear(r.out, r.residual))
     return {StatusCode::bad_value, "out overlaps residual, but is not the same tensor"};
   if (!clear_of(r.workspace, {r.a, r.b, r.out, r.residual, r.bias, r.a_scale, r.b_scale, r.b_zero, r.out_scale, r.table,
@@ -361,6 +368,7 @@ inline Status gemm_check(const GemmProblem& p, const ArchFacts& facts) {
     return {StatusCode::bad_value, "swiglu_alpha and swiglu_limit are for swigluoai"};
   }
   if (Status status = detail::check_gemm_pointers(p); !status.ok()) return status;
+  if (Status status = detail::check_gemm_cache_write(p, facts); !status.ok()) return status;
   const detail::GemmRegions regions(p);
   if (Status status = detail::check_gemm_strides(p, regions); !status.ok()) return status;
   return detail::check_gemm_overlap(p, regions);

@@ -30,8 +30,6 @@ constexpr Status check_mx_spec(const GemmSpec& s, const ArchFacts& facts) {
   if (s.zero_points) return {StatusCode::unsupported_dtype, "zero points are of weights of i4 with scales of groups"};
   if (s.out_scale == Scaling::per_group)
     return {StatusCode::unsupported_scaling, "with mx scales out has no scales of groups"};
-  if (s.groups == GemmGroups::contiguous)
-    return {StatusCode::unsupported_layout, "mx scales lie in 32 rows each, and contiguous groups begin anywhere"};
   return {};
 }
 

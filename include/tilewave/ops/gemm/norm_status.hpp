@@ -38,6 +38,8 @@ constexpr Status gemm_norm_status(const GemmProblem& p, const GemmSpec& s, const
     return {none, "rms_norm is served by tiles of at most 16 rows on sm90, with a_squares by some of 64"};
   if (p.out_squares != nullptr && !gemm_writes_squares(s, policy))
     return {none, "out_squares is served by tiles of 16 to 64 rows and 64 columns on sm90"};
+  if (p.cache_write != nullptr && !gemm_writes_squares(s, policy))
+    return {none, "cache_write is served by tiles of 16 to 64 rows and 64 columns on sm90"};
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include "tilewave/ops/gemm/args.hpp"
 #include "tilewave/ops/gemm/check_spec.hpp"
 #include "tilewave/ops/gemm/few_rows/policy_status.hpp"
+#include "tilewave/ops/gemm/heights.hpp"
 #include "tilewave/ops/gemm/late_status.hpp"
 #include "tilewave/ops/gemm/norm_status.hpp"
 #include "tilewave/tile/element.hpp"
@@ -45,30 +46,6 @@ constexpr int gemm_part_wide(int group_wide) { return group_wide > 192 ? group_w
 /// Says whether block scales come through shared memory, see GemmTensorLayout::shared_scales.
 constexpr bool gemm_shares_block_scales(const GemmSpec& s, const GemmPolicy& p) {
   return s.scale == Scaling::per_block && (p.swapped || (s.gated && s.groups != GemmGroups::one));
-}
-
-/// The heights that a tile may have, in rows of A: the least one that has all rows that the group has is multiplied.
-struct GemmHeights {
-  int count = 0, rows[3]{};
-};
-/// Weights in fragments have products of up to 16 rows by waves, and registers for those of one or two widths by wave
-/// groups: ptxas gives the sums of each loop registers of their own, and waits for each product where they do not
-/// suffice (C7512). Each height of a list is the most rows that it serves.
-constexpr GemmHeights gemm_heights(const GemmSpec& s, const GemmPolicy& p) {
-  if (s.weights == GemmWeights::fragments && s.groups != GemmGroups::one && p.waves_columns == 1) {
-    if (p.rows == 64) return {3, {16, 32, 64}};
-    if (p.rows == 128 && s.gated) return {2, {16, 128}};
-    if (p.rows == 128) return {3, {16, 64, 128}};
-    if (p.rows == 160 && !s.gated) return {2, {128, 160}};
-  }
-  return {1, {p.rows}};
-}
-
-/// Says whether rows have other bits in low tiles than in high ones: sm90 multiplies up to 16 rows of fragments by
-/// mma.sync and more by wgmma, which add up in orders of their own.
-constexpr bool gemm_height_changes_bits(const GemmSpec& s, const GemmPolicy& p) {
-  const GemmHeights heights = gemm_heights(s, p);
-  return heights.rows[0] <= 16 && heights.count > 1;
 }
 
 /// Says whether an entry keeps a row's bits whatever rows are beside it, as batch-invariant calls ask. Errors:
@@ -315,6 +292,9 @@ constexpr Status gemm_transposed_policy(const GemmPolicy& p, int rows, int side)
   return {};
 }
 
+/// Says whether a tile's rows of A have MX scales anywhere: they begin in the middle of 32 rows, or are gathered.
+constexpr bool gemm_mx_rows_anywhere(const GemmSpec& s) { return s.mx() && s.groups == GemmGroups::contiguous; }
+
 /// The laws of GemmLdsKernel: operands through LDS on CDNA.
 constexpr Status gemm_lds_policy(const ArchFacts& facts, const GemmSpec& s, const GemmPolicy& p) {
   const bool direct = p.path == GemmPath::direct;
@@ -358,7 +338,7 @@ constexpr Status gemm_lds_policy(const ArchFacts& facts, const GemmSpec& s, cons
     return illegal_policy("direct, mx scales: each wave copies the scales of 32 rows of A, and of 32 columns or none");
   if (direct && s.mx() && wave_columns / (s.gated ? 2 : 1) % 32 != 0)
     return illegal_policy("direct, mx scales: a wave's columns of C are whole tiles of scales, 32 each");
-  const int scales = direct && (block || s.mx()) ? 512 * waves : 0;
+  const int scales = direct && (block || s.mx()) ? (gemm_mx_rows_anywhere(s) ? 768 : 512) * waves : 0;
   if (p.stages * (p.rows * a_row + p.columns * b_row + scales) > facts.lds_bytes / p.waves_per_simd)
     return illegal_policy("stages times a step's bytes exceed LDS, of which waves_per_simd blocks have a part each");
   return {};

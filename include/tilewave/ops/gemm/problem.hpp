@@ -11,6 +11,8 @@
 
 namespace tilewave {
 
+struct KvCacheWriteProblem;
+
 /// Rows of A and B are whole 16 bytes: their addresses and strides are multiples of that. The bytes between K and the
 /// end of the last 16 are read, also in the last row, but their values do not matter. Where the layout has [K, M] or
 /// [K, N], a row is one k, and M or N takes the part of K. The other dimension is contiguous. No tensor may overlap the
@@ -92,6 +94,11 @@ struct GemmProblem {
   /// Optional: [M, N / 64], written: the same of the rows of out, as they are rounded. It takes what rms_norm takes,
   /// one batch, no gates, an out of 16 bits, and an N that is a multiple of 64.
   float* out_squares = nullptr;
+  /// Optional: the write into a paged cache that would be the next call, of q, k and v as the columns of out. The
+  /// product does it, and the call goes. It rotates pairs of neighbours: where a model rotates halves, rows of B lie
+  /// in pairs, dimension i of a head beside dimension i + head_size / 2. The k and v of out stay as they were. It takes
+  /// what out_squares takes, without residual, and entries of sm90 that write squares serve it.
+  const KvCacheWriteProblem* cache_write = nullptr;
   /// A promise: the kernel right before this call on its stream does not write B or its scales, as it does not where B
   /// are a model's weights. Then B's first boxes are fetched while that kernel ends (sm90).
   bool b_ready = false;

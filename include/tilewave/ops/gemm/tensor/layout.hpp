@@ -7,6 +7,7 @@
 #include "tilewave/ops/gemm/policy_status.hpp"
 #include "tilewave/ops/gemm/stream.hpp"
 #include "tilewave/ops/gemm/tensor/block_scales.hpp"
+#include "tilewave/ops/gemm/tensor/cache_output.hpp"
 #include "tilewave/ops/gemm/tensor/fp4_fragments.hpp"
 #include "tilewave/ops/gemm/tensor/gathered_rows.hpp"
 #include "tilewave/ops/gemm/tensor/row_norm.hpp"
@@ -70,7 +71,7 @@ struct GemmTensorLayout {
   static constexpr detail::GemmHeights heights = detail::gemm_heights(S, P);
   /// Rows of A may be divided by their root mean squares, which a wave of its own finds.
   static constexpr bool norms = detail::gemm_serves_norm(S, P);
-  static constexpr bool writes_squares = detail::gemm_writes_squares(S, P);
+  static constexpr bool writes_squares = detail::gemm_writes_squares(S, P), writes_cache = writes_squares;
   using RowNorm = GemmRowNorm<GemmTensorLayout, S, P>;
 
   /// A wave group's sums of one 64-row tile. Element 4 j + 2 h + e of lane l of wave w is tall row 16 w + l / 4 + 8 h,
@@ -114,6 +115,7 @@ struct GemmTensorLayout {
     float norm_eps, inverse_k;
     const float* a_squares;  // GemmProblem: [m, k / 64], or null
     float* out_squares;      // [m, n / 64], or null
+    [[no_unique_address]] std::conditional_t<writes_cache, GemmCacheArgs, GemmNoCacheArgs> cache;
 
     /// The steps of a tile's K that a block takes.
     struct Steps {

@@ -3,6 +3,8 @@
 // engine cannot write the rows of out.
 #pragma once
 
+#include <type_traits>
+
 #include "tilewave/ops/gemm/tensor/out_boxes.hpp"
 #include "tilewave/ops/gemm/tensor/sum_map.hpp"
 
@@ -41,6 +43,13 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   /// Loads the scales of a tile, which arrive during its products. All lanes of a wave group call this before them.
   /// Scales of the tall side stay in the lane. Those of the wide side go to shared memory later.
   TILEWAVE_DEVICE void begin(const Args& a, const GemmTile& tile, int wave_group) {
+    if constexpr (L::writes_cache) {
+      TILEWAVE_UNROLL
+      for (int r = 0; r < cache_rounds && a.cache.writes; ++r) {
+        const int row = a.gemm.splits > 1 ? vector_of(merged_first(B::cluster_rank())).row : cache_row(r);
+        cache_.row[r].find(a.cache, min_of(tile.first_row + row, tile.row_end - 1));
+      }
+    }
     if constexpr (row_scales) {
       TILEWAVE_UNROLL
       for (int i = 0; i < 2 * L::tiles; ++i) {
@@ -105,15 +114,19 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
     }
   }
 
+  using SumMap::cache_;
+  using SumMap::cache_rounds;
   using SumMap::columns;
   using SumMap::element;
   using SumMap::first_tall;
   using SumMap::first_wide;
   using SumMap::keep_scale;
+  using SumMap::merged_first;
   using SumMap::out_factor_;
   using SumMap::store;
   using SumMap::sum_of;
   using SumMap::tiles_c;
+  using SumMap::vector_of;
   using SumMap::wide_c;
   using InTile = typename SumMap::InTile;
 
@@ -126,6 +139,9 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   TILEWAVE_DEVICE static constexpr int box_from(int box) {
     return min_of(box * box_wide, max_of(wide_c - box_wide, 0));
   }
+  static constexpr int sent_wide = P.swapped ? 64 : min_of(box_wide, wide_c);  // columns of a box that are filled
+  /// One box is filled while another is sent, where there are two or more but not boxes for a tile.
+  static constexpr bool boxes_in_turn = boxes && P.pingpong && L::out_boxes > 1 && L::out_boxes < all_boxes;
   /// The barriers around the filling of boxes also order the scales in shared memory.
   static constexpr bool barriers_of_boxes = boxes && !P.swapped && !P.late;
 
@@ -134,6 +150,17 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   TILEWAVE_DEVICE void write_tile(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
                                   Sums (&sums)[L::tiles]) {
     if constexpr (boxes) {
+      if constexpr (boxes_in_turn) {
+        if (engine_writes_tile(a, tile, wave_group)) {
+          TILEWAVE_UNROLL
+          for (int step = 0; step <= all_boxes; ++step)
+            next_box(a, tile, wave_group, shared, step, true,
+                     [&](auto wide, Chunk* box, int t, int from) TILEWAVE_INLINE_LAMBDA {
+                       fill_box<extras, decltype(wide)::value>(a, tile, wave_group, shared, sums, t, from, box);
+                     });
+          return;
+        }
+      }
       TILEWAVE_UNROLL
       for (int first = 0; first < all_boxes; first += L::out_boxes)
         write_boxes<extras>(a, tile, wave_group, shared, sums, first);
@@ -169,8 +196,28 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
     if constexpr (L::writes_squares) {
       if (a.out_squares != nullptr) store_squares(a, tile, shared.out[wave_group][0]);
     }
+    if constexpr (L::writes_cache) {
+      if (a.cache.writes) return store_heads(a, tile, shared.out[wave_group][0]);
+    }
     send_boxes(a, tile, wave_group, shared, first);
   }
+  /// Stores the tile's 64 columns of each row, from its box, as GemmProblem::cache_write wants them.
+  TILEWAVE_DEVICE void store_heads(const Args& a, const GemmTile& tile, const Chunk* box) {
+    const int of_row = L::lane_in_wave_group() % 8;
+    const std::int32_t column = tile.first_column + unit * of_row;
+    if (column >= a.gemm.n) return;
+    GemmCacheOutput<B, S.out, unit> heads[cache_rounds];
+    TILEWAVE_UNROLL
+    for (int r = 0; r < cache_rounds; ++r) heads[r].load(a.cache, cache_.row[r], column);
+    TILEWAVE_UNROLL
+    for (int r = 0; r < cache_rounds; ++r) {
+      const int in_box = cache_row(r);
+      if (const std::int32_t row = tile.first_row + in_box; row < tile.row_end)
+        heads[r].store(a.cache, a.gemm, cache_.row[r], row, column, box[in_box * 8 + (of_row ^ in_box % 8)]);
+    }
+  }
+  /// The row of the tile that the lane writes in a round.
+  TILEWAVE_DEVICE static int cache_row(int round) { return 16 * round + L::lane_in_wave_group() / 8; }
   /// Stores the sums of squares of the tile's 64 columns of each row, from its box.
   TILEWAVE_DEVICE static void store_squares(const Args& a, const GemmTile& tile, const Chunk* box) {
     constexpr int row_lanes = L::wave_group_lanes / L::out_rows, units = 8 / row_lanes;
@@ -197,26 +244,60 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
     }
   }
 
-  /// Sends the boxes that were filled: by the copy engine where it can write them, else by the lanes that filled them.
+  /// Fills box `step` of a tile by fill(columns, box, tile of 64 rows, first column) and sends the one before it, see
+  /// send_box. All lanes of a wave group call it with the steps in order, one more than there are boxes. Nobody waits
+  /// for what was stored in the same step: the barrier of the next one does.
+  template <class Fill>
+  TILEWAVE_DEVICE void next_box(const Args& a, const GemmTile& tile, int wave_group, Shared& shared, int step,
+                                bool by_engine, const Fill& fill) {
+    const auto box_of = [&](int i) TILEWAVE_INLINE_LAMBDA { return shared.out[wave_group][i % L::out_boxes]; };
+    if (step > 0) B::shared_written();
+    if (L::may_send()) B::template stores_read<0>();  // of the box before that
+    B::group_barrier();
+    if (step > 0) {
+      const std::int32_t row = tile.first_row + L::tall_row(wave_group) + 64 * ((step - 1) / boxes_per_tile);
+      const std::int32_t column = tile.first_column + first_wide(wave_group) + box_from((step - 1) % boxes_per_tile);
+      if (!by_engine || L::lane_in_wave_group() == 0) send_box(a, tile, row, column, by_engine, box_of(step - 1));
+      if (by_engine) B::stores_end();  // by all lanes, see send_boxes
+    }
+    if (step == all_boxes) return;
+    const int t = step / boxes_per_tile, from = box_from(step % boxes_per_tile);
+    Chunk* const box = box_of(step) + L::wave_in_wave_group() * 16 * 8;
+    if (from + box_wide <= wide_c) {
+      fill(std::integral_constant<int, box_wide>{}, box, t, from);
+    } else {
+      fill(std::integral_constant<int, wide_c % box_wide>{}, box, t, from);
+    }
+  }
+  /// True if the copy engine can write the boxes of the wave group's part of a tile: it writes whole boxes and units.
+  /// The rows of a group of grouped GEMM end where the next group's begin.
+  TILEWAVE_DEVICE static bool engine_writes_tile(const Args& a, const GemmTile& tile, int wave_group) {
+    const std::int32_t row = tile.first_row + (P.swapped ? L::wide_row(wave_group) : L::tall_row(wave_group));
+    const std::int32_t column = tile.first_column + (P.swapped ? first_tall(wave_group) : first_wide(wave_group));
+    const bool whole_rows =
+        S.groups == GemmGroups::one || row + (P.swapped ? 0 : 64 * (tiles_c - 1)) + L::out_rows <= tile.row_end;
+    const bool whole_units = a.gemm.n % unit == 0 || column + (P.swapped ? 64 * tiles_c : wide_c) <= a.gemm.n;
+    return !S.scattered && sent_wide == L::box_columns && a.wide_stores && whole_rows && whole_units;
+  }
+  /// Sends a box. The lanes that filled it do so where the engine does not.
+  TILEWAVE_DEVICE void send_box(const Args& a, const GemmTile& tile, std::int32_t row, std::int32_t column,
+                                bool by_engine, Chunk* box) {
+    if (!by_engine) {
+      copy_out(a, tile, row, column, sent_wide / unit, box);
+    } else if (column < a.gemm.n && row < tile.row_end) {
+      B::store_tensor(maps_->out, column, row, tile.a_layer, box);
+    }
+  }
+
+  /// Sends the boxes that were filled.
   TILEWAVE_DEVICE void send_boxes(const Args& a, const GemmTile& tile, int wave_group, Shared& shared, int first) {
-    constexpr int wide_here = P.swapped ? 64 : min_of(box_wide, wide_c);  // columns of a box that are filled
     const std::int32_t first_row = tile.first_row + (P.swapped ? L::wide_row(wave_group) : L::tall_row(wave_group));
     const std::int32_t first_column = tile.first_column + (P.swapped ? first_tall(wave_group) : first_wide(wave_group));
-    // The rows of a group of grouped GEMM end where the next group's begin. The engine writes whole boxes and units.
-    const bool whole_rows =
-        S.groups == GemmGroups::one || first_row + (P.swapped ? 0 : 64 * (tiles_c - 1)) + L::out_rows <= tile.row_end;
-    const bool whole_units = a.gemm.n % unit == 0 || first_column + (P.swapped ? 64 * tiles_c : wide_c) <= a.gemm.n;
-    const bool by_engine = !S.scattered && wide_here == L::box_columns && a.wide_stores && whole_rows && whole_units;
+    const bool by_engine = engine_writes_tile(a, tile, wave_group);
     const auto send = [&](int i) TILEWAVE_INLINE_LAMBDA {
       const int t = (first + i) / boxes_per_tile, from = box_from((first + i) % boxes_per_tile);
-      const std::int32_t row = first_row + (P.swapped ? 0 : 64 * t),
-                         column = first_column + (P.swapped ? 64 * t : from);
-      Chunk* const box = shared.out[wave_group][i];
-      if (!by_engine) {
-        copy_out(a, tile, row, column, wide_here / unit, box);
-      } else if (column < a.gemm.n && row < tile.row_end) {
-        B::store_tensor(maps_->out, column, row, tile.a_layer, box);
-      }
+      send_box(a, tile, first_row + (P.swapped ? 0 : 64 * t), first_column + (P.swapped ? 64 * t : from), by_engine,
+               shared.out[wave_group][i]);
     };
     const int count = min_of(L::out_boxes, all_boxes - first);
     if (!by_engine) {

@@ -45,7 +45,7 @@ class GemmSumMap {
     join_merge_of_partials();
     constexpr int lanes = L::wave_groups * L::wave_group_lanes;
     const int splits = a.gemm.splits;
-    for (int i = rank * lanes + B::block_lane_id(); i < vectors; i += splits * lanes) {
+    for (int i = merged_first(rank); i < vectors; i += splits * lanes) {
       // What is read of other blocks is stored, so a lane that is here again knows that its reads are done.
       const bool whole_rows = L::writes_squares && a.out_squares != nullptr;  // whose lanes add up their squares
       const int of_wave = whole_rows ? i / B::facts.wave_lanes * B::facts.wave_lanes : i;
@@ -191,7 +191,22 @@ class GemmSumMap {
     if (row < tile.row_end && column < a.gemm.n) Epilogue::store(a.gemm, tile, row, column, Vec<float, 1>{{value}});
   }
 
+  TILEWAVE_DEVICE static InTile vector_of(int i) {
+    return {i / (columns / vector_size), i % (columns / vector_size) * vector_size};
+  }
+  /// The first vector that the lane adds up where blocks share K.
+  TILEWAVE_DEVICE static int merged_first(int rank) {
+    return rank * L::wave_groups * L::wave_group_lanes + B::block_lane_id();
+  }
+
   float out_factor_ = 1.0f;
+  /// Rows that a lane writes by GemmProblem::cache_write: of boxes one in each 16 of the tile. Where blocks share the K
+  /// of a tile of 16 rows, a lane has one vector of it.
+  static constexpr int cache_rounds = ceil_div(P.rows, 16);
+  struct CacheRows {
+    GemmCacheRow<B> row[cache_rounds];
+  };
+  [[no_unique_address]] std::conditional_t<L::writes_cache, CacheRows, GemmNoCacheRow> cache_;
 
  private:
   TILEWAVE_DEVICE static void join_merge_of_products() { B::barrier(); }  // all products have read the ring
@@ -200,15 +215,20 @@ class GemmSumMap {
     B::cluster_wait();
   }
 
-  TILEWAVE_DEVICE static InTile vector_of(int i) {
-    return {i / (columns / vector_size), i % (columns / vector_size) * vector_size};
-  }
   /// Runs the epilogue on vector i of a tile, stores what of it is in the matrix, and returns it.
   /// `sums_of(first, half)` gives its sums over all of K.
   template <class SumsOf>
   TILEWAVE_DEVICE Vec<float, vector_size> write_vector(const Args& a, const GemmTile& tile, int i,
                                                        const SumsOf& sums_of) {
     const InTile first = vector_of(i);
+    const std::int32_t row = tile.first_row + first.row, column = tile.first_column + first.column;
+    [[maybe_unused]] std::conditional_t<L::writes_cache, GemmCacheOutput<B, S.out, vector_size>, GemmNoCacheRow> heads;
+    if constexpr (L::writes_cache) {
+      if (a.cache.writes && row < tile.row_end && column < a.gemm.n) {
+        if constexpr (cache_rounds > 1) cache_.row[0].find(a.cache, row);
+        heads.load(a.cache, cache_.row[0], column);
+      }
+    }
     Vec<float, vector_size> values[L::halves];
     TILEWAVE_UNROLL
     for (int half = 0; half < L::halves; ++half) {
@@ -230,7 +250,13 @@ class GemmSumMap {
     }
     TILEWAVE_UNROLL
     for (int e = 0; e < vector_size; ++e) values[0][e] = scaled(values[0][e]);
-    const std::int32_t row = tile.first_row + first.row, column = tile.first_column + first.column;
+    if constexpr (L::writes_cache) {
+      if (a.cache.writes) {
+        if (row < tile.row_end && column < a.gemm.n)
+          heads.store(a.cache, a.gemm, cache_.row[0], row, column, narrow<B, S.out, vector_size>(values[0]));
+        return values[0];
+      }
+    }
     if (a.wide_stores && column + vector_size <= a.gemm.n) {
       if (row < tile.row_end) Epilogue::store(a.gemm, tile, row, column, values[0]);
     } else {
