@@ -69,7 +69,7 @@ struct CheckWidenInt4 {
 struct SomeInt4 {
   Vec<std::uint32_t, 2> bf16, f16, fp4_bf16, fp4_f16;  // of a word and of the next
   std::uint32_t fp8, fp4_fp8;
-  Chunk bf16_biased, f16_biased;
+  Chunk counts, bf16_biased, f16_biased;
   Vec<std::uint32_t, 2> bf16_times, f16_times;  // less zero_of(lane), times 2^power_of(lane)
 };
 TILEWAVE_HOST_DEVICE constexpr int zero_of(int lane) { return lane % 17 - 8; }
@@ -105,6 +105,7 @@ struct WidenSomeInt4Kernel {
                    B::template widen_fp4_pairs<DType::f16>(words, i % 4),
                    B::widen_i4_quad(words[0], i % 2),
                    B::widen_fp4_quad(words[0], i % 2),
+                   B::widen_i4_counts(words[0]),
                    B::template widen_i4_biased<DType::bf16>(words[0]),
                    B::template widen_i4_biased<DType::f16>(words[0]),
                    times<DType::bf16>(words, i),
@@ -157,6 +158,9 @@ struct CheckWidenSomeInt4 {
         const auto half = [](std::uint32_t word, int e) { return static_cast<std::uint16_t>(word >> 16 * e); };
         for (int e = 0; e < 8; ++e) {
           const float expected = value_of(i, e / 4 * 4 + e / 2 % 2 + 2 * (e % 2));
+          const float count = e < 4 ? expected + 8 : 16 * (expected + 8);
+          CHECK(bf16_to_f32(half(out[i].counts[e / 2], e % 2)) == std::ldexp(count, -133));
+          CHECK(f16_to_f32(half(out[i].counts[e / 2], e % 2)) == std::ldexp(count, -24));
           CHECK(bf16_to_f32(half(out[i].bf16_biased[e / 2], e % 2)) +
                     bf16_to_f32(half(B::template i4_negative_biases<DType::bf16>, e % 2)) ==
                 expected);

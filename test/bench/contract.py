@@ -27,7 +27,7 @@ NOT_A_NUMBER = {"real_time", "cpu_time", "us", "us_min", "us_q1", "us_q3", "us_c
 FRACTIONS = NOT_A_NUMBER | {"max_abs_err", "max_rel_err", "roof_us"}
 WORDS = {"kind", "arch", "sums", "q_dtype", "kv_dtype", "x_dtype", "weight_dtype", "table_dtype", "pairs", "out_dtype", "quant_mode",
          "scale_mode", "mx_rounding", "k_layout", "v_layout", "inputs", "a_dtype", "b_dtype", "scale", "layout", "weights", "activation", "gating", "out_scale",
-         "group_kind", "id_type", "path", "score", "group_score", "load", "stage", "results", "model_bound",
+         "group_kind", "id_type", "path", "score", "group_score", "weight", "load", "stage", "results", "model_bound",
          "model_chip", "state", "peer"}
 ARCHS = ["gfx942", "gfx950", "sm90"]
 bench = ""  # path of the benchmark

@@ -44,8 +44,6 @@ ATTENTION = ["name,label,us,us_hot,us_min,gbps,err,block_size",
              f"pa_decode/sm90/{DECODE}/t128.r2.w1x4.p2x4.s9,x,8.0,6,7,203,0,64"]
 ATTENTION_PEERS = ["name,label,us,us_hot,us_min,err",
                    f"peer_decode/sm90/{DECODE}/flash,x,12.0,9,11,0", f"peer_decode/sm90/{DECODE}/cudnn,x,4.0,3,3,1"]
-
-
 HEADS = ["name,us", "halves/sm90/bf16/c5120/r1/hq32/hk8/d128/rot128/f32/full0/l8.r32.c2.v16,1.0"]
 TOKENS = ["name,us", "moe_sort/sm90/k2/r2/e4/u2/local100/t512.r2.a2,1.0"]
 INDEXER = ["name,us", "paged/sm90/fp8/c8192/r1/q1/h64/t4.q1.s2,1.0"]
@@ -53,7 +51,8 @@ GEMM = ["name,us", "gemm/sm90/bf16/bf16/m16/n4096/k4096/t16x64x128,1.0"]
 
 
 def run(script, *arguments, **environment):
-    return subprocess.run([sys.executable, os.path.join(peers, script), *arguments], capture_output=True, text=True,
+    # Without site-packages: no script may need one before it is asked to run a peer.
+    return subprocess.run([sys.executable, "-S", os.path.join(peers, script), *arguments], capture_output=True, text=True,
                           check=False, timeout=120, input="", env=os.environ | environment)
 
 

@@ -45,12 +45,22 @@ def faults_of(log):
     return faults
 
 
-def judge(nvcc, include, spec, policy, folder):
-    source = pathlib.Path(folder) / f"{abs(hash((spec, policy)))}.cu"
-    source.write_text((MLA_SOURCE if spec.isdigit() else SOURCE).replace("@SPEC@", spec).replace("@POLICY@", str(policy)))
+def judge(nvcc, include, kernels, folder):
+    """What is wrong with these kernels: none to many lines for each. They are compiled as one file, whose headers take as long as
+    two of them, and one by one where something is wrong with any."""
+    file = pathlib.Path(folder) / f"{abs(hash(tuple(kernels)))}.cu"
+    file.write_text("".join(
+        (MLA_SOURCE if spec.isdigit() else SOURCE).replace("@NAME@", f"kernel_{i}").replace("@SPEC@", spec).replace("@POLICY@", str(policy))
+        for i, (spec, policy) in enumerate(kernels)))
     done = subprocess.run([nvcc, "-std=c++20", "-O2", "-w", "-gencode=arch=compute_90a,code=sm_90a", "-Xptxas", "-v", "-I", include,
-                           "-cubin", "-o", os.devnull, str(source)], capture_output=True, text=True)
-    return faults_of(done.stdout + done.stderr) if done.returncode == 0 else [done.stderr[-2000:]]
+                           "-cubin", "-o", os.devnull, str(file)], capture_output=True, text=True)
+    log = done.stdout + done.stderr
+    faults = faults_of(log) if done.returncode == 0 else [done.stderr[-2000:]]
+    if done.returncode == 0 and log.count("Compiling entry function") != len(kernels):
+        faults.append(f"ptxas compiled {log.count('Compiling entry function')} kernels of {len(kernels)}")
+    if not faults or len(kernels) == 1:
+        return [faults] * len(kernels)
+    return [fault for kernel in kernels for fault in judge(nvcc, include, [kernel], folder)]
 
 
 def main():
@@ -74,11 +84,15 @@ def main():
     kernels += [("GemmSpec" + spec, draw.randrange(count)) for count, spec in draw.sample(named, options.samples)]
     kernels += MLA_DECODE if options.samples > 10 else MLA_DECODE[:1]
     wrong = 0
+    of_gemm = [kernel for kernel in kernels if not kernel[0].isdigit()]
+    of_mla = kernels[len(of_gemm):]
+    files = [some[at:at + 4] for some in (of_gemm, of_mla) for at in range(0, len(some), 4)]
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for (spec, policy), faults in zip(kernels, pool.map(lambda k: judge(options.nvcc, options.include, *k, folder), kernels)):
-            for fault in faults:
-                print(f"{spec}, policy {policy}: {fault}")
-            wrong += bool(faults)
+        for of_file, found in zip(files, pool.map(lambda some: judge(options.nvcc, options.include, some, folder), files)):
+            for (spec, policy), faults in zip(of_file, found):
+                for fault in faults:
+                    print(f"{spec}, policy {policy}: {fault}")
+                wrong += bool(faults)
     print(f"{len(kernels)} kernels, those of GEMM of {len(named)} specs that can be named: {wrong} wrong")
     return wrong > 0
 

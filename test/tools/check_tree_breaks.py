@@ -10,6 +10,9 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parent.parent.parent
 TOP = "// SPDX-License-Identifier: MIT\n#pragma once\n"
 OP = "include/tilewave/ops/paged_attention/"
+# What can break any file breaks one each: those of different files share a round.
+FILES = [*(name + ".hpp" for name in ("args", "check", "kernel", "policy", "problem", "work_item", "work_queue")),
+         *(f"{folder}/{name}.hpp" for folder in ("bulk", "registers") for name in ("decode", "epilogue", "layout", "online_softmax"))]
 
 
 def write(path, text):
@@ -59,25 +62,25 @@ BREAKS = [  # (rule, path that must be named, how to break it)
     ("path", "docs/x.md", write("docs/x.md", "see /" + "work/x\n")),
     ("path", "tools/gpu_check", append("tools/gpu_check", "# /" + "tmp/x\n")),
     ("if-0", "include/tilewave/core/math.hpp", append("include/tilewave/core/math.hpp", "#if 0\n#endif\n")),
-    ("commented-out", "include/tilewave/core/math.hpp",
-     append("include/tilewave/core/math.hpp", "// int x = 1;\n// int y = 2;\n")),
+    ("commented-out", "include/tilewave/core/philox.hpp",
+     append("include/tilewave/core/philox.hpp", "// int x = 1;\n// int y = 2;\n")),
     ("test-name", "test/core/x_test.cpp",
      write("test/core/x_test.cpp", TOP + 'TEST_CASE("all of [0, n)") {}\n')),
     ("guard", "include/tilewave/core/bare.hpp",
      write("include/tilewave/core/bare.hpp", "// SPDX-License-Identifier: MIT\n")),
     ("hardware", OP + "spec.hpp", append(OP + "spec.hpp", "inline int lane() { return threadIdx.x; }\n")),
     ("hardware", OP + "spec.hpp", append(OP + "spec.hpp", "#if defined(__gfx950__)\n#endif\n")),
-    ("hardware", "include/tilewave/core/math.hpp", append("include/tilewave/core/math.hpp", 'inline void f() { asm("");}\n')),
-    *(("hardware", OP + "spec.hpp", append(OP + "spec.hpp", f"inline auto f(int x) {{ return {use}; }}\n"))
-      for use in ("__ballot(x)", "__any_sync(~0u, x)", "__ldg(&x)", "__shfl_xor(x, 1)", "__syncwarp()", "clock64()",
+    ("hardware", "include/tilewave/core/region.hpp", append("include/tilewave/core/region.hpp", 'inline void f() { asm("");}\n')),
+    *(("hardware", OP + file, append(OP + file, f"inline auto f(int x) {{ return {use}; }}\n"))
+      for file, use in zip(FILES, ("__ballot(x)", "__any_sync(~0u, x)", "__ldg(&x)", "__shfl_xor(x, 1)", "__syncwarp()", "clock64()",
                   "__builtin_nvvm_read_ptx_sreg_tid_x()", "__builtin_nontemporal_load(&x)", "__builtin_amdgcn_s_barrier()",
                   "__builtin_ia32_pause()", "__float2int_rn(x)", "__activemask()", "atomicAdd(&x, 1)", "_mm_set1_ps(x)",
-                  "__builtin_bit_cast_of(x)")),
+                  "__builtin_bit_cast_of(x)"), strict=True)),
     ("hardware", "bench/ops/norm/main.cpp", append("bench/ops/norm/main.cpp", "#ifdef __CUDA_ARCH__\n#endif\n")),
-    ("width", "include/tilewave/core/math.hpp", append("include/tilewave/core/math.hpp", "// " + "x" * 118 + "\n")),
-    ("width", "include/tilewave/core/math.hpp",
-     append("include/tilewave/core/math.hpp", "inline int " + "x" * 106 + "(0);\n")),
-    ("macro", "include/tilewave/core/math.hpp", append("include/tilewave/core/math.hpp", "#define DISPATCH(x) x\n")),
+    ("width", "include/tilewave/core/scaling.hpp", append("include/tilewave/core/scaling.hpp", "// " + "x" * 118 + "\n")),
+    ("width", "include/tilewave/core/static_for.hpp",
+     append("include/tilewave/core/static_for.hpp", "inline int " + "x" * 106 + "(0);\n")),
+    ("macro", "include/tilewave/core/status.hpp", append("include/tilewave/core/status.hpp", "#define DISPATCH(x) x\n")),
     *(("catch2", "test/ops/x_test.cpp", write("test/ops/x_test.cpp", "// SPDX-License-Identifier: MIT\n" + f"auto f() {{ {use}; }}\n"))
       for use in ('CHECK_THROWS_WITH(f(), "x")', 'Catch::Contains("x")')),
     ("macros", "include/tilewave/core/more.hpp",
@@ -93,16 +96,16 @@ BREAKS = [  # (rule, path that must be named, how to break it)
     ("umbrella", OP, replace("include/tilewave/tilewave.hpp", "ops/paged_attention/registry.hpp", "core/vec.hpp")),
     ("mirror", "test/nowhere/x_test.cpp", write("test/nowhere/x_test.cpp", TOP)),
     ("tuned", "include/tilewave/ops/paged_attention/tuned/sm90.hpp", write("include/tilewave/ops/paged_attention/tuned/sm90.hpp", TOP + "// source: a.csv\n")),
-    ("word", "include/tilewave/core/math.hpp", append("include/tilewave/core/math.hpp", "inline void tell_all() {}\n")),
+    ("word", "include/tilewave/core/value_list.hpp", append("include/tilewave/core/value_list.hpp", "inline void tell_all() {}\n")),
     ("comment", "include/tilewave/core/vec.hpp",
      append("include/tilewave/core/vec.hpp", "/// Whether it is so.\ninline bool is_so() { return true; }\n")),
-    ("comment", "include/tilewave/core/math.hpp",
-     append("include/tilewave/core/math.hpp", "  // Of a row: its\n  // columns.\ninline void of_row() {}\n")),
+    ("comment", "include/tilewave/core/launch_arguments.hpp",
+     append("include/tilewave/core/launch_arguments.hpp", "  // Of a row: its\n  // columns.\ninline void of_row() {}\n")),
     ("guide", "docs/guide/x.md", write("docs/guide/x.md", "Measured on 2026-11-27.\n")),
     ("guide", "docs/guide/x.md", write("docs/guide/x.md", "word " * 31 + "\n")),
     ("guide", "docs/guide/x.md", write("docs/guide/x.md", "Two words. " * 51 + "\n")),
-    ("template", "include/tilewave/core/math.hpp",
-     append("include/tilewave/core/math.hpp", "template <class A, class B, class C, class D, int E = 0>\nstruct F {};\n")),
+    ("template", "include/tilewave/core/hip.hpp",
+     append("include/tilewave/core/hip.hpp", "template <class A, class B, class C, class D, int E = 0>\nstruct F {};\n")),
     ("run", "include/tilewave/core/long.hpp",
      write("include/tilewave/core/long.hpp", TOP + "struct K {\nstatic void run(int a) {\n" + "a += 1;\n" * 118 + "}\n};\n")),
     ("clone", "include/tilewave/core/stand_in.hpp",

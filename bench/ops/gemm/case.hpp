@@ -175,8 +175,8 @@ inline std::string GemmCase::fault() const {
   if (m < 1 || n < 1 || k < 1) return "config_m, config_n or config_k is below 1 or missing";
   if (batch < 1) return "config_batch is below 1";
   if (spec.out == DType::i8 && spec.out_scale == Scaling::none) return "an out of i8 has no scale";
-  if (spec.sums != GemmSums::promoted && !spec.has_sums_to_choose())
-    return "fast sums are of fp8 operands with scaling none, per_tensor or per_row";
+  if (spec.sums != GemmSums::promoted && !spec.has_sums_to_choose() && !spec.rounds_weights())
+    return "fast sums are of fp8 operands with scaling none, per_tensor or per_row, or by weights of i4";
   if (spec.b != spec.a && !spec.four_bit() && !spec.mx()) return "b_dtype differs from a_dtype";
   if (spec.mx() && k % mx_group != 0) return "config_k with mx scales is no multiple of 32";
   if (spec.four_bit() && (spec.scale_k < 1 || k % spec.scale_k != 0)) return "config_k is no multiple of group";

@@ -358,8 +358,8 @@ inline std::vector<GemmCase> gemm_mx_sweep(ArchId arch) {
   gated.weights = GemmWeights::preshuffled;
   gated.activation = ActivationKind::silu;
   gated.gated = true;
-  all.add_groups(gated, GemmGroups::masked, 32, 192, 4096, 7168);
-  all.add_groups(gated, GemmGroups::masked, 128, 32, 5760, 2880);
+  all.add_groups(gated, GemmGroups::contiguous, 32, 192, 4096, 7168);
+  all.add_groups(gated, GemmGroups::contiguous, 128, 32, 5760, 2880);
   return all.cases;
 }
 

@@ -29,6 +29,8 @@ template <>
 inline constexpr int enumerators_of<MoeLoad> = 4;
 template <>
 inline constexpr int enumerators_of<MoeStage> = 7;
+template <>
+inline constexpr int enumerators_of<MoeWeight> = 2;
 
 /// A row is a token, its columns are hidden.
 struct MoeCase {
@@ -88,6 +90,7 @@ struct MoeCase {
                                             {"i", "intermediate"},
                                             {"e", "experts"},
                                             {"k", "topk"},
+                                            {"input", "weight", "input"},
                                             {"balanced", "load", "balanced"},
                                             {"random", "load", "random"},
                                             {"zipf", "load", "zipf"},
@@ -133,6 +136,7 @@ struct MoeCase {
     visit("intermediate", c.intermediate);
     visit("experts", c.experts);
     visit("topk", c.topk);
+    visit("weight", c.spec.weight);
     visit("load", c.load);
     visit("stage", c.stage);
     visit("columns", c.columns);
@@ -144,12 +148,12 @@ struct MoeCase {
 };
 
 /// `moe/sm90/bf16/fp8.block/c7168/r128/i2048/e256/k8/random/layer`: arch, types of x and weights, hidden, tokens,
-/// intermediate, experts, choices, load, stage.
+/// intermediate, experts, choices, load, stage. `/input` stands behind the choices whose weights apply to the input.
 inline std::string name_of(const MoeCase& c) {
   return "moe/" + std::string(name_of(c.arch)) + "/" + short_name(c.spec.x) + "/" + short_name(c.spec.weights) +
          (c.spec.scale == Scaling::none ? "" : "." + std::string(scale_word(c.spec.scale))) + "/" + extent_name(c) +
          "/i" + std::to_string(c.intermediate) + "/e" + std::to_string(c.experts) + "/k" + std::to_string(c.topk) +
-         "/" + name_of(c.load) + "/" + name_of(c.stage);
+         (c.spec.weight == MoeWeight::input ? "/input" : "") + "/" + name_of(c.load) + "/" + name_of(c.stage);
 }
 
 /// The column of a policy; without one it is `none`.

@@ -132,10 +132,20 @@ struct MoeOp {
     }
     if (c.spec.four_bit()) p.w1.group_scale = address(t.w1_scale), p.w2.group_scale = address(t.w2_scale);
     p.logits = address(t.logits), p.logits_stride = c.experts;
-    p.renormalise = true;
+    set_gating(c.spec, p);
     p.tokens = c.rows, p.hidden = c.columns, p.intermediate = c.intermediate;
     p.experts = p.local_experts = c.experts, p.topk = c.topk;
     return p;
+  }
+
+  /// Weights of results are renormalised softmax, and those of inputs sigmoid, as Llama 4 has them.
+  template <class Routed>
+  static void set_gating(const MoeSpec& s, Routed& p) {
+    if (s.weight == MoeWeight::input) {
+      p.score = GatingScore::sigmoid;
+    } else {
+      p.renormalise = true;
+    }
   }
 
   /// Logits make each token choose the experts that the load says.
@@ -251,13 +261,15 @@ struct MoeOp {
     TopkGatingProblem gating;
     gating.spec = {p.spec.logits};
     gating.logits = p.logits, gating.logits_stride = p.logits_stride;
-    gating.renormalise = p.renormalise, gating.tokens = p.tokens, gating.experts = p.experts, gating.topk = p.topk;
+    set_gating(p.spec, gating);
+    gating.tokens = p.tokens, gating.experts = p.experts, gating.topk = p.topk;
     const reference::GatedToken chosen = reference::gated_token(gating, row);
     std::vector<reference::MoeValue> wanted(p.hidden);
     const std::int32_t id = 0;
-    const float weight = 1;
     for (std::int32_t slot = 0; slot < p.topk; ++slot) {
       const std::int32_t expert = chosen.chosen[slot];
+      const bool weighs_input = p.spec.weight == MoeWeight::input;
+      const float factor = weighs_input ? 1.0f : chosen.weights[slot], weight = weighs_input ? chosen.weights[slot] : 1;
       MoeProblem one = p;
       one.spec.routing = MoeRouting::given;
       one.x = static_cast<const char*>(p.x) + row * p.x_stride * size_of(p.spec.x);
@@ -275,8 +287,8 @@ struct MoeOp {
         one.w1.scale += expert * p.w1.scale_expert_stride, one.w2.scale += expert * p.w2.scale_expert_stride;
       const reference::Moe result(one);
       for (std::int32_t column = 0; column < p.hidden; ++column) {
-        wanted[column].value += chosen.weights[slot] * result.at(0, column).value;
-        wanted[column].magnitude += chosen.weights[slot] * result.at(0, column).magnitude;
+        wanted[column].value += factor * result.at(0, column).value;
+        wanted[column].magnitude += factor * result.at(0, column).magnitude;
       }
     }
     // Values between the products may be rounded the other way than the reference rounds them.

@@ -22,15 +22,24 @@ inline MoeCase moe_case(ArchId arch, MoeKind kind, std::int32_t hidden, std::int
   return c;
 }
 
-/// Returns a model's layer. Models whose layers this op does not have as they are shipped have none: Llama 4 has rows of
-/// fp8 and a weight of the input, and gpt-oss MXFP4, which sm90 alone has in a list.
+/// Layers of models that have no step here: zai-org/GLM-4.5 and GLM-4.5-Air, MiniMaxAI/MiniMax-M2, all in fp8 blocks.
+struct MoeShape {
+  std::int32_t hidden, intermediate, experts, topk;
+};
+inline constexpr std::array moe_other_models{MoeShape{5120, 1536, 160, 8}, MoeShape{4096, 1408, 128, 8},
+                                             MoeShape{3072, 1536, 256, 8}};
+
+/// Returns a model's layer. gpt-oss has MXFP4, which sm90 alone has in a list. Llama 4 is in bf16 here, with weights of
+/// inputs.
 inline std::vector<MoeCase> moe_cases(ArchId arch, const Model& m, const std::vector<std::int32_t>& tokens) {
   const bool gpt_oss = m.name.starts_with("gpt-oss");
   std::vector<MoeCase> cases;
-  if (m.experts == 0 || (gpt_oss && arch != ArchId::sm90) || m.name.starts_with("llama4")) return cases;
+  if (m.experts == 0 || (gpt_oss && arch != ArchId::sm90)) return cases;
   const MoeKind kind = gpt_oss ? MoeKind::mxfp4 : m.latent.any() ? MoeKind::blocks : MoeKind::bf16;
   for (const std::int32_t t : tokens)
     cases.push_back(moe_case(arch, kind, m.hidden, m.intermediate, m.experts, m.experts_per_token, t));
+  if (m.name.starts_with("llama4"))
+    for (MoeCase& c : cases) c.spec.weight = MoeWeight::input;
   return cases;
 }
 
@@ -67,15 +76,18 @@ inline std::vector<MoeCase> MoeOp::default_sweep(ArchId arch) {
     return cases;
   }
   const std::vector<std::int32_t> tokens{1, 4, 16, 64, 128, 256, 1024, 4096};
-  for (const std::string_view model :
-       {"deepseek-v3", "mixtral-8x7b", "qwen3-235b-a22b", "qwen3-30b-a3b", "kimi-k2", "gpt-oss-120b", "gpt-oss-20b"})
+  for (const std::string_view model : {"deepseek-v3", "mixtral-8x7b", "qwen3-235b-a22b", "qwen3-30b-a3b", "kimi-k2",
+                                       "gpt-oss-120b", "gpt-oss-20b", "llama4-maverick"})
     add(moe_cases(arch, share_of(model, 1), tokens), model == "deepseek-v3" || model == "gpt-oss-120b");
-  const Model qwen = share_of("qwen3-235b-a22b", 1);
-  std::vector<MoeCase> blocks;  // as it is shipped in fp8
-  for (const std::int32_t t : tokens)
-    blocks.push_back(
-        moe_case(arch, MoeKind::blocks, qwen.hidden, qwen.intermediate, qwen.experts, qwen.experts_per_token, t));
-  add(blocks, false);
+  const auto add_blocks = [&](const MoeShape& s) {
+    std::vector<MoeCase> layers;
+    for (const std::int32_t t : tokens)
+      layers.push_back(moe_case(arch, MoeKind::blocks, s.hidden, s.intermediate, s.experts, s.topk, t));
+    add(layers, false);
+  };
+  const Model qwen = share_of("qwen3-235b-a22b", 1);  // as it is shipped in fp8, too
+  add_blocks({qwen.hidden, qwen.intermediate, qwen.experts, qwen.experts_per_token});
+  for (const MoeShape& s : moe_other_models) add_blocks(s);
   return cases;
 }
 

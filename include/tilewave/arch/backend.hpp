@@ -281,6 +281,7 @@ concept TensorBackend = GroupBackend<B> &&
     B::template widen_i4_pairs_times<DType::f16>(two_words, 3, words[0], words[1])
     } -> std::same_as<Vec<std::uint32_t, 2>>;
   { B::template widen_i4_biased<DType::bf16>(words[0]) } -> std::same_as<Chunk>;
+  { B::widen_i4_counts(words[0]) } -> std::same_as<Chunk>;
   { B::widen_i4_quad(words[0], 1) } -> std::same_as<std::uint32_t>;
   { B::template widen_fp4_pairs<DType::bf16>(two_words, 3) } -> std::same_as<Vec<std::uint32_t, 2>>;
   { B::widen_fp4_quad(words[0], 1) } -> std::same_as<std::uint32_t>;

@@ -183,10 +183,15 @@ class Gemm {
         for (std::int32_t k = 0; k < p.k; ++k) {
           if (s.four_bit()) {
             const auto* const layer_weights = static_cast<const std::uint8_t*>(p.b) + layer * p.b_batch_stride;
-            const std::int64_t zero = layer * p.b_scale_batch_stride + k / s.scale_k * p.b_scale_k_stride + row;
-            b_.push_back(s.weights == GemmWeights::fragments
-                             ? fragment_value(layer_weights, row, k, p.k)
-                             : four_bit_value(s.b, layer_weights, row, k, p.k) - (s.zero_points ? p.b_zero[zero] : 0));
+            const std::int64_t group = layer * p.b_scale_batch_stride + k / s.scale_k * p.b_scale_k_stride + row;
+            double weight = s.weights == GemmWeights::fragments ? fragment_value(layer_weights, row, k, p.k)
+                                                                : four_bit_value(s.b, layer_weights, row, k, p.k) -
+                                                                      (s.zero_points ? p.b_zero[group] : 0);
+            if (s.rounds_weights()) {
+              weight *= element(s.group_scale(), p.b_group_scale, group);
+              weight = bf16_to_f32(f32_to_bf16(static_cast<float>(weight)));
+            }
+            b_.push_back(weight);
             continue;
           }
           const std::int64_t layer_offset = layer * p.b_batch_stride;
@@ -291,7 +296,7 @@ class Gemm {
         scale = mx_scale(p_.a_mx_scale, p_.a_scale_batch_stride, a_layer(layer), row) *
                 mx_scale(p_.b_mx_scale, p_.b_scale_batch_stride, layer, column);
       }
-      if (s.scale == Scaling::per_group) {
+      if (s.scale == Scaling::per_group && !s.rounds_weights()) {
         scale = element(s.group_scale(), p_.b_group_scale,
                         layer * p_.b_scale_batch_stride + block * p_.b_scale_k_stride + column);
       }

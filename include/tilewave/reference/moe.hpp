@@ -258,7 +258,9 @@ class Moe {
           : scaling == Scaling::per_row
               ? expert * w.scale_expert_stride + column
               : expert * w.scale_expert_stride + column / 128 * w.scale_stride + c / 128 * w.scale_k_stride;
-      const double weight = element(p_.spec.weights, w.data, expert * w.expert_stride + column * w.stride + c);
+      const std::int64_t in_expert =
+          p_.spec.preshuffled ? preshuffled_index(column, c, p_.intermediate, p_.spec.weights) : column * w.stride + c;
+      const double weight = element(p_.spec.weights, w.data, expert * w.expert_stride + in_expert);
       sum += spread * std::abs(weight * w.scale[at]);
     }
     return sum;
@@ -292,12 +294,13 @@ class Moe {
     if (weighs_input) first.row_weights = weights.data();
     MoeOperand x;
     if (s.quantises_x()) {
-      x = moe_operand(s.weights, moe_quant_scaling(s), p_.tokens, p_.hidden, p_.x_scale,
+      x = moe_operand(s.operand(), moe_quant_scaling(s), p_.tokens, p_.hidden, p_.x_scale,
                       [&](std::int32_t r, std::int32_t c) { return element(s.x, p_.x, r * p_.x_stride + c); });
       set_operand(first, x, p_.x_scale);
     } else {
       first.a = p_.x, first.a_stride = p_.x_stride, first.a_scale = p_.x_scale;
       first.a_scale_stride = p_.x_scale_stride, first.a_scale_k_stride = p_.x_scale_k_stride;
+      first.a_mx_scale = p_.x_mx_scale;
     }
     const Gemm gates(first, unit_);
     const auto expert_of = [&](std::int32_t row) { return choices_[row].expert; };

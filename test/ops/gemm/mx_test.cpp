@@ -115,7 +115,6 @@ const Wrong<P> wrongs[] = {
      [](P& p) { p.spec.a = p.spec.b = DType::fp4_e2m1, p.spec.scale = Scaling::none; }},
     {"a group", C::bad_value, [](P& p) { p.spec.scale_k = 32; }},
     {"another layout than nt", C::unsupported_layout, [](P& p) { p.spec.layout = GemmLayout::nn; }},
-    {"contiguous groups", C::unsupported_layout, [](P& p) { p.spec.groups = GemmGroups::contiguous; }},
     {"mx scales of out", C::unsupported_scaling,
      [](P& p) { p.spec.out = DType::fp4_e2m1, p.spec.out_scale = Scaling::mx; }},
     {"k no multiple of 32", C::bad_extent, [](P& p) { p.k -= 16; }},
@@ -125,11 +124,13 @@ const Wrong<P> wrongs[] = {
     {"b_mx_scale off by 8 bytes", C::misaligned, [](P& p) { p.b_mx_scale += 8; }},
     {"scales of f32", C::bad_value, [](P& p) { p.a_scale = static_cast<const float*>(p.a); }},
     {"a_scale_stride", C::bad_value, [](P& p) { p.a_scale_stride = 256; }},
-    {"scales of layers of a that overlap", C::bad_stride, [](P& p) { p.a_scale_batch_stride -= 16; }},
     {"scales of layers of b no multiple of 16 apart", C::bad_stride, [](P& p) { p.b_scale_batch_stride += 8; }},
     {"out is b_mx_scale", C::bad_value, [](P& p) { p.b_mx_scale = static_cast<const std::uint8_t*>(p.out); }},
     {"rows of b not whole 16 bytes apart", C::bad_stride,
      [](P& p) { (p.spec.weights == GemmWeights::preshuffled ? p.b_batch_stride : p.b_stride) += 8; }},
+};
+const Wrong<P> of_layers[] = {
+    {"scales of layers of a that overlap", C::bad_stride, [](P& p) { p.a_scale_batch_stride -= 16; }},
 };
 const Wrong<P> of_gates[] = {
     {"gates that end within 32 rows", C::bad_extent, [](P& p) { p.n -= 32; }},
@@ -143,7 +144,7 @@ TEST_CASE("what is no product with mx scales is refused by name, and by other ar
     INFO(name_of(spec) << " " << name_of(e->policy));
     constexpr std::int32_t most = k + 64;  // values of a row, in whole units
     Tensor a(spec.a, layers * m * most), b(spec.b, layers * n * most), out(spec.out, layers * m * n);
-    Tensor scales(DType::i8, static_cast<std::int32_t>(layers * scale_bytes(n, k))), table(DType::f32, layers);
+    Tensor scales(DType::i8, static_cast<std::int32_t>(layers * scale_bytes(n, k))), table(DType::f32, layers + 1);
     P good;
     good.spec = spec;
     good.a = a.device(), good.b = b.device(), good.out = out.device();
@@ -156,11 +157,13 @@ TEST_CASE("what is no product with mx scales is refused by name, and by other ar
     if (spec.weights == GemmWeights::preshuffled) good.b_stride = 0;
     good.out_stride = gemm_out_columns(good), good.out_batch_stride = m * good.out_stride;
     (spec.groups == GemmGroups::one ? good.batch : good.groups) = layers;
-    if (spec.groups == GemmGroups::masked) good.group_rows = static_cast<const std::int32_t*>(table.device());
+    const bool contiguous = spec.groups == GemmGroups::contiguous;  // whose A is one for all groups
+    if (contiguous) good.group_offsets = static_cast<const std::int32_t*>(table.device());
     const ArchFacts& facts = facts_of(e->arch);
     REQUIRE(gemm_check(good, facts).reason == std::string());
-    for (const auto list : {std::span<const Wrong<P>>(wrongs), std::span<const Wrong<P>>(of_gates)}) {
-      if (list.data() == of_gates && !spec.gated) continue;
+    for (const auto list : {std::span<const Wrong<P>>(wrongs), std::span<const Wrong<P>>(of_layers),
+                            std::span<const Wrong<P>>(of_gates)}) {
+      if ((list.data() == of_gates && !spec.gated) || (list.data() == of_layers && contiguous)) continue;
       for (const Wrong<P>& wrong : list) {
         INFO(wrong.what);
         P p = good;
@@ -220,6 +223,26 @@ TEST_CASE("specs of mxfp4 weights under rows of other types are refused by name"
             s.out_scale = Scaling::per_group;
             s.out = DType::i8;
           }) == StatusCode::unsupported_scaling);
+  }
+}
+
+TEST_CASE("int4 is rounded with its scales on sm90 alone, and what does not go with that is refused") {
+  constexpr GemmSpec good{.b = DType::i4,
+                          .scale = Scaling::per_group,
+                          .weights = GemmWeights::preshuffled,
+                          .scale_k = 128,
+                          .sums = GemmSums::fast};
+  for (const ArchId arch : {ArchId::gfx942, ArchId::gfx950, ArchId::sm90}) {
+    const bool rounds = arch == ArchId::sm90;
+    CHECK(gemm_check_spec(good, facts_of(arch)).code == (rounds ? StatusCode::ok : StatusCode::unsupported_dtype));
+    for (const auto change :
+         {+[](GemmSpec& s) { s.zero_points = true; }, +[](GemmSpec& s) { s.a = s.out = DType::f16; },
+          +[](GemmSpec& s) { s.scale_k = 32; }, +[](GemmSpec& s) { s.groups = GemmGroups::masked; },
+          +[](GemmSpec& s) { s.gated = true; }}) {
+      GemmSpec other = good;
+      change(other);
+      CHECK(gemm_check_spec(other, facts_of(arch)).code == StatusCode::unsupported_dtype);
+    }
   }
 }
 

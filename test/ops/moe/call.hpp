@@ -79,7 +79,7 @@ class MoeCall {
       }
     }
     if (spec.mx()) {
-      make_mx("x_mx", resident, s.capacity, s.hidden, 's');
+      make_mx("x_mx", masked ? resident : 1, masked ? s.capacity : s.tokens, s.hidden, 's');
       make_mx("w1_groups", resident, 2 * s.intermediate, s.hidden, 't');
       make_mx("w2_groups", resident, s.hidden, s.intermediate, 'z');
     }
@@ -234,7 +234,7 @@ class MoeCall {
   }
   void make_weights(const std::string& name, std::int32_t experts, std::int32_t rows, std::int32_t columns,
                     char values) {
-    if (spec_.mx()) {
+    if (spec_.mx() || spec_.preshuffled) {
       const std::int32_t row_bytes = columns / packing_of(spec_.weights), bytes = rows * row_bytes;
       Tensor& t = tensors_.emplace(name, Tensor(stored(spec_.weights), experts, bytes, 1, {bytes, 0})).first->second;
       t.set(experts, bytes, [&](int e, int at) {
@@ -297,7 +297,7 @@ class MoeCall {
       p.w1.group_zero = static_cast<const std::int8_t*>(address(at("w1_zeros")));
       p.w2.group_zero = static_cast<const std::int8_t*>(address(at("w2_zeros")));
     }
-    if (spec_.mx()) p.x_mx_scale = static_cast<const std::uint8_t*>(address(at("x_mx")));
+    if (spec_.mx() && is_fp8(spec_.x)) p.x_mx_scale = static_cast<const std::uint8_t*>(address(at("x_mx")));
     if (spec_.scale == Scaling::per_tensor) p.x_scale = floats("given"), p.h_scale = floats("given") + 1;
     const std::int64_t blocks = ceil_div(s_.hidden, 128);
     const bool x_scales = is_fp8(spec_.x) && !spec_.mx();

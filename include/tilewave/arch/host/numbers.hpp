@@ -110,12 +110,14 @@ struct Numbers {
   static constexpr float i4_bias = type == DType::bf16 ? 24.0f : 72.0f;
   template <DType type>
   static Chunk widen_i4_biased(std::uint32_t word) {
-    const Chunk values = type == DType::bf16 ? widened_i4(word, [](float v) { return f32_to_bf16(24.0f + v); })
-                                             : widened_i4(word, [](float v) { return f32_to_f16(72.0f + v); });
-    const auto low = [](std::uint32_t a, std::uint32_t b) { return (a & 0xffffu) | b << 16; };
-    const auto high = [](std::uint32_t a, std::uint32_t b) { return a >> 16 | (b & 0xffff0000u); };
-    return {
-        {low(values[0], values[1]), high(values[0], values[1]), low(values[2], values[3]), high(values[2], values[3])}};
+    return even_and_odd(widened_i4(word, [](float v) {
+      return type == DType::bf16 ? f32_to_bf16(i4_bias<type> + v) : f32_to_f16(i4_bias<type> + v);
+    }));
+  }
+  static Chunk widen_i4_counts(std::uint32_t word) {
+    Chunk pairs = even_and_odd(widened_i4(word, [](float v) { return static_cast<std::uint16_t>(8.0f + v); }));
+    pairs[2] <<= 4, pairs[3] <<= 4;
+    return pairs;
   }
 
   static constexpr float i4_fp8_unit = 0x1p-9f;
@@ -201,6 +203,13 @@ struct Numbers {
     return type == DType::bf16 ? pack_bf16(low, high) : pack_f16(low, high);
   }
 
+  /// Returns the first and third of each four values beside each other, and the second and fourth.
+  static Chunk even_and_odd(const Chunk& values) {
+    const auto low = [](std::uint32_t a, std::uint32_t b) { return (a & 0xffffu) | b << 16; };
+    const auto high = [](std::uint32_t a, std::uint32_t b) { return a >> 16 | (b & 0xffff0000u); };
+    return {
+        {low(values[0], values[1]), high(values[0], values[1]), low(values[2], values[3]), high(values[2], values[3])}};
+  }
   static Chunk widened_fp4(std::uint32_t word, std::uint16_t (*narrow)(float)) {
     Chunk pairs{};
     for (int i = 0; i < 8; ++i) {

@@ -64,13 +64,18 @@ struct Codes {
   TILEWAVE_DEVICE static Chunk widen_i4_biased(std::uint32_t word) {
     constexpr bool bf16 = type == DType::bf16;
     constexpr std::uint32_t mask = bf16 ? 0x00780078u : 0x00f000f0u, base = i4_negative_biases<type> ^ 0x80008000u;
-    const Chunk shifted =
+    Chunk pairs =
         bf16 ? Chunk{{word << 3, word >> 5, word >> 1, word >> 9}} : Chunk{{word << 4, word >> 4, word, word >> 8}};
-    Chunk pairs;
     TILEWAVE_UNROLL
-    for (int i = 0; i < 4; ++i)
-      asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(pairs[i]) : "r"(shifted[i]), "r"(mask), "r"(base));
+    for (int i = 0; i < 4; ++i) pairs[i] = masked(pairs[i], mask, base);
     return pairs;
+  }
+  /// Both codes of a byte lie where bf16 and f16 count their least subnormals: 8 bits, with the exponent's lowest.
+  TILEWAVE_DEVICE static Chunk widen_i4_counts(std::uint32_t word) {
+    constexpr std::uint32_t ones = 0x000f000fu, signs = 0x00080008u;
+    const std::uint32_t odd = word >> 8;
+    return {{masked(word, ones, signs), masked(odd, ones, signs), masked(word, ones << 4, signs << 4),
+             masked(odd, ones << 4, signs << 4)}};
   }
 
   /// A value's magnitude is that many times the least fp8, whose codes count up from there. All bytes are computed at
@@ -119,6 +124,11 @@ struct Codes {
   }
 
  private:
+  /// Returns (word & mask) ^ bits by one instruction; without it ptxas takes two.
+  TILEWAVE_DEVICE static std::uint32_t masked(std::uint32_t word, std::uint32_t mask, std::uint32_t bits) {
+    asm("lop3.b32 %0, %0, %1, %2, 0x6a;" : "+r"(word) : "r"(mask), "r"(bits));
+    return word;
+  }
   /// Returns the low (pair even) or high halves of two words.
   TILEWAVE_DEVICE static std::uint32_t halves(const Vec<std::uint32_t, 2>& words, int pair) {
     std::uint32_t both;
@@ -129,11 +139,7 @@ struct Codes {
   template <DType type>
   TILEWAVE_DEVICE static Vec<std::uint32_t, 2> biased_pairs(const Vec<std::uint32_t, 2>& words, int pair) {
     constexpr std::uint32_t high_bytes = type == DType::bf16 ? 0x43004300u : 0x64006400u;
-    std::uint32_t codes = halves(words, pair);
-    // This is (codes & mask) ^ bits in one instruction; without it ptxas takes two.
-    asm("lop3.b32 %0, %1, %2, %3, 0x6a;"
-        : "=r"(codes)
-        : "r"(codes >> pair / 2 * 4), "r"(0x0f0f0f0fu), "r"(0x08080808u));
+    const std::uint32_t codes = masked(halves(words, pair) >> pair / 2 * 4, 0x0f0f0f0fu, 0x08080808u);
     Vec<std::uint32_t, 2> pairs;
     asm("prmt.b32 %0, %1, %2, 0x5150;" : "=r"(pairs[0]) : "r"(codes), "r"(high_bytes));
     asm("prmt.b32 %0, %1, %2, 0x5352;" : "=r"(pairs[1]) : "r"(codes), "r"(high_bytes));

@@ -41,12 +41,23 @@ struct GemmArgs {
   std::int32_t tokens, topk;
 };
 
-/// Returns how many rows of tiles a band has: 2048 rows of C.
+/// Returns how many rows of tiles a band has: 2048 rows of C, as groups and CDNA have it.
 constexpr std::int32_t gemm_band(const GemmPolicy& p) { return max_of(1, 2048 / (p.rows * p.cluster)); }
+/// The same of a problem. On sm90 a band without groups has the rows of which A takes 16 MB, but 2048 at least: with
+/// little K all of A stays in L2, and each column of B is read from memory once
+/// (docs/notebook/2026-11-28-gemm-boxes-in-turn.md). Bands are equally high.
+inline std::int32_t gemm_band(const GemmProblem& p, const GemmPolicy& policy) {
+  std::int32_t most = gemm_band(policy);
+  if (policy.path != GemmPath::tensor || p.spec.groups != GemmGroups::one) return most;
+  const std::int64_t row_bytes = max_of<std::int64_t>(std::int64_t{p.k} * size_of(p.spec.a), 1);
+  most = max_of(most, static_cast<std::int32_t>((std::int64_t{16} << 20) / row_bytes / (policy.rows * policy.cluster)));
+  const std::int32_t tiles_m = max_of(1, ceil_div(p.m, policy.rows * policy.cluster));
+  return ceil_div(tiles_m, ceil_div(tiles_m, most));
+}
 
 /// Returns the arguments for kernels of a policy. `splits`: blocks that share the K of a tile.
 inline GemmArgs gemm_args(const GemmProblem& p, const GemmPolicy& policy, std::int32_t splits) {
-  const std::int32_t tiles_m = max_of(1, ceil_div(p.m, policy.rows * policy.cluster)), band = gemm_band(policy);
+  const std::int32_t tiles_m = max_of(1, ceil_div(p.m, policy.rows * policy.cluster)), band = gemm_band(p, policy);
   const std::int32_t tiles_n = max_of(1, ceil_div(p.n, policy.columns * policy.cluster_columns)), rest = tiles_m % band;
   const auto tiles = static_cast<std::int32_t>(min_of<std::int64_t>(std::int64_t{tiles_m} * tiles_n, 0x7fffffff));
   return {.m = p.m,
@@ -177,9 +188,10 @@ class GemmTiles {
       layer_ = a_.layer_tiles.quotient(number_);
       if (layer_ >= a_.layers) return false;
       const std::int32_t in_layer = number_ - layer_ * a_.layer_tiles.divisor, band = a_.band_tiles.quotient(in_layer);
-      first_m = band * rows_of_band;
+      const std::int32_t band_rows = P.path == GemmPath::tensor ? a_.band_rows.divisor : rows_of_band;
+      first_m = band * band_rows;
       rest = in_layer - band * a_.band_tiles.divisor;
-      const FastDiv& height = first_m + rows_of_band <= tiles_m_ ? a_.band_rows : a_.last_band_rows;
+      const FastDiv& height = first_m + band_rows <= tiles_m_ ? a_.band_rows : a_.last_band_rows;
       across = height.quotient(rest);
       down = rest - across * height.divisor;
     } else if (S.groups == GemmGroups::masked &&

@@ -31,7 +31,7 @@ inline Status check_gemm_id_extents(const GemmProblem& p) {
     return {StatusCode::bad_extent, "topk is 1 to 255 for scattered specs, else 0"};
   if (s.scattered && std::int64_t{p.tokens} * p.topk > std::numeric_limits<std::int32_t>::max() - 65536)
     return {StatusCode::bad_extent, "tokens times topk must stay below 2^31 - 65536"};
-  if (s.gathered && std::int64_t{p.k} * size_of(s.a) % 16 != 0)
+  if (s.gathered && bytes_of(s.a, p.k) % 16 != 0)
     return {StatusCode::bad_extent, "k of gathered rows is whole 16 bytes"};
   return {};
 }
@@ -161,7 +161,7 @@ struct GemmRegions {
           b_zero = Region(p.b_zero, 1, p.n, {{p.k / s.scale_k, p.b_scale_k_stride, "b_scale_k_stride is 0"}, b_layers});
         return;
       case Scaling::mx:
-        a_scale = mx_scales(p.a_mx_scale, p.m, a_layers);
+        a_scale = mx_scales(p.a_mx_scale, gemm_a_rows(p), a_layers);
         b_scale = mx_scales(p.b_mx_scale, p.n, b_layers);
         return;
     }

@@ -30,8 +30,6 @@ constexpr Status check_mx_spec(const GemmSpec& s, const ArchFacts& facts) {
   if (s.zero_points) return {StatusCode::unsupported_dtype, "zero points are of weights of i4 with scales of groups"};
   if (s.out_scale == Scaling::per_group)
     return {StatusCode::unsupported_scaling, "with mx scales out has no scales of groups"};
-  if (s.groups == GemmGroups::contiguous)
-    return {StatusCode::unsupported_layout, "mx scales lie in 32 rows each, and contiguous groups begin anywhere"};
   return {};
 }
 
@@ -61,6 +59,12 @@ constexpr Status check_gemm_operands(const GemmSpec& s, const ArchFacts& facts) 
     return {StatusCode::bad_value, "scale_k must be 32, 64 or 128 with weights of i4, 32 of fp4, else 0"};
   if (s.zero_points && (s.b != DType::i4 || is_fp8(s.a)))
     return {StatusCode::unsupported_dtype, "zero points are of weights of i4 under rows of bf16 or f16"};
+  if (s.rounds_weights() && (s.a != DType::bf16 || s.zero_points || s.groups != GemmGroups::one || s.gated ||
+                             s.scale_k < 64 || facts.matrix != Matrix::mma))
+    return {
+        StatusCode::unsupported_dtype,
+        "i4 is rounded with its scales (fast sums) on sm90 alone: one product of bf16 rows, not gated, without zero "
+        "points, scale_k 64 or 128"};
   if (s.weights == GemmWeights::fragments && (!s.mxfp4() || s.a != DType::bf16 || facts.matrix != Matrix::mma))
     return {StatusCode::unsupported_layout, "weights lie as fragments on sm90 alone, mxfp4 under rows of bf16"};
   if (s.four_bit() && !s.in_strips())
@@ -105,8 +109,9 @@ constexpr Status check_gemm_form(const GemmSpec& s, const ArchFacts& facts) {
     return {StatusCode::unsupported_layout, "contiguous groups begin anywhere, and rows of [K, M] lie in 16 bytes"};
   if (s.activation == ActivationKind::swigluoai && !s.gated)
     return {StatusCode::bad_value, "swigluoai is of a gate and an up value: the spec must be gated"};
-  if (s.sums != GemmSums::promoted && !s.has_sums_to_choose())
-    return {StatusCode::bad_value, "fast sums are of fp8 operands with scales of none, tensor or row"};
+  if (s.sums != GemmSums::promoted && !s.has_sums_to_choose() && !s.rounds_weights())
+    return {StatusCode::bad_value,
+            "fast sums are of fp8 operands with scales of none, tensor or row, or by i4 weights"};
   return {};
 }
 

@@ -14,7 +14,7 @@ namespace detail {
 /// Returns how many blocks of a policy sm90 runs at a time.
 constexpr int gemm_tensor_blocks(const GemmPolicy& p) { return sm90_facts.compute_units * p.waves_per_simd; }
 inline GemmStream gemm_stream(const GemmProblem& p, const GemmPolicy& policy, std::int64_t tiles) {
-  const std::int32_t tiles_m = ceil_div(p.m, policy.rows), band = gemm_band(policy);
+  const std::int32_t tiles_m = ceil_div(p.m, policy.rows), band = gemm_band(p, policy);
   return GemmStream::of(tiles, gemm_tensor_blocks(policy), ceil_div(p.k, policy.depth_bytes / size_of(p.spec.a)),
                         tiles_m <= band ? tiles_m : std::gcd(band, tiles_m));
 }
@@ -122,57 +122,55 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
   return {};
 }
 
+/// Fills the arguments that both kernels of few rows have, and launches one.
+template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
+Status gemm_launch_blocks_of_strips(typename GemmKernel<B, S, P, Epilogue>::Args args, const Epilogue& epilogue,
+                                    const GemmProblem& p, const GemmFewRowsStrides& strides,
+                                    std::int32_t blocks_of_tile, hipStream_t stream) {
+  using Kernel = GemmKernel<B, S, P, Epilogue>;
+  const std::int32_t row_tiles = ceil_div(p.m, P.rows);
+  const std::uintptr_t pair = 2 * size_of(S.out);
+  args.a = static_cast<const char*>(p.a), args.out = p.out;
+  args.bias = p.bias, args.residual = p.residual, args.out_scale = p.out_scale;
+  args.m = p.m, args.n = gemm_out_columns(p);
+  args.blocks = FastDiv::by(blocks_of_tile), args.row_tiles = FastDiv::by(row_tiles);
+  args.alpha = p.alpha, args.swiglu_alpha = p.swiglu_alpha, args.swiglu_limit = p.swiglu_limit;
+  args.wide =
+      is_aligned(p.out, pair) && (p.m == 1 || p.out_stride % 2 == 0) && (p.batch == 1 || p.out_batch_stride % 2 == 0);
+  args.b_ready = p.b_ready;
+  const auto narrow = [](std::int64_t stride) { return static_cast<std::int32_t>(stride); };
+  args.a_stride = narrow(strides.a), args.a_layer = narrow(strides.a_layer);
+  args.out_stride = narrow(strides.out), args.out_layer = narrow(strides.out_layer);
+  args.residual_stride = narrow(strides.residual), args.residual_layer = narrow(strides.residual_layer);
+  args.bias_layer = narrow(strides.bias_layer), args.a_scale_layer = narrow(strides.a_scale_layer);
+  args.epilogue = epilogue;
+  const std::int64_t blocks = std::int64_t{blocks_of_tile} * row_tiles * gemm_layers(p);
+  if (blocks > 0x7fffffff) return {StatusCode::bad_extent, "more than 2^31 blocks"};
+  return B::template launch<Kernel>({blocks, Kernel::block_threads}, args, stream);
+}
+
 /// Launches GemmFewRowsKernel.
 template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
 Status gemm_launch_few_rows(const Epilogue& epilogue, const GemmProblem& p, hipStream_t stream) {
   using Kernel = GemmKernel<B, S, P, Epilogue>;
   const GemmFewRowsStrides strides(p);
   if (Status s = strides.check(); !s.ok()) return s;
-  const auto narrow = [](std::int64_t stride) { return static_cast<std::int32_t>(stride); };
   // The number of blocks that strips are dealt to does not follow from M, since a row's bits must not depend on M.
   const std::int32_t strips = gemm_out_columns(p) / 16,
                      layer_blocks = max_of(1, gemm_tensor_blocks(P) / max_of(1, gemm_layers(p)));
   const std::int32_t blocks_of_tile = ceil_div(strips, ceil_div(strips, layer_blocks));
-  const std::int32_t row_tiles = ceil_div(p.m, P.rows), passes = strips / (blocks_of_tile * Kernel::L::out_strips);
+  const std::int32_t passes = strips / (blocks_of_tile * Kernel::L::out_strips);
   const std::int32_t rest = strips - passes * blocks_of_tile * Kernel::L::out_strips;
-  const std::uintptr_t pair = 2 * size_of(S.out);
-  const typename Kernel::Args args{.codes = static_cast<const char*>(p.b),
-                                   .a = static_cast<const char*>(p.a),
-                                   .scales = static_cast<const char*>(p.b_group_scale),
-                                   .out = p.out,
-                                   .a_scale_or_zeros = S.zero_points ? static_cast<const void*>(p.b_zero) : p.a_scale,
-                                   .bias = p.bias,
-                                   .residual = p.residual,
-                                   .out_scale = p.out_scale,
-                                   .m = p.m,
-                                   .n = gemm_out_columns(p),
-                                   .stages = p.k / Kernel::stage_k,
-                                   .full_passes = passes,
-                                   .strips_per_block = rest / blocks_of_tile,
-                                   .blocks_with_one_more = rest % blocks_of_tile,
-                                   .blocks = FastDiv::by(blocks_of_tile),
-                                   .row_tiles = FastDiv::by(row_tiles),
-                                   .alpha = p.alpha,
-                                   .swiglu_alpha = p.swiglu_alpha,
-                                   .swiglu_limit = p.swiglu_limit,
-                                   .wide = is_aligned(p.out, pair) && (p.m == 1 || p.out_stride % 2 == 0) &&
-                                           (p.batch == 1 || p.out_batch_stride % 2 == 0),
-                                   .b_ready = p.b_ready,
-                                   .a_stride = narrow(strides.a),
-                                   .scale_stride = narrow(strides.scale),
-                                   .out_stride = narrow(strides.out),
-                                   .residual_stride = narrow(strides.residual),
-                                   .code_layer = narrow(strides.code_layer),
-                                   .a_layer = narrow(strides.a_layer),
-                                   .scale_layer = narrow(strides.scale_layer),
-                                   .out_layer = narrow(strides.out_layer),
-                                   .residual_layer = narrow(strides.residual_layer),
-                                   .bias_layer = narrow(strides.bias_layer),
-                                   .a_scale_layer = narrow(strides.a_scale_layer),
-                                   .epilogue = epilogue};
-  const std::int64_t blocks = std::int64_t{blocks_of_tile} * row_tiles * gemm_layers(p);
-  if (blocks > 0x7fffffff) return {StatusCode::bad_extent, "more than 2^31 blocks"};
-  return B::template launch<Kernel>({blocks, Kernel::block_threads}, args, stream);
+  typename Kernel::Args args{};
+  args.codes = static_cast<const char*>(p.b), args.scales = static_cast<const char*>(p.b_group_scale);
+  args.a_scale_or_zeros = S.zero_points ? static_cast<const void*>(p.b_zero) : p.a_scale;
+  args.stages = p.k / Kernel::stage_k;
+  args.full_passes = passes;
+  args.strips_per_block = rest / blocks_of_tile, args.blocks_with_one_more = rest % blocks_of_tile;
+  args.code_layer = static_cast<std::int32_t>(strides.code_layer);
+  args.scale_stride = static_cast<std::int32_t>(strides.scale);
+  args.scale_layer = static_cast<std::int32_t>(strides.scale_layer);
+  return gemm_launch_blocks_of_strips<B, S, P>(args, epilogue, p, strides, blocks_of_tile, stream);
 }
 
 /// Launches GemmDenseFewRowsKernel.
@@ -181,46 +179,15 @@ Status gemm_launch_dense_few_rows(const Epilogue& epilogue, const GemmProblem& p
   using Kernel = GemmKernel<B, S, P, Epilogue>;
   const GemmFewRowsStrides strides(p);
   if (Status s = strides.check(); !s.ok()) return s;
-  const auto narrow = [](std::int64_t stride) { return static_cast<std::int32_t>(stride); };
+  typename Kernel::Args args{};
+  args.b = static_cast<const char*>(p.b);
+  args.a_scale = p.a_scale, args.b_scale = p.b_scale;
+  args.k = p.k;
+  args.b_stride = static_cast<std::int32_t>(strides.b), args.b_layer = static_cast<std::int32_t>(strides.b_layer);
+  args.b_scale_layer = static_cast<std::int32_t>(strides.scale_layer);
+  args.gate_stride = p.interleaved ? 2 : 1, args.up_row = p.interleaved ? 1 : p.n / 2;
   const std::int32_t blocks_of_tile = ceil_div(gemm_out_columns(p), 16 * Kernel::group_strips);
-  const std::int32_t row_tiles = ceil_div(p.m, P.rows);
-  const std::uintptr_t pair = 2 * size_of(S.out);
-  const typename Kernel::Args args{.b = static_cast<const char*>(p.b),
-                                   .a = static_cast<const char*>(p.a),
-                                   .out = p.out,
-                                   .a_scale = p.a_scale,
-                                   .b_scale = p.b_scale,
-                                   .bias = p.bias,
-                                   .residual = p.residual,
-                                   .out_scale = p.out_scale,
-                                   .m = p.m,
-                                   .n = gemm_out_columns(p),
-                                   .k = p.k,
-                                   .blocks = FastDiv::by(blocks_of_tile),
-                                   .row_tiles = FastDiv::by(row_tiles),
-                                   .alpha = p.alpha,
-                                   .swiglu_alpha = p.swiglu_alpha,
-                                   .swiglu_limit = p.swiglu_limit,
-                                   .wide = is_aligned(p.out, pair) && (p.m == 1 || p.out_stride % 2 == 0) &&
-                                           (p.batch == 1 || p.out_batch_stride % 2 == 0),
-                                   .b_ready = p.b_ready,
-                                   .a_stride = narrow(strides.a),
-                                   .b_stride = narrow(strides.b),
-                                   .out_stride = narrow(strides.out),
-                                   .residual_stride = narrow(strides.residual),
-                                   .a_layer = narrow(strides.a_layer),
-                                   .b_layer = narrow(strides.b_layer),
-                                   .out_layer = narrow(strides.out_layer),
-                                   .residual_layer = narrow(strides.residual_layer),
-                                   .bias_layer = narrow(strides.bias_layer),
-                                   .a_scale_layer = narrow(strides.a_scale_layer),
-                                   .b_scale_layer = narrow(strides.scale_layer),
-                                   .gate_stride = p.interleaved ? 2 : 1,
-                                   .up_row = p.interleaved ? 1 : p.n / 2,
-                                   .epilogue = epilogue};
-  const std::int64_t blocks = std::int64_t{blocks_of_tile} * row_tiles * gemm_layers(p);
-  if (blocks > 0x7fffffff) return {StatusCode::bad_extent, "more than 2^31 blocks"};
-  return B::template launch<Kernel>({blocks, Kernel::block_threads}, args, stream);
+  return gemm_launch_blocks_of_strips<B, S, P>(args, epilogue, p, strides, blocks_of_tile, stream);
 }
 
 /// Launches any other kernel.

@@ -85,7 +85,7 @@ namespace detail {
 /// Says whether sums of int4 stay in the matrix unit and are multiplied where scales change (GemmInt4Rows::rescaled):
 /// stages of 64 k.
 constexpr bool gemm_rescales_sums(const GemmSpec& s, const GemmPolicy& p) {
-  return s.b == DType::i4 && !is_fp8(s.a) && p.path == GemmPath::tensor && p.depth_bytes == 128;
+  return s.b == DType::i4 && !is_fp8(s.a) && !s.rounds_weights() && p.path == GemmPath::tensor && p.depth_bytes == 128;
 }
 
 }  // namespace detail

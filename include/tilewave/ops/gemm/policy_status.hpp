@@ -8,6 +8,7 @@
 #include "tilewave/ops/gemm/args.hpp"
 #include "tilewave/ops/gemm/check_spec.hpp"
 #include "tilewave/ops/gemm/few_rows/policy_status.hpp"
+#include "tilewave/ops/gemm/heights.hpp"
 #include "tilewave/ops/gemm/late_status.hpp"
 #include "tilewave/ops/gemm/norm_status.hpp"
 #include "tilewave/tile/element.hpp"
@@ -47,30 +48,6 @@ constexpr bool gemm_shares_block_scales(const GemmSpec& s, const GemmPolicy& p) 
   return s.scale == Scaling::per_block && (p.swapped || (s.gated && s.groups != GemmGroups::one));
 }
 
-/// The heights that a tile may have, in rows of A: the least one that has all rows that the group has is multiplied.
-struct GemmHeights {
-  int count = 0, rows[3]{};
-};
-/// Weights in fragments have products of up to 16 rows by waves, and registers for those of one or two widths by wave
-/// groups: ptxas gives the sums of each loop registers of their own, and waits for each product where they do not
-/// suffice (C7512). Each height of a list is the most rows that it serves.
-constexpr GemmHeights gemm_heights(const GemmSpec& s, const GemmPolicy& p) {
-  if (s.weights == GemmWeights::fragments && s.groups != GemmGroups::one && p.waves_columns == 1) {
-    if (p.rows == 64) return {3, {16, 32, 64}};
-    if (p.rows == 128 && s.gated) return {2, {16, 128}};
-    if (p.rows == 128) return {3, {16, 64, 128}};
-    if (p.rows == 160 && !s.gated) return {2, {128, 160}};
-  }
-  return {1, {p.rows}};
-}
-
-/// Says whether rows have other bits in low tiles than in high ones: sm90 multiplies up to 16 rows of fragments by
-/// mma.sync and more by wgmma, which add up in orders of their own.
-constexpr bool gemm_height_changes_bits(const GemmSpec& s, const GemmPolicy& p) {
-  const GemmHeights heights = gemm_heights(s, p);
-  return heights.rows[0] <= 16 && heights.count > 1;
-}
-
 /// Says whether an entry keeps a row's bits whatever rows are beside it, as batch-invariant calls ask. Errors:
 /// bad_value with the reason.
 constexpr Status gemm_batch_invariance(const GemmSpec& s, const GemmPolicy& p) {
@@ -108,10 +85,10 @@ constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   int small = 2 * 8 * p.stages + 4 * (row_scales ? wave_groups * group_wide : 1);
   if (gemm_serves_norm(s, p)) small = align_up(small, 8) + 4 * p.rows + 16;
   small += 4 * (shared_scales && !int4 ? p.stages * p.rows : 1);
-  const bool in_exponents = s.mxfp4() && s.a == DType::bf16, fragments = s.weights == GemmWeights::fragments;
-  small = align_up(small, 16) + 4 * (shared_scales && !in_exponents ? p.stages * b_scales : 1);
+  const bool fragments = s.weights == GemmWeights::fragments;
+  small = align_up(small, 16) + 4 * (shared_scales && !s.scales_in_weights() ? p.stages * b_scales : 1);
   small = align_up(small, 16) +
-          4 * (s.zero_points || in_exponents || rescaled ? p.stages * (b_scales + (fragments ? 4 : 0)) : 1);
+          4 * (s.zero_points || s.scales_in_weights() || rescaled ? p.stages * (b_scales + (fragments ? 4 : 0)) : 1);
   const int tall_bytes = tall * (int4 ? depth_k / 2 : p.depth_bytes);
   small += p.pingpong ? align_up(small, 8) - small + 2 * 8 : 0;                              // GemmTensorKernel::Turns
   if (s.out_scale == Scaling::per_group && !p.swapped && group_wide / halves < scale_group)  // L::OutGroups
@@ -148,14 +125,14 @@ constexpr Status gemm_tensor_tile(const GemmSpec& s, const GemmPolicy& p) {
   const int waiting = p.late ? tiles * group_wide / 4 / (s.gated ? 2 : 1) : 0;
   if (tiles * group_wide / 2 + waiting >= registers)
     return illegal_policy("a lane's sums of its wave group's part of the tile must fit its registers");
-  const bool rescaled = gemm_rescales_sums(s, p);
-  const bool half_stage = (s.mxfp4() && s.a == DType::bf16 && p.depth_bytes == 128) || rescaled;
+  const bool rescaled = gemm_rescales_sums(s, p), rounded = s.rounds_weights();
+  const bool half_stage = (s.scales_in_weights() && p.depth_bytes == 128) || rescaled;
   if (s.four_bit() ? !half_stage && p.depth_bytes != 128 * size_of(s.a) : p.depth_bytes != 128)
     return illegal_policy(s.four_bit()
                               ? "a stage of int4 weights is 128 values of k: depth_bytes is 128 times A's element"
                               : "a stage is one box of the tensor copy engine: depth_bytes is 128");
-  if (rescaled && (tiles != 1 || p.splits > 1 || s.scale_k < 64))
-    return illegal_policy("sums that are rescaled: a wave group has 64 columns, K is not shared, scale_k is 64 or 128");
+  if ((rescaled || rounded) && (tiles != 1 || (half_stage && p.splits > 1) || s.scale_k < 64))
+    return illegal_policy("int4 sums in the unit: 64 columns a wave group, scale_k from 64, K not shared by 64 k");
   if (p.stages < 3 && (s.four_bit() || gemm_shares_block_scales(s, p)))
     return illegal_policy("three waves fetch scales in turns, each for a stage: at least 3 stages");
   return {};
@@ -168,7 +145,7 @@ constexpr Status gemm_tensor_product(const GemmSpec& s, const GemmPolicy& p) {
   const bool sums_by_stage = s.scale == Scaling::per_block || promoted;  // are scaled or promoted after each stage
   const int n = sums_by_stage ? gemm_part_wide(group_wide) : group_wide;
   const bool narrow = n == 8 || n == 16 || n == 32 || n == 64 || n == 128 || (sums_by_stage && n == 192);
-  const bool in_unit = (s.mxfp4() && s.a == DType::bf16) || gemm_rescales_sums(s, p);  // sums stay in the matrix unit
+  const bool in_unit = s.scales_in_weights() || gemm_rescales_sums(s, p);  // sums stay in the matrix unit
   if (s.four_bit() && !narrow && !(in_unit && (n == 160 || n == 256)))
     return illegal_policy("products of int4 weights have 8, 16, 32, 64 or 128 rows of A for a wave group");
   if (s.a == DType::i8 && n != 16 && n != 64 && n != 128 && n != 256)
@@ -315,6 +292,9 @@ constexpr Status gemm_transposed_policy(const GemmPolicy& p, int rows, int side)
   return {};
 }
 
+/// Says whether a tile's rows of A have MX scales anywhere: they begin in the middle of 32 rows, or are gathered.
+constexpr bool gemm_mx_rows_anywhere(const GemmSpec& s) { return s.mx() && s.groups == GemmGroups::contiguous; }
+
 /// The laws of GemmLdsKernel: operands through LDS on CDNA.
 constexpr Status gemm_lds_policy(const ArchFacts& facts, const GemmSpec& s, const GemmPolicy& p) {
   const bool direct = p.path == GemmPath::direct;
@@ -358,7 +338,7 @@ constexpr Status gemm_lds_policy(const ArchFacts& facts, const GemmSpec& s, cons
     return illegal_policy("direct, mx scales: each wave copies the scales of 32 rows of A, and of 32 columns or none");
   if (direct && s.mx() && wave_columns / (s.gated ? 2 : 1) % 32 != 0)
     return illegal_policy("direct, mx scales: a wave's columns of C are whole tiles of scales, 32 each");
-  const int scales = direct && (block || s.mx()) ? 512 * waves : 0;
+  const int scales = direct && (block || s.mx()) ? (gemm_mx_rows_anywhere(s) ? 768 : 512) * waves : 0;
   if (p.stages * (p.rows * a_row + p.columns * b_row + scales) > facts.lds_bytes / p.waves_per_simd)
     return illegal_policy("stages times a step's bytes exceed LDS, of which waves_per_simd blocks have a part each");
   return {};

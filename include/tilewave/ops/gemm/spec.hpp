@@ -39,6 +39,8 @@ enum class GemmGroups : int { one, contiguous, masked };
 /// per_tensor and per_row. Chips whose unit keeps f32 sums do the same for both (docs/reference/numerics.md).
 /// - promoted: every 128 k the unit's sum is added to one in f32.
 /// - fast: sums stay in the unit over all of K. This takes less time, and the error grows with K.
+/// Weights of i4 are exact under their scales unless sums are fast: then each is multiplied by its scale first, and
+/// rounded to bf16, as a product of widened weights has them (sm90).
 enum class GemmSums : int { promoted, fast };
 
 constexpr const char* name_of(GemmLayout l) {
@@ -119,6 +121,12 @@ struct GemmSpec {
   /// Says whether `sums` may be chosen: for fp8 sums that are scaled only as a whole.
   TILEWAVE_HOST_DEVICE constexpr bool has_sums_to_choose() const {
     return is_fp8(a) && (scale == Scaling::none || scale == Scaling::per_tensor || scale == Scaling::per_row);
+  }
+  /// Says whether weights of i4 are rounded to A's type with their scales.
+  TILEWAVE_HOST_DEVICE constexpr bool rounds_weights() const { return b == DType::i4 && sums == GemmSums::fast; }
+  /// Says whether weights of four bits are multiplied by their scales before the products on sm90.
+  TILEWAVE_HOST_DEVICE constexpr bool scales_in_weights() const {
+    return (mxfp4() && a == DType::bf16) || rounds_weights();
   }
   /// Returns the type of bias and residual.
   constexpr DType extra() const { return size_of(out) == 1 ? DType::bf16 : out; }

@@ -127,7 +127,7 @@ struct MoeCalls {
       const std::int64_t row_scales = align_up(ceil_div(columns, mx_group), 8);
       auto* const codes = take<std::uint8_t>(align_up(rows, 32) * row_scales);
       quant.scale = codes, quant.scale_layout = ScaleLayout::shuffled;
-      product.a_mx_scale = codes, product.a_scale_batch_stride = p.capacity * row_scales;
+      product.a_mx_scale = codes, product.a_scale_batch_stride = s.masked() ? p.capacity * row_scales : 0;
     } else {
       quant.scale = take<float>(rows * groups), quant.scale_stride = groups;
       product.a_scale_stride = groups, product.a_scale_k_stride = 1;

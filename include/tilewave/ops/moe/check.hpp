@@ -81,8 +81,9 @@ inline Status check_moe_pointers(const MoeProblem& p) {
   const bool wants_h_scale = s.quantised() && s.scale == Scaling::per_tensor;
   if (wants_h_scale != (p.h_scale != nullptr))
     return {wants_h_scale ? null : useless, wants_h_scale ? "h_scale is null" : "h has no scale of the whole tensor"};
-  if (s.mx() != (p.x_mx_scale != nullptr))
-    return {s.mx() ? null : useless, s.mx() ? "x_mx_scale is null" : "x_mx_scale is for x with mx scales"};
+  const bool wants_x_mx = s.mx() && is_fp8(s.x);
+  if (wants_x_mx != (p.x_mx_scale != nullptr))
+    return {wants_x_mx ? null : useless, wants_x_mx ? "x_mx_scale is null" : "x_mx_scale is for x with mx scales"};
   if (!scaled(p.x_scale) || !scaled(p.h_scale)) return {StatusCode::misaligned, "scales need 4-byte alignment"};
   if ((s.routing == MoeRouting::logits) != (p.logits != nullptr))
     return {p.logits == nullptr ? null : useless, p.logits == nullptr
@@ -113,7 +114,7 @@ inline Status check_moe_strides(const MoeProblem& p) {
     return {StatusCode::bad_value, "ids_stride and weights_stride are for routing that is given"};
   if (!p.spec.masked() && (p.x_expert_stride != 0 || p.out_expert_stride != 0 || p.x_scale_expert_stride != 0))
     return {StatusCode::bad_value, "strides of experts are for tokens that lie by expert"};
-  if (p.spec.four_bit() || p.spec.mx()) return {};  // the products know how such weights lie
+  if (moe_second_spec(p.spec).in_strips()) return {};  // the products know how such weights lie
   const int size = size_of(p.spec.weights);
   const Region w1(p.w1.data, size, p.hidden,
                   {{p.resident(), p.w1.expert_stride, "w1.expert_stride is 0"},

@@ -11,8 +11,9 @@
 
 namespace tilewave {
 
-/// The weights of one product of all local experts, and last of the shared one. Those of four bits are preshuffled, and
-/// have no stride. Block scales count 128 rows by 128 columns, scales of rows one row. GemmProblem has their layouts.
+/// The weights of one product of all local experts, and last of the shared one. Those that are preshuffled, as all of
+/// four bits are, have no stride. Block scales count 128 rows by 128 columns, scales of rows one row. GemmProblem has
+/// their layouts.
 struct MoeWeights {
   const void* data = nullptr;         // w1 [experts][2 intermediate, hidden], w2 [experts][hidden, intermediate]
   const float* scale = nullptr;       // fp8: per_tensor [1], per_row [experts][rows], per_block by its strides
@@ -53,7 +54,7 @@ struct MoeProblem {
   const void* x = nullptr;         // [tokens, hidden]; masked [local_experts][capacity, hidden]
   const float* x_scale = nullptr;  // fp8: per_tensor [1], also for x that the layer quantises; x that comes quantised:
                                    // per_row [tokens], per_block by its strides
-  const std::uint8_t* x_mx_scale = nullptr;  // mx: [local_experts], as GemmProblem::a_mx_scale
+  const std::uint8_t* x_mx_scale = nullptr;  // mx: as GemmProblem::a_mx_scale, where x comes so; masked [local_experts]
   const float* h_scale = nullptr;            // per_tensor: [1], of h
   const void* residual = nullptr;            // optional [tokens, hidden], of out's type
   void* out = nullptr;                       // [tokens, hidden]; masked [local_experts][capacity, hidden]

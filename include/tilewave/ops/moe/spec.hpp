@@ -35,8 +35,8 @@ constexpr const char* name_of(MoeWeight w) { return w == MoeWeight::output ? "ou
 ///   for each, one that is found for each of their rows, or for each 128 columns of a row. x may come quantised.
 /// - per_group: weights are i4, or fp4 with e8m0 scales (MXFP4), under rows of x's type, and preshuffled. Those of i4
 ///   may have zero points, as AWQ's and GPTQ's do.
-/// - mx: x comes with MX scales, in the chip's fp8, and the layer quantises h alike. Weights are fp4 or fp8 with MX
-///   scales, and preshuffled. Tokens lie by expert (masked).
+/// - mx: x and h are the chip's fp8 with MX scales. x may come so, and does where tokens lie by expert. Weights are fp4
+///   or fp8 with MX scales, and preshuffled.
 struct MoeSpec {
   DType x = DType::bf16;        // bf16 or f16; the chip's fp8 where x comes quantised
   DType weights = DType::bf16;  // of w1 and w2
@@ -51,6 +51,7 @@ struct MoeSpec {
   /// fp4 under bf16 on sm90: codes lie as fragments (GemmWeights::fragments), which take the least time to widen.
   bool fragments = false;
   bool zero_points = false;  // of weights of i4, one for each scale
+  bool preshuffled = false;  // CDNA: weights of 16 bits or fp8, which others always are. Few rows take the least time
 
   friend constexpr bool operator==(const MoeSpec&, const MoeSpec&) = default;
 
@@ -59,16 +60,16 @@ struct MoeSpec {
   constexpr bool quantised() const { return is_fp8(weights) && !mx(); }
   constexpr bool four_bit() const { return (weights == DType::i4 || weights == DType::fp4_e2m1) && !mx(); }
   /// Returns the type of the rows that products multiply.
-  constexpr DType operand() const { return quantised() ? weights : x; }
+  constexpr DType operand() const { return quantised() ? weights : mx() && !is_fp8(x) ? DType::fp8_e4m3fn : x; }
   /// Says whether the layer quantises x itself.
-  constexpr bool quantises_x() const { return quantised() && !is_fp8(x); }
+  constexpr bool quantises_x() const { return (quantised() || mx()) && !is_fp8(x); }
   /// Says whether h leaves the first product in 16 bits, to be quantised by a launch of its own.
   constexpr bool quantises_h() const { return scale == Scaling::per_row || mx(); }
   constexpr bool masked() const { return routing == MoeRouting::masked; }
 };
 
 /// Returns a name such as `bf16.fp8_e4m3fn.bf16.block.silu.logits`. What is not the default follows: `.f32_logits`,
-/// `.input`, `.shared`, `.fragments`, `.zeros`.
+/// `.input`, `.shared`, `.fragments`, `.zeros`, `.preshuffled`.
 inline std::string name_of(const MoeSpec& s) {
   std::string name = std::string(name_of(s.x)) + "." + std::string(name_of(s.weights)) + "." +
                      std::string(name_of(s.out)) + "." + std::string(scale_word(s.scale)) +
@@ -79,6 +80,7 @@ inline std::string name_of(const MoeSpec& s) {
   if (s.shared) name += ".shared";
   if (s.fragments) name += ".fragments";
   if (s.zero_points) name += ".zeros";
+  if (s.preshuffled) name += ".preshuffled";
   return name;
 }
 
@@ -89,7 +91,7 @@ constexpr GemmSpec moe_second_spec(const MoeSpec& s) {
   g.b = s.weights;
   g.scale = s.scale, g.scale_k = s.scale_k;
   g.out = s.out;
-  if (s.four_bit() || s.mx()) g.weights = GemmWeights::preshuffled;
+  if (s.four_bit() || s.mx() || s.preshuffled) g.weights = GemmWeights::preshuffled;
   if (s.fragments) g.weights = GemmWeights::fragments;
   g.zero_points = s.zero_points;
   g.groups = s.masked() ? GemmGroups::masked : GemmGroups::contiguous;
@@ -123,11 +125,10 @@ constexpr Status moe_check_spec(const MoeSpec& s, const ArchFacts& facts) {
   if (s.x != DType::bf16 && s.x != DType::f16 && !(is_fp8(s.x) && (s.quantised() || s.mx())))
     return {type, "x is bf16 or f16, or beside fp8 weights or mx scales fp8"};
   if (s.out != DType::bf16 && s.out != DType::f16) return {type, "out is bf16 or f16"};
-  if (s.mx()) {
-    if (!is_fp8(s.x)) return {type, "with mx scales x comes in fp8"};
-    if (!s.masked())
-      return {StatusCode::unsupported_layout, "mx scales lie in 32 rows each, so tokens lie by expert (masked)"};
-  }
+  if (s.preshuffled && (s.four_bit() || s.mx()))
+    return {StatusCode::bad_value, "preshuffled is said of weights of 16 bits or fp8 alone"};
+  if (s.preshuffled && facts.matrix == Matrix::mma)
+    return {StatusCode::unsupported_layout, "layers of preshuffled weights of 16 bits or fp8 are CDNA's"};
   if (s.quantised() ? s.scale == Scaling::none : !s.four_bit() && !s.mx() && s.weights != s.x)
     return {type, "weights are of x's type, fp8 with scales, i4 or fp4"};
   if (!is_fp8(s.x) && s.x != s.out) return {type, "out is of x's type, but where x is fp8"};

@@ -13,8 +13,18 @@ namespace tilewave {
 namespace detail {
 
 /// What distinguishes policies of one tile. two_blocks: an SM. clustered: blocks share B's boxes. shared_rows: those of
-/// A.
-enum class GemmForm : int { plain, swapped, streamed, pingpong, late, clustered, shared_rows, two_blocks };
+/// A, shared_by_four: four do.
+enum class GemmForm : int {
+  plain,
+  swapped,
+  streamed,
+  pingpong,
+  late,
+  clustered,
+  shared_rows,
+  shared_by_four,
+  two_blocks
+};
 
 /// A policy's time is e^exponent times the model's, and so many microseconds more, for each further split, too.
 struct GemmCorrection {
@@ -24,81 +34,75 @@ struct GemmCorrection {
 };
 
 // They were fitted to docs/notebook/tuned/gemm_dense_sm90_2026-11-28.csv.gz behind the constants of the model
-// (docs/notebook/2026-11-28-gemm-copies-and-choice.md), those of 16 bits to gemm_bf16_sm90_2026-11-28-3.csv.gz there
-// (docs/notebook/2026-11-28-gemm-few-rows-of-16-bits.md), those of pingpong and late to
-// gemm_dense_sm90_2026-11-28-4.csv.gz there (docs/notebook/2026-11-28-gemm-cycles.md).
+// (docs/notebook/2026-11-28-gemm-copies-and-choice.md), those of 16 bits and of fast sums anew to that,
+// gemm_bf16_sm90_2026-11-28-3.csv.gz and gemm_dense_sm90_2026-11-28-5.csv.gz there
+// (docs/notebook/2026-11-28-gemm-boxes-in-turn.md).
 // clang-format off
 inline constexpr GemmCorrection gemm_corrections_sixteen_bits[] = {
-    {16, 64, 1, GemmForm::two_blocks, -0.004, -0.03, -0.071},
-    {32, 64, 1, GemmForm::swapped, -0.001, -0.27, -0.043},
-    {64, 64, 1, GemmForm::shared_rows, 0.013, 0.28, -0.000},
-    {64, 64, 1, GemmForm::swapped, -0.058, -0.14, -0.201},
-    {64, 64, 1, GemmForm::two_blocks, 0.013, 0.09, -0.017},
-    {64, 96, 1, GemmForm::clustered, 0.013, 0.08, -0.006},
-    {64, 96, 1, GemmForm::plain, -0.039, -0.27, -0.000},
-    {64, 96, 1, GemmForm::shared_rows, 0.014, 0.20, 0.000},
-    {64, 112, 1, GemmForm::clustered, 0.024, 0.52, 0.001},
-    {64, 128, 1, GemmForm::shared_rows, 0.029, 0.34, 0.001},
-    {64, 128, 2, GemmForm::swapped, -0.020, -0.22, -0.196},
-    {64, 160, 1, GemmForm::plain, 0.003, 0.25, -0.072},
-    {64, 224, 1, GemmForm::plain, -0.002, 0.06, 0.000},
-    {80, 64, 1, GemmForm::swapped, -0.020, -0.11, -0.010},
-    {80, 128, 2, GemmForm::swapped, 0.010, 0.14, -0.183},
-    {96, 64, 1, GemmForm::swapped, -0.008, -0.15, -0.007},
-    {96, 128, 2, GemmForm::swapped, -0.008, -0.26, -0.073},
-    {128, 64, 1, GemmForm::swapped, 0.009, -0.12, -0.163},
-    {128, 96, 2, GemmForm::shared_rows, 0.022, 0.15, -0.002},
-    {128, 112, 2, GemmForm::clustered, -0.013, -0.55, -0.000},
-    {128, 112, 2, GemmForm::plain, 0.010, -0.14, -0.087},
-    {128, 128, 2, GemmForm::clustered, -0.014, -0.39, 0.000},
-    {128, 128, 2, GemmForm::shared_rows, 0.013, 0.02, 0.001},
-    {128, 128, 2, GemmForm::swapped, -0.030, -0.10, -0.113},
-    {128, 144, 1, GemmForm::pingpong, 0.029, -1.60, 0.000},
-    {128, 144, 2, GemmForm::late, -0.066, -1.60, 0.000},
-    {128, 144, 2, GemmForm::plain, -0.030, -0.08, 0.005},
-    {128, 160, 1, GemmForm::pingpong, 0.023, -1.60, 0.000},
-    {128, 176, 1, GemmForm::pingpong, -0.013, -1.60, 0.000},
-    {128, 176, 2, GemmForm::late, -0.031, -1.60, 0.000},
-    {128, 176, 2, GemmForm::plain, -0.014, 0.09, 0.005},
-    {128, 192, 1, GemmForm::pingpong, -0.015, -1.50, 0.000},
-    {128, 224, 2, GemmForm::late, -0.038, -0.40, 0.000},
-    {128, 240, 2, GemmForm::late, 0.033, -1.60, 0.000},
-    {128, 256, 2, GemmForm::late, 0.017, -1.30, 0.000},
-    {128, 256, 2, GemmForm::plain, 0.029, 0.30, 0.000},
-    {192, 112, 3, GemmForm::plain, 0.002, 0.03, 0.005},
+    {16, 64, 1, GemmForm::two_blocks, -0.034, -0.02, -0.065},
+    {32, 64, 1, GemmForm::swapped, -0.016, -0.23, 0.004},
+    {64, 64, 1, GemmForm::shared_by_four, -0.049, -0.31, 0.000},
+    {64, 64, 1, GemmForm::shared_rows, 0.034, 0.20, 0.000},
+    {64, 64, 1, GemmForm::swapped, -0.059, -0.14, -0.201},
+    {64, 64, 1, GemmForm::two_blocks, -0.023, 0.71, 0.019},
+    {64, 96, 1, GemmForm::clustered, 0.047, -0.19, 0.000},
+    {64, 96, 1, GemmForm::plain, -0.022, -0.33, 0.000},
+    {64, 96, 1, GemmForm::shared_rows, 0.048, 0.11, 0.000},
+    {64, 112, 1, GemmForm::clustered, 0.101, 0.55, 0.000},
+    {64, 128, 1, GemmForm::shared_rows, 0.071, 0.35, 0.000},
+    {64, 128, 2, GemmForm::swapped, -0.015, -0.13, -0.213},
+    {64, 160, 1, GemmForm::plain, -0.001, 0.60, -0.029},
+    {64, 224, 1, GemmForm::plain, -0.021, -0.05, 0.000},
+    {80, 64, 1, GemmForm::swapped, -0.032, -0.21, 0.067},
+    {80, 128, 2, GemmForm::swapped, 0.005, 0.76, -0.279},
+    {96, 64, 1, GemmForm::shared_by_four, 0.003, -0.51, 0.000},
+    {96, 64, 1, GemmForm::swapped, 0.046, -0.58, 0.189},
+    {96, 128, 2, GemmForm::swapped, -0.005, -0.08, 0.098},
+    {128, 64, 1, GemmForm::swapped, 0.030, -0.01, -0.210},
+    {128, 96, 2, GemmForm::shared_rows, 0.110, 1.00, 0.000},
+    {128, 112, 2, GemmForm::clustered, -0.035, -0.03, 0.000},
+    {128, 112, 2, GemmForm::plain, 0.040, -0.36, -0.108},
+    {128, 128, 2, GemmForm::clustered, 0.020, 0.28, 0.000},
+    {128, 128, 2, GemmForm::shared_rows, 0.078, -0.55, 0.000},
+    {128, 128, 2, GemmForm::swapped, -0.023, 0.66, -0.169},
+    {128, 144, 1, GemmForm::pingpong, 0.096, -1.60, 0.000},
+    {128, 144, 2, GemmForm::late, -0.067, -0.90, 0.000},
+    {128, 160, 1, GemmForm::pingpong, 0.021, -1.41, 0.000},
+    {128, 176, 1, GemmForm::pingpong, -0.005, -1.74, 0.000},
+    {128, 192, 1, GemmForm::pingpong, 0.004, -1.54, 0.000},
+    {128, 224, 2, GemmForm::late, -0.077, 1.18, 0.000},
+    {128, 240, 2, GemmForm::late, 0.019, -0.68, 0.000},
+    {128, 256, 2, GemmForm::late, 0.005, -1.28, 0.000},
+    {192, 112, 3, GemmForm::plain, 0.009, 0.74, -0.331},
 };
 inline constexpr GemmCorrection gemm_corrections_fast[] = {
-    {16, 64, 1, GemmForm::swapped, -0.007, -0.46, 0.039},
-    {16, 64, 1, GemmForm::two_blocks, -0.061, -0.56, 0.000},
-    {32, 64, 1, GemmForm::swapped, 0.031, -0.52, -0.107},
-    {32, 128, 2, GemmForm::swapped, 0.046, -0.43, 0.021},
-    {64, 64, 1, GemmForm::swapped, -0.005, -0.53, 0.005},
-    {64, 64, 1, GemmForm::two_blocks, -0.022, -0.55, -0.000},
-    {64, 96, 1, GemmForm::plain, -0.022, 0.04, 0.000},
-    {64, 128, 2, GemmForm::swapped, -0.025, -0.46, -0.007},
-    {64, 160, 1, GemmForm::plain, 0.057, 0.17, -0.005},
-    {64, 192, 1, GemmForm::pingpong, -0.047, -0.04, -0.000},
-    {64, 224, 1, GemmForm::plain, 0.029, 0.02, -0.000},
-    {96, 128, 2, GemmForm::swapped, -0.055, -0.52, 0.055},
-    {128, 64, 1, GemmForm::swapped, 0.009, -0.51, -0.048},
-    {128, 112, 2, GemmForm::plain, 0.012, 0.02, -0.003},
-    {128, 128, 1, GemmForm::pingpong, 0.005, -0.90, 0.000},
-    {128, 128, 2, GemmForm::plain, 0.008, -0.06, -0.006},
-    {128, 128, 2, GemmForm::streamed, 0.003, 0.00, 0.000},
-    {128, 128, 2, GemmForm::swapped, -0.011, -0.50, -0.015},
-    {128, 144, 1, GemmForm::pingpong, 0.012, 0.00, 0.000},
-    {128, 144, 2, GemmForm::late, 0.070, -1.20, 0.000},
-    {128, 144, 2, GemmForm::plain, 0.014, 0.01, 0.000},
-    {128, 160, 1, GemmForm::pingpong, -0.002, -1.60, 0.000},
-    {128, 176, 1, GemmForm::pingpong, -0.028, -0.70, 0.000},
-    {128, 176, 2, GemmForm::late, 0.086, 0.00, 0.000},
-    {128, 176, 2, GemmForm::plain, 0.038, 0.01, 0.000},
-    {128, 192, 1, GemmForm::pingpong, -0.033, -1.10, 0.000},
-    {128, 224, 2, GemmForm::late, 0.103, -0.70, 0.000},
-    {128, 240, 2, GemmForm::late, 0.088, -0.20, 0.000},
-    {128, 256, 2, GemmForm::late, 0.084, 0.00, 0.000},
-    {128, 256, 2, GemmForm::plain, 0.017, 0.03, -0.000},
-    {192, 128, 3, GemmForm::plain, 0.082, 0.01, 0.000},
+    {16, 64, 1, GemmForm::swapped, -0.113, 0.26, 0.092},
+    {16, 64, 1, GemmForm::two_blocks, -0.061, 0.89, 0.172},
+    {32, 64, 1, GemmForm::swapped, 0.041, -1.07, -0.225},
+    {32, 128, 2, GemmForm::swapped, 0.015, 0.16, -0.224},
+    {64, 64, 1, GemmForm::swapped, 0.015, -1.38, -0.056},
+    {64, 64, 1, GemmForm::two_blocks, 0.044, 0.90, 0.150},
+    {64, 96, 1, GemmForm::plain, -0.025, 0.25, 0.000},
+    {64, 128, 1, GemmForm::shared_rows, -0.023, 0.23, 0.000},
+    {64, 128, 2, GemmForm::swapped, -0.064, -0.46, -0.164},
+    {64, 160, 1, GemmForm::plain, -0.047, 0.88, -0.258},
+    {64, 192, 1, GemmForm::pingpong, -0.105, -0.44, 0.000},
+    {64, 224, 1, GemmForm::plain, -0.039, -0.27, 0.000},
+    {96, 128, 2, GemmForm::swapped, -0.017, -1.33, 0.183},
+    {128, 64, 1, GemmForm::swapped, -0.017, -0.20, -0.359},
+    {128, 112, 2, GemmForm::plain, 0.004, -0.51, -0.051},
+    {128, 128, 1, GemmForm::pingpong, -0.004, -0.10, 0.000},
+    {128, 128, 2, GemmForm::plain, 0.030, -0.92, -0.362},
+    {128, 128, 2, GemmForm::swapped, -0.041, 0.02, -0.358},
+    {128, 144, 1, GemmForm::pingpong, -0.024, 1.10, 0.000},
+    {128, 144, 2, GemmForm::late, 0.061, 0.00, 0.000},
+    {128, 160, 1, GemmForm::pingpong, -0.004, -2.37, 0.000},
+    {128, 176, 1, GemmForm::pingpong, -0.025, -1.42, 0.000},
+    {128, 176, 2, GemmForm::late, 0.114, -0.73, 0.000},
+    {128, 192, 1, GemmForm::pingpong, -0.016, -2.73, 0.000},
+    {128, 224, 2, GemmForm::late, 0.149, -0.58, 0.000},
+    {128, 256, 2, GemmForm::late, 0.152, 0.42, 0.000},
+    {192, 128, 3, GemmForm::plain, 0.102, -2.88, 0.000},
 };
 inline constexpr GemmCorrection gemm_corrections_promoted[] = {
     {16, 64, 1, GemmForm::swapped, 0.032, -0.43, -0.029},
@@ -127,7 +131,7 @@ inline constexpr GemmCorrection gemm_corrections_blocks[] = {
 constexpr GemmForm gemm_form(const GemmPolicy& p) {
   if (p.waves_per_simd > 1) return GemmForm::two_blocks;
   if (p.cluster > 1) return GemmForm::clustered;
-  if (p.cluster_columns > 1) return GemmForm::shared_rows;
+  if (p.cluster_columns > 1) return p.cluster_columns > 2 ? GemmForm::shared_by_four : GemmForm::shared_rows;
   if (p.stream) return GemmForm::streamed;
   if (p.pingpong) return GemmForm::pingpong;
   if (p.late) return GemmForm::late;

@@ -30,8 +30,8 @@ struct GemmDenseCost {
   double merge = 0.031, merge_swapped = 0.500, merge_of_split = 0.000, merge_of_tile = 7.245, merge_beside_rows = 0.000;
   // The matrix unit waits so long between tiles whose values leave late, and those of the last tile take so long.
   // Boxes of a tile take six stages to leave.
-  double late_epilogue = 0.300, late_last = 1.000, late_stage = 0.600;
-  double pingpong_epilogue = 1.893, pingpong_epilogue_of_tile = 5.113, pingpong_first = 1.044;
+  double late_epilogue = 0.363, late_last = 0.925, late_stage = 0.587;
+  double pingpong_epilogue = 3.265, pingpong_epilogue_of_tile = 2.345, pingpong_first = 1.189;
   double passes = 0.000, split_round = 1.461, memory_round = 0.000;
   double bytes_per_us = 5.186e6, reread = 0.278, reread_rows = 0.000, used = 0.432, used_few_rows = 0.398,
          used_least = 0.495;
@@ -73,9 +73,12 @@ inline constexpr GemmDenseCost gemm_dense_cost_sixteen_bits{.cycles_per_us = 161
                                                             .merge_of_split = 0.010,
                                                             .merge_of_tile = 5.992,
                                                             .merge_beside_rows = 2.387,
-                                                            .pingpong_epilogue = 4.268,
-                                                            .pingpong_epilogue_of_tile = 0.158,
-                                                            .pingpong_first = 1.001,
+                                                            .late_epilogue = 1.011,
+                                                            .late_last = 1.994,
+                                                            .late_stage = 0.109,
+                                                            .pingpong_epilogue = 3.467,
+                                                            .pingpong_epilogue_of_tile = 0.027,
+                                                            .pingpong_first = 1.127,
                                                             .passes = 0.605,
                                                             .split_round = 2.797,
                                                             .memory_round = 1.603,

@@ -75,9 +75,15 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double sms = sm90_facts.compute_units;
   GemmTileCount count = gemm_tile_count(problem, m, p);
   // Weights in fragments: cycles of a stage of 64 rows of B under so many of A.
-  const auto of_fragments = [](double rows) { return rows <= 16 ? 240 + 5.7 * rows : 270 + 3.5 * rows; };
+  const detail::GemmHeights heights = detail::gemm_heights(spec, p);
+  const int by_waves = max_of(heights.by_waves, 16);
+  // Waves that multiply one tile of 64 rows of B read A's rows twice as often as those that multiply two.
+  const double by_wave = spec.gated ? 5.7 : 8.0;
+  const auto of_fragments = [&](double rows) {
+    return rows <= 16 ? 240 + 5.7 * rows : rows <= by_waves ? 240 + by_wave * rows : 270 + 3.5 * rows;
+  };
   double fragment_cycles = of_fragments(p.rows);
-  if (const detail::GemmHeights heights = detail::gemm_heights(spec, p); heights.count > 1 && contiguous) {
+  if (spec.weights == GemmWeights::fragments && heights.count > 1 && contiguous) {
     const double groups = gemm_groups_hit(problem, m);
     const GemmHeightCost cost = gemm_height_cost(m / groups, heights, of_fragments);
     count.tiles = groups * cost.tiles * ceil_div(problem.n, p.columns);
@@ -132,7 +138,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
     }
     // Tiles of 256 rows have stages of 64 k; sums of int4 are multiplied between them
     // (docs/notebook/2026-11-27-gemm-four-bits.md, 2026-11-28-gemm-int4-in-unit.md).
-    if (p.depth_bytes < 128 * element) cycles *= spec.mxfp4() ? 0.535 : 0.6;
+    if (p.depth_bytes < 128 * element) cycles *= spec.mxfp4() ? 0.535 : spec.rounds_weights() ? 0.55 : 0.6;
   }
   // What copies bring a block a cycle: from L2 more than what streams from memory, and most where few ask. The two of a
   // stage take 262 cycles to begin, whatever their size; two blocks of an SM take turns.

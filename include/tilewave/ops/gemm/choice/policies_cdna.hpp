@@ -44,9 +44,10 @@ constexpr GemmPolicies gemm_int4_cdna_policies(const ArchFacts& facts, const Gem
 constexpr GemmPolicies gemm_scaled_policies(const ArchFacts& facts, const GemmSpec& s) {
   GemmPolicies all;
   const int depth = 128 * size_of(s.a) / packing_of(s.a), depth_b = 128 * size_of(s.b) / packing_of(s.b);
-  const bool fp8_weights = packing_of(s.b) == 1;
+  const bool fp8_weights = packing_of(s.b) == 1, contiguous = s.groups == GemmGroups::contiguous;
   const auto tile = [&](int rows, int columns, int waves_rows, int waves_columns, int splits, int waves_per_simd) {
-    const int waves = waves_rows * waves_columns, step_bytes = rows * depth + columns * depth_b + waves * 512;
+    const int waves = waves_rows * waves_columns, scales = contiguous ? 768 : 512;
+    const int step_bytes = rows * depth + columns * depth_b + waves * scales;
     GemmPolicy p{.rows = rows, .columns = columns, .depth_bytes = depth};
     p.stages = min_of(fp8_weights ? 3 : 4, facts.lds_bytes / waves_per_simd / step_bytes);
     p.waves_rows = waves_rows, p.waves_columns = waves_columns;
@@ -61,7 +62,8 @@ constexpr GemmPolicies gemm_scaled_policies(const ArchFacts& facts, const GemmSp
     p.splits = 16;
     all.add(p);
   };
-  fp8_weights ? tile(256, 128, 4, 2, 1, 1) : tile(256, 256, 2, 4, 1, 1);
+  // Contiguous groups have more scales in LDS, beside which a third stage of 256 x 256 does not fit.
+  fp8_weights || contiguous ? tile(256, 128, 4, 2, 1, 1) : tile(256, 256, 2, 4, 1, 1);
   tile(128, 128, 2, 2, 16, fp8_weights ? 1 : 2);
   few_rows(16, s.gated ? 128 : 64, fp8_weights ? 4 : 8);
   if (s.weights == GemmWeights::preshuffled && !s.gated) few_rows(32, 128, 4);

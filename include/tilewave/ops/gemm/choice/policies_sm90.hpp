@@ -15,7 +15,7 @@ namespace detail {
 /// weights have no more than ten: with sixteen they took up to 4 % longer (docs/notebook/2026-11-22-gemm-dense.md).
 constexpr int gemm_stages(const GemmSpec& s, const GemmPolicy& p) {
   const int out = p.swapped    ? p.waves() * p.rows * 128
-                  : p.pingpong ? 2 * 64 * 128
+                  : p.pingpong ? p.wave_groups() * 2 * 64 * 128  // one is filled while another is sent
                   : p.late     ? p.wave_groups() * gemm_late_boxes * 64 * 128
                                : p.rows * align_up(gemm_tile_columns(s, p) * min_of(size_of(s.out), 2), 128);
   const bool block = s.scale == Scaling::per_block;
@@ -38,9 +38,6 @@ struct Sm90Policies {
 
   constexpr void add(GemmPolicy p) {
     p.stages = gemm_stages(spec, p);
-    // A fifth stage would leave one box of output, and K 512 takes longer then
-    // (docs/notebook/2026-11-28-gemm-cycles.md).
-    if (p.pingpong && p.columns == 192 && p.rows == 128) p.stages = 4;
     all.add(p);
   }
   /// Two blocks an SM: one streams while the other begins or ends a tile, and the first blocks of the next kernel find
@@ -107,6 +104,12 @@ constexpr GemmPolicies gemm_sm90_int4(const GemmSpec& s) {
     list.all.add(p);
   };
   const int splits = list.splits(8);
+  if (s.rounds_weights()) {
+    codes(64, 128, 2, splits);
+    codes(128, 128, 2, splits);
+    list.add({.rows = 256, .columns = 128, .swapped = true});
+    return list.all;
+  }
   if (s.gated) {
     codes(16, 256, 2, splits);
     codes(64, 256, 2, splits);
@@ -236,12 +239,14 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
     if (more)
       for (const int columns : {144, 160})
         list.add({.rows = 128, .columns = columns, .waves_rows = 1, .pingpong = true});
-    for (const int columns : {144, 176}) list.add({.rows = 128, .columns = columns, .late = late});
-    if (late && more)
-      for (const int columns : {224, 240}) list.add({.rows = 128, .columns = columns, .late = true});
+    list.add({.rows = 128, .columns = 144, .late = late});
+    if (!late || s.a != DType::bf16) list.add({.rows = 128, .columns = 176, .late = late});
+    if (late && more) list.add({.rows = 128, .columns = 224, .late = true});
+    if (s == GemmSpec{}) list.add({.rows = 128, .columns = 240, .late = true});
   }
-  if (s.scale == Scaling::per_row) list.add({.rows = 128, .columns = 128, .stream = true});
-  if (s.a == DType::bf16 || s.scale == Scaling::per_row) list.add_two_blocks(16, 8, 64, 8);
+  if (s.scale == Scaling::per_row && promoted) list.add({.rows = 128, .columns = 128, .stream = true});
+  if (s.a == DType::bf16 || s.scale == Scaling::per_row || (in_unit && s.scale == Scaling::per_tensor))
+    list.add_two_blocks(16, 8, 64, 8);
   if (s == GemmSpec{}) list.add_three_blocks(16, 7, 64, 8);
   if (!more) return list.all;
   if (s.a != DType::bf16) list.add({.rows = 64, .columns = 192, .waves_rows = 1, .pingpong = true});
@@ -254,6 +259,7 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
   list.add_two_blocks(64, 6);
   if (s.a != DType::bf16) {
     list.add({.rows = 32, .columns = 128, .swapped = true, .splits = 8});
+    list.add({.rows = 64, .columns = 128, .waves_rows = 1, .cluster_columns = 2});
     return list.all;
   }
   for (const int rows : {80, 96})
@@ -265,6 +271,9 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
   list.add({.rows = 128, .columns = 96, .cluster_columns = 2});
   list.add({.rows = 128, .columns = 128, .swapped = true, .cluster_columns = 2});
   list.all.add({.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster_columns = 2});
+  // So do those of few rows: of 96, blocks read as many bytes of A as of B and half as many again.
+  for (const int rows : {64, 96})
+    list.add({.rows = rows, .columns = 64, .waves_rows = 1, .swapped = true, .cluster_columns = 4});
   // Few rows of tiles likewise with rows of B.
   for (const int columns : {96, 112}) list.add({.rows = 64, .columns = columns, .waves_rows = 1, .cluster = 2});
   for (const int columns : {112, 128}) list.add({.rows = 128, .columns = columns, .cluster = 2});

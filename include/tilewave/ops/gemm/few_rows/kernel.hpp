@@ -19,9 +19,12 @@ namespace tilewave {
 
 /// The order of K is free, as long as both operands agree on it. In a stage, lane l has two runs of sixteen k, from 16
 /// (l % 4) and from 16 (4 + l % 4) on. Its rows of a strip are 2 (l / 4) and the next one. These are 16 bytes each, and
-/// it uses all of them. A shift and one more operation make two values of eight codes, all too large by the same bias.
-/// One more product with A gives what the biases add up to, and the sums of all strips of a stage begin with its
-/// negative.
+/// it uses all of them. A code whose bits stand lowest in a bf16 or f16 counts the type's least subnormals, and also
+/// where it reaches the exponent's lowest bit, so that one operation makes two values of eight codes, and one shift
+/// serves four of those operations. All are too large by the same bias. One more product with A gives what the biases
+/// add up to, and the sums of all strips of a stage begin with its negative.
+/// A is multiplied by powers of two, so that products with values so small are not: bf16 by 2^96. Where that makes a
+/// value infinite, the stage is multiplied again, by that row and with a smaller power.
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue = GemmIdentity>
 struct GemmFewRowsKernel {
   using Room = B;
@@ -40,6 +43,9 @@ struct GemmFewRowsKernel {
   static constexpr int halves = L::halves, group_strips = L::group_strips;
   static constexpr int stage_k = L::stage_k, strip_bytes = L::strip_bytes;
   static constexpr DType type = is_fp8(S.a) ? DType::f16 : S.a;  // of the products; f16 holds every fp8 value
+  /// Codes are counts of subnormals, but under rows of f16, which have no room for the factors, and under two panels of
+  /// rows, which have no registers for them (docs/notebook/2026-11-28-gemm-int4-peers.md).
+  static constexpr bool by_counts = S.a != DType::f16 && panels == 1;
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const std::int32_t row_tile = a.blocks.quotient(B::block_id());
     const std::int32_t block = B::block_id() - row_tile * a.blocks.divisor;  // of the tile of rows
@@ -70,17 +76,36 @@ struct GemmFewRowsKernel {
       const int strips_of_block = passes.strips_of(a, pass), count = L::strips_of_group(strips_of_block, group);
       TILEWAVE_ROLL
       for (; stage_of_k < a.stages; stage_of_k += waves) {
-        const Operands operands(rows);
+        Operands operands(rows, usual());
         rows.load(a, stage_of_k + waves);
         Stage& stage = shared.ring[wave_of_block][slot];
         B::template lane_copies_wait<P.stages - 1>();
         B::wave_barrier();
-        if (count == group_strips) {
-          multiply<group_strips>(operands, stage, read_unit, count, sums);
-        } else if (groups > 1 && count == group_strips - 1) {
-          multiply<max_of(group_strips - 1, 1)>(operands, stage, read_unit, count, sums);
+        const auto multiply_all = [&] {
+          if (count == group_strips) {
+            multiply<group_strips>(operands, stage, read_unit, count, sums);
+          } else if (groups > 1 && count == group_strips - 1) {
+            multiply<max_of(group_strips - 1, 1)>(operands, stage, read_unit, count, sums);
+          } else {
+            multiply<0>(operands, stage, read_unit, count, sums);
+          }
+        };
+        if constexpr (by_counts && S.a == DType::bf16) {
+          // Rows that the factors make infinite are multiplied by themselves, so that others keep their bits.
+          const bool apart = B::any(!operands.finite());
+          const std::uint32_t infinite = apart ? operands.infinite_rows() : 0;
+          TILEWAVE_ROLL
+          for (int part = apart ? 0 : 1; part < 2; ++part) {
+            if (apart) {
+              Rows some(a, tile);
+              some.load(a, stage_of_k);
+              some.keep(part == 0 ? ~infinite : infinite);
+              operands = Operands(some, part == 0 ? usual() : large());
+            }
+            multiply_all();
+          }
         } else {
-          multiply<0>(operands, stage, read_unit, count, sums);
+          multiply_all();
         }
         B::wave_barrier();
         copies.next(a, stage);
@@ -206,18 +231,38 @@ struct GemmFewRowsKernel {
         }
       }
     }
+
+    /// Makes zeros of the rows of panels whose bit is not set.
+    TILEWAVE_DEVICE void keep(std::uint32_t bits) {
+      TILEWAVE_UNROLL
+      for (int n = 0; n < panels; ++n) {
+        if ((bits >> n & 1) != 0) continue;
+        TILEWAVE_UNROLL
+        for (int i = 0; i < 2 * chunks; ++i) units[i / chunks][n][i % chunks] = {};
+      }
+    }
   };
+
+  /// The powers of two by which A is multiplied, as pairs: for codes that count subnormals, and for those that count
+  /// sixteen. `sums` makes a stage's sums those of the values.
+  struct Factors {
+    std::uint32_t ones, sixteens;
+    float sums;
+  };
+  TILEWAVE_DEVICE static constexpr Factors usual() {
+    return type == DType::bf16 ? Factors{0x6f806f80u, 0x6d806d80u, 0x1p37f}   // 2^96, 2^92
+                               : Factors{0x4c004c00u, 0x3c003c00u, 0x1p20f};  // 2^4, 1
+  }
+  TILEWAVE_DEVICE static constexpr Factors large() { return {0x42804280u, 0x40804080u, 0x1p127f}; }  // 2^6, 2^2
 
   /// The same rows as operands, in the order in which codes are widened, and the negative sum of the codes' biases.
   /// With zero points, which are biases, too, it is the sum of A's values, since rows of B differ.
   struct Operands {
     typename B::KvOperand values[4][panels][2];  // two products for each 8 k
     Atom bias_sums[panels];
+    float factor;  // of sums
 
-    TILEWAVE_DEVICE explicit Operands(const Rows& rows) {
-      constexpr std::uint32_t bias = !S.zero_points        ? B::template i4_negative_biases<type>
-                                     : type == DType::bf16 ? 0x3f803f80u
-                                                           : 0x3c003c00u;
+    TILEWAVE_DEVICE Operands(const Rows& rows, Factors factors) : factor(factors.sums) {
       TILEWAVE_UNROLL
       for (int n = 0; n < panels; ++n) {
         bias_sums[n] = {};
@@ -226,15 +271,47 @@ struct GemmFewRowsKernel {
           const Chunk k = eight_k(rows, n, j);
           TILEWAVE_UNROLL
           for (int p = 0; p < 2; ++p) {
-            values[j][n][p][0] = B::template pick_bytes<0, 1, 4, 5>(k[2 * p], k[2 * p + 1]);
-            values[j][n][p][1] = B::template pick_bytes<2, 3, 6, 7>(k[2 * p], k[2 * p + 1]);
-            bias_sums[n] = product(values[j][n][p], {{bias, bias, bias, bias}}, bias_sums[n]);
+            auto& pairs = values[j][n][p];
+            pairs[0] = times(B::template pick_bytes<0, 1, 4, 5>(k[2 * p], k[2 * p + 1]), factors, p);
+            pairs[1] = times(B::template pick_bytes<2, 3, 6, 7>(k[2 * p], k[2 * p + 1]), factors, p);
+            const std::uint32_t bias = bias_of(p);
+            bias_sums[n] = product(pairs, {{bias, bias, bias, bias}}, bias_sums[n]);
           }
         }
       }
     }
+    /// Says whether all of the lane's rows of sums are finite.
+    TILEWAVE_DEVICE bool finite() const {
+      bool all = true;
+      TILEWAVE_UNROLL
+      for (int n = 0; n < panels; ++n) all = all && is_finite(bias_sums[n][0] + bias_sums[n][1]);
+      return all;
+    }
+    /// Returns a bit for each panel in which the row of A whose values the lane has is not finite.
+    TILEWAVE_DEVICE std::uint32_t infinite_rows() const {
+      std::uint32_t bits = 0;
+      const int row = B::lane_id() / 4;
+      TILEWAVE_UNROLL
+      for (int n = 0; n < panels; ++n) {
+        const float even = B::shuffle(bias_sums[n][0], row / 2), odd = B::shuffle(bias_sums[n][1], row / 2);
+        if (!is_finite(row % 2 == 0 ? even : odd)) bits |= 1u << n;
+      }
+      return bits;
+    }
 
    private:
+    TILEWAVE_DEVICE static bool is_finite(float value) { return value - value == 0.0f; }
+    TILEWAVE_DEVICE static std::uint32_t times(std::uint32_t pair, Factors factors, int p) {
+      if constexpr (by_counts && type == DType::bf16)
+        return B::multiply_bf16(pair, p == 0 ? factors.ones : factors.sixteens);
+      return by_counts && p == 0 ? B::multiply_f16(pair, factors.ones) : pair;
+    }
+    /// Returns a pair of the negative bias, or of 1 with zero points, as codes are widened.
+    TILEWAVE_DEVICE static constexpr std::uint32_t bias_of(int p) {
+      if (!by_counts && S.zero_points) return type == DType::bf16 ? 0x3f803f80u : 0x3c003c00u;
+      if (!by_counts) return B::template i4_negative_biases<type>;
+      return (S.zero_points ? 0x00010001u : 0x00080008u) << 4 * p | (S.zero_points ? 0 : 0x80008000u);
+    }
     TILEWAVE_DEVICE static Chunk eight_k(const Rows& rows, int n, int j) {
       if constexpr (!is_fp8(S.a)) return rows.units[j / 2][n][j % 2];
       const Chunk& sixteen = rows.units[j / 2][n][0];
@@ -278,7 +355,10 @@ struct GemmFewRowsKernel {
         TILEWAVE_UNROLL
         for (int n = 0; n < panels; ++n) {
           TILEWAVE_UNROLL
-          for (int e = 0; e < 4; ++e) sums[s][n][e] += stage_sums[t][n][e] * scale[e / 2];
+          for (int e = 0; e < 4; ++e) {
+            const float sum = by_counts ? stage_sums[t][n][e] * operands.factor : stage_sums[t][n][e];
+            sums[s][n][e] += sum * scale[e / 2];
+          }
         }
       }
     }
@@ -290,14 +370,14 @@ struct GemmFewRowsKernel {
       const std::uint32_t zeros = stage.zeros[strip][B::lane_id() / 4][0];
       TILEWAVE_UNROLL
       for (int e = 0; e < 4; ++e)
-        sums[e] *= -B::template i4_bias<type> - static_cast<float>(static_cast<std::int8_t>(zeros >> e / 2 * 8));
+        sums[e] *= (by_counts ? -8.0f : -B::template i4_bias<type>)-static_cast<float>(
+            static_cast<std::int8_t>(zeros >> e / 2 * 8));
     }
     return sums;
   }
   /// Adds the products of eight k of the lane, number j of a stage.
   TILEWAVE_DEVICE static void add_eight_k(const Operands& operands, const Chunk& codes, int j, Atom (&sums)[panels]) {
-    const Chunk first = B::template widen_i4_biased<type>(codes[j % 2]);
-    const Chunk second = B::template widen_i4_biased<type>(codes[2 + j % 2]);
+    const Chunk first = widened(codes[j % 2]), second = widened(codes[2 + j % 2]);
     TILEWAVE_UNROLL
     for (int p = 0; p < 2; ++p) {
       TILEWAVE_UNROLL
@@ -306,6 +386,9 @@ struct GemmFewRowsKernel {
                           {{first[2 * p], first[2 * p + 1], second[2 * p], second[2 * p + 1]}}, sums[n]);
       }
     }
+  }
+  TILEWAVE_DEVICE static Chunk widened(std::uint32_t word) {
+    return by_counts ? B::widen_i4_counts(word) : B::template widen_i4_biased<type>(word);
   }
 };
 

@@ -42,7 +42,7 @@ constexpr std::array<GemmSpec, 7> gemm_int4_specs(ArchId arch) {
            detail::in_best_order(arch, detail::four_bit_spec(fp4, 32)), zeros, gated}};
 }
 
-constexpr std::array<GemmSpec, 6> gemm_int4_wide_specs(ArchId arch) {
+constexpr std::array<GemmSpec, 7> gemm_int4_wide_specs(ArchId arch) {
   constexpr DType i4 = DType::i4, fp4 = DType::fp4_e2m1;
   GemmSpec fp8_rows = detail::four_bit_spec(fp4, 32), f16_rows = fp8_rows, groups = fp8_rows;
   fp8_rows.a = facts_of(arch).fp8;
@@ -53,7 +53,14 @@ constexpr std::array<GemmSpec, 6> gemm_int4_wide_specs(ArchId arch) {
   zeros.zero_points = gated_zeros.zero_points = true;
   GemmSpec contiguous = detail::in_best_order(arch, groups);
   contiguous.groups = GemmGroups::contiguous;
-  return {{fp8_rows, f16_rows, groups, contiguous, zeros, gated_zeros}};
+  // Int4 that is rounded with its scales is for sm90; elsewhere rows of f16 stand in its place.
+  GemmSpec rounded = detail::four_bit_spec(i4, 128);
+  if (facts_of(arch).matrix == Matrix::mma) {
+    rounded.sums = GemmSums::fast;
+  } else {
+    rounded.a = rounded.out = DType::f16;
+  }
+  return {{fp8_rows, f16_rows, groups, contiguous, zeros, gated_zeros, rounded}};
 }
 
 constexpr GemmPolicies gemm_int4_policies(ArchId arch, const GemmSpec& s) { return gemm_policies(arch, s); }

@@ -23,7 +23,7 @@ constexpr std::array<GemmSpec, 10> gemm_mx_specs(ArchId arch) {
             .b = fp4,
             .scale = mx,
             .weights = GemmWeights::preshuffled,
-            .groups = GemmGroups::masked,
+            .groups = GemmGroups::contiguous,
             .activation = ActivationKind::silu,
             .gated = true},
            {.a = fp8, .b = fp4, .scale = mx, .weights = GemmWeights::preshuffled}}};

@@ -26,12 +26,12 @@ struct GemmInt4Loop {
       run_waves<L::wave_group_wide>(steps, wave_group, shared, ring, sums);
     } else if constexpr (L::fragments) {
       run_fragments<L::wave_group_wide>(steps, wave_group, shared, ring, sums);
-    } else if constexpr (Codes::rescaled) {
+    } else if constexpr (Codes::rescaled || (Codes::rounded && Codes::step == 64)) {
       run_rescaled(steps, wave_group, shared, ring, sums);
-    } else if constexpr (Codes::scales_in_exponents) {
-      run_in_unit(steps, wave_group, shared, ring, sums);
+    } else if constexpr (Codes::scales_in_exponents || Codes::rounded) {
+      run_in_unit<L::wave_group_wide>(steps, wave_group, shared, ring, sums);
     } else {
-      run_scaled(steps, wave_group, shared, ring, sums);
+      run_scaled<L::wave_group_wide>(steps, wave_group, shared, ring, sums);
     }
   }
 
@@ -43,10 +43,14 @@ struct GemmInt4Loop {
     constexpr int high = L::heights.rows[number], last = L::heights.count - 1;
     if (number == last || tile.row_end - tile.first_row <= high) {
       Sums sums[L::tiles];
-      if constexpr (high <= 16) {
+      if constexpr (high <= L::heights.by_waves) {
         run_waves<high>(steps, wave_group, shared, ring, sums);
-      } else {
+      } else if constexpr (L::fragments) {
         run_fragments<high>(steps, wave_group, shared, ring, sums);
+      } else if constexpr (Codes::scales_in_exponents) {
+        run_in_unit<high>(steps, wave_group, shared, ring, sums);
+      } else {
+        run_scaled<high>(steps, wave_group, shared, ring, sums);
       }
       end(sums);
     } else if constexpr (number < last) {
@@ -57,6 +61,8 @@ struct GemmInt4Loop {
  private:
   using Widened = Chunk[L::tiles][Codes::k_slices];
 
+  /// A batch's sums, of `high` rows of A, are scaled and added to those of the tile.
+  template <int high>
   TILEWAVE_DEVICE static void run_scaled(typename L::Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
                                          Sums (&sums)[L::tiles]) {
     L::clear(sums);
@@ -68,8 +74,8 @@ struct GemmInt4Loop {
         const Vec<float, 2 * L::tiles> scales = scales_of_rows(wave_group, shared, ring.slot, scale);
         Widened codes;
         widen(wave_group, shared, ring.slot, scale, codes);
-        Sums part[L::tiles];
-        begin_products<false>(wave_group, shared, ring.slot, scale, codes, part);
+        Vec<typename L::Sum, high / 2> part[L::tiles];
+        begin_products<high, false>(wave_group, shared, ring.slot, scale, codes, part);
         B::template group_mma_wait<0>();
         if (scale == Codes::scales_per_stage - 1) shared.ring.release(ring.slot);
         add_scaled(scales, part, sums);
@@ -77,7 +83,8 @@ struct GemmInt4Loop {
     }
   }
 
-  /// Sums stay in the matrix unit.
+  /// Sums stay in the matrix unit, those of `high` rows of A.
+  template <int high>
   TILEWAVE_DEVICE static void run_in_unit(typename L::Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
                                           Sums (&sums)[L::tiles]) {
     L::clear(sums);
@@ -89,7 +96,7 @@ struct GemmInt4Loop {
       TILEWAVE_UNROLL
       for (int t = 0; t < L::tiles; ++t) B::group_mma_fence(sums[t]);
       static_for<Codes::scales_per_stage>([&](auto scale) TILEWAVE_INLINE_LAMBDA {
-        begin_products<true>(wave_group, shared, ring.slot, scale, codes[scale], sums);
+        begin_products<high, true>(wave_group, shared, ring.slot, scale, codes[scale], sums);
       });
       B::template group_mma_wait<0>();
       shared.ring.release(ring.slot);
@@ -98,8 +105,9 @@ struct GemmInt4Loop {
     for (int t = 0; t < L::tiles; ++t) B::group_mma_fence(sums[t]);
   }
 
-  /// Sums stay in the matrix unit, and are multiplied where scales change. Codes are widened while the products of the
-  /// batch before run. Batches of more than two slices are serialised by ptxas (C7513).
+  /// Sums stay in the matrix unit, and are multiplied where scales change, unless codes are rounded with theirs. Codes
+  /// are widened while the products of the batch before run. Batches of more than two slices are serialised by ptxas
+  /// (C7513).
   TILEWAVE_DEVICE static void run_rescaled(typename L::Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
                                            Sums (&sums)[L::tiles]) {
     static_assert(L::tiles == 1, "a wave group has 64 rows of B");
@@ -111,6 +119,7 @@ struct GemmInt4Loop {
     const auto multiply_sums = [&](const Vec<float, 2>& factors) TILEWAVE_INLINE_LAMBDA {
       B::template group_mma_wait<0>();
       B::group_mma_fence(sums[0]);
+      if constexpr (Codes::rounded) return;
       TILEWAVE_UNROLL
       for (int i = 0; i < Sums::size; ++i) sums[0][i] *= factors[i / 2 % 2];
       B::group_mma_fence(sums[0]);
@@ -124,10 +133,11 @@ struct GemmInt4Loop {
         const int slot = B::uniform(ring.slot);  // for the addresses of products, which are scalars
         B::template group_mma_wait<1>();         // the products of the codes that are overwritten
         if constexpr (number > stage_batches && first_slice == batch) shared.ring.release(before);
+        if (Codes::rounded && number == 1 && step != steps.first) shared.ring.release(before);
         widen_slices(wave_group, shared, slot, first_slice, codes[number % 2]);
-        if constexpr (number % scale_batches == 0)
+        if constexpr (!Codes::rounded && number % scale_batches == 0)
           multiply_sums(scales_of_rows(wave_group, shared, slot, first_slice / Codes::k_slices));
-        if (number == 0 && step != steps.first) shared.ring.release(before);
+        if (!Codes::rounded && number == 0 && step != steps.first) shared.ring.release(before);
         B::group_mma_begin();
         static_for<batch>([&](auto i) TILEWAVE_INLINE_LAMBDA {
           B::template group_multiply<S.a, L::wave_group_wide>(
@@ -142,7 +152,7 @@ struct GemmInt4Loop {
     }
     const bool any = steps.first < steps.end;
     Vec<float, 2> last{{1.0f, 1.0f}};  // the significands of the last scales
-    if (any) last = scales_of_rows(wave_group, shared, before, 2 * Codes::scales_per_stage - 1);
+    if (any && !Codes::rounded) last = scales_of_rows(wave_group, shared, before, 2 * Codes::scales_per_stage - 1);
     multiply_sums(last);
     if (any) shared.ring.release(before);
   }
@@ -196,11 +206,11 @@ struct GemmInt4Loop {
   TILEWAVE_DEVICE static void run_waves(typename L::Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
                                         Sums (&sums)[L::tiles]) {
     constexpr int panels = high / 8;  // of eight rows of A
+    constexpr bool pairs = panels > 1;
     L::clear(sums);
-    // A load brings four parts of eight rows by 16 bytes: of both panels for one slice of k, or of one for two.
-    const int lane = B::lane_id(), part = lane / 8,
-              row = L::wide_row(wave_group) + (panels - 1) * (part / 2) * 8 + lane % 8;
-    const int unit = panels == 2 ? part % 2 : part;
+    // A load brings four parts of eight rows by 16 bytes: of two panels for one slice of k, or of one for two.
+    const int lane = B::lane_id(), part = lane / 8, row = L::wide_row(wave_group) + pairs * (part / 2) * 8 + lane % 8;
+    const int unit = pairs ? part % 2 : part;
     for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
       B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
       const std::uint32_t* const factors = shared.row_pairs[ring.slot];
@@ -216,12 +226,14 @@ struct GemmInt4Loop {
           typename B::KvOperand rows[2][panels];
           TILEWAVE_UNROLL
           for (int load = 0; load < panels; ++load) {
-            const int first_unit = scale * 4 + 2 * load;
+            const int slice = pairs ? load % 2 : 0, panel = pairs ? load / 2 * 2 : 0,
+                      first_unit = scale * 4 + 2 * slice;
             const Chunk* const box = shared.wide[ring.slot] + first_unit / 8 * (L::wide_rows * L::row_chunks);
-            const Chunk parts = B::load_matrices(box + row * L::row_chunks + ((first_unit % 8 + unit) ^ row % 8));
+            const Chunk parts =
+                B::load_matrices(box + (row + 8 * panel) * L::row_chunks + ((first_unit % 8 + unit) ^ row % 8));
             TILEWAVE_UNROLL
             for (int i = 0; i < 2; ++i) {
-              auto& to = panels == 2 ? rows[load][i] : rows[i][0];
+              auto& to = pairs ? rows[slice][panel + i] : rows[i][0];
               to = {{parts[2 * i], parts[2 * i + 1]}};
             }
           }
@@ -277,15 +289,15 @@ struct GemmInt4Loop {
                  first_slice, codes);
   }
   /// Begins their products as one batch. The first overwrite `part`, unless they are to be added.
-  template <bool add>
+  template <int high, bool add, class Part>
   TILEWAVE_DEVICE static void begin_products(int wave_group, const Shared& shared, int slot, int scale, Widened& codes,
-                                             Sums (&part)[L::tiles]) {
+                                             Part (&part)[L::tiles]) {
     B::group_mma_begin();
     static_for<Codes::k_slices>([&](auto i) TILEWAVE_INLINE_LAMBDA {
       const SwizzledOperand wide = wide_rows(wave_group, shared, slot, scale * Codes::k_slices + i);
       TILEWAVE_UNROLL
       for (int t = 0; t < L::tiles; ++t)
-        B::template group_multiply<S.a, L::wave_group_wide, (add || i > 0)>(codes[t][i], wide, part[t]);
+        B::template group_multiply<S.a, high, (add || i > 0)>(codes[t][i], wide, part[t]);
     });
     B::group_mma_end();
   }
@@ -299,13 +311,14 @@ struct GemmInt4Loop {
       scales[i] = shared.b_scale[slot][scale * P.columns + row + 64 * (i / 2) + 8 * (i % 2)];
     return scales;
   }
-  TILEWAVE_DEVICE static void add_scaled(const Vec<float, 2 * L::tiles>& scales, Sums (&part)[L::tiles],
+  template <class Part>
+  TILEWAVE_DEVICE static void add_scaled(const Vec<float, 2 * L::tiles>& scales, Part (&part)[L::tiles],
                                          Sums (&sums)[L::tiles]) {
     TILEWAVE_UNROLL
     for (int t = 0; t < L::tiles; ++t) {
       B::group_mma_fence(part[t]);
       TILEWAVE_UNROLL
-      for (int i = 0; i < Sums::size; ++i) sums[t][i] += part[t][i] * scales[2 * t + i / 2 % 2];
+      for (int i = 0; i < Part::size; ++i) sums[t][i] += part[t][i] * scales[2 * t + i / 2 % 2];
     }
   }
 };

@@ -52,6 +52,8 @@ struct GemmInt4Rows {
   /// Sums of int4 stay in the matrix unit, too. Codes are widened with the exponents of their scales, exactly. A
   /// scale's significand is the unit in which sums count, so they are multiplied by its ratio to the next one.
   static constexpr bool rescaled = detail::gemm_rescales_sums(S, P);
+  /// Codes are multiplied by their scales and rounded. Sums stay in the matrix unit.
+  static constexpr bool rounded = S.rounds_weights();
   /// What makes sums of the values that `widen` makes those of the weights. It multiplies whole sums, since a scale of
   /// 2^127 leaves no room for it.
   static constexpr float factor = rescaled              ? GemmSignificand<S.a>::factor
@@ -77,9 +79,9 @@ struct GemmInt4Rows {
     B::copy_tensor(to + first * strip_chunks, map, 0, stage * (step / line_k), strip, full);
   }
 
-  /// What widening needs of a row under a scale, as a pair of A's type: its zero point, or its scale for the exponents.
+  /// What widening needs of a row under a scale, as a pair of A's type: its zero point, or its scale.
   /// Where sums are rescaled, the exponents come first, and then what is subtracted from codes.
-  static constexpr bool row_pairs = S.zero_points || scales_in_exponents || rescaled;
+  static constexpr bool row_pairs = S.zero_points || scales_in_exponents || rounded || rescaled;
   static constexpr int scale_count = scales_per_stage * P.columns;  // of a stage
 
   /// Widens the codes of 64 rows from k slice `first_slice` of the stage on, under one scale, into operands a of
@@ -123,7 +125,7 @@ struct GemmInt4Rows {
           } else {
             pairs = B::template widen_i4_pairs<S.a>(words_of(0), own);
           }
-          if constexpr (scales_in_exponents) {
+          if constexpr (scales_in_exponents || rounded) {
             TILEWAVE_UNROLL
             for (int i = 0; i < 2; ++i) pairs[i] = B::multiply_bf16(pairs[i], own_pairs[h]);
           }
@@ -179,12 +181,13 @@ struct GemmInt4Rows {
           Vec<std::uint32_t, per_load> pairs;
           TILEWAVE_UNROLL
           for (int e = 0; e < per_load; ++e) {
-            const std::uint32_t quarter = __builtin_bit_cast(std::uint32_t, 0.25f * wide[e]) >> 16;
-            pairs[e] = scales_in_exponents ? quarter | quarter << 16
+            constexpr float part = rounded ? 1.0f : 0.25f;
+            const std::uint32_t scale = __builtin_bit_cast(std::uint32_t, part * wide[e]) >> 16;
+            pairs[e] = scales_in_exponents || rounded ? scale | scale << 16
                        : S.zero_points ? zeros_of(static_cast<std::int8_t>(zeros[S.zero_points ? i : 0][0] >> 8 * e))
                                        : 0;
           }
-          if constexpr (!scales_in_exponents)
+          if constexpr (!scales_in_exponents && !rounded)
             *reinterpret_cast<Vec<float, per_load>*>(shared.b_scale[slot] + at) = wide;
           if constexpr (row_pairs)
             *reinterpret_cast<Vec<std::uint32_t, per_load>*>(shared.row_pairs[slot] + at) = pairs;

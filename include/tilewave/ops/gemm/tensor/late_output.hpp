@@ -37,24 +37,13 @@ class GemmLateOutput : public GemmTensorOutput<B, S, P, UserEpilogue> {
     waiting_ = true;
   }
   /// Writes a part of the values that wait, if there are any. All lanes of a wave group call it with the steps in
-  /// order. Nobody waits for what was stored in the same step: the barrier of the next one does.
+  /// order.
   TILEWAVE_DEVICE void write_some(const Args& a, int wave_group, Shared& shared, int step) {
     if (!waiting_) return;
-    if (step > 0) B::shared_written();
-    if (L::may_send()) B::template stores_read<0>();  // of the box before that
-    B::group_barrier();
-    if (step > 0) send(a, wave_group, shared, step - 1);
-    if (step + 1 < steps) {
-      const int t = step / Base::boxes_per_tile, from = Base::box_from(step % Base::boxes_per_tile);
-      Chunk* const box = box_of(shared, wave_group, step) + L::wave_in_wave_group() * 16 * 8;
-      if (from + Base::box_wide <= wide_c) {
-        fill<Base::box_wide>(box, t, from);
-      } else {
-        fill<wide_c % Base::box_wide>(box, t, from);
-      }
-    } else {
-      waiting_ = false;
-    }
+    this->next_box(a, tile_, wave_group, shared, step, Base::engine_writes_tile(a, tile_, wave_group),
+                   [&](auto wide, Chunk* box, int t, int from)
+                       TILEWAVE_INLINE_LAMBDA { fill<decltype(wide)::value>(box, t, from); });
+    if (step + 1 == steps) waiting_ = false;
   }
   /// Writes what waits behind the last tile.
   TILEWAVE_DEVICE void write_rest(const Args& a, int wave_group, Shared& shared) {
@@ -63,15 +52,10 @@ class GemmLateOutput : public GemmTensorOutput<B, S, P, UserEpilogue> {
   }
 
  private:
-  using Base::maps_;
   using Base::tiles_c;
-  using Base::unit;
   using Base::wide_c;
   using Epilogue = typename Base::Epilogue;
 
-  TILEWAVE_DEVICE static Chunk* box_of(Shared& shared, int wave_group, int step) {
-    return shared.out[wave_group][step % L::out_boxes];
-  }
   /// A few columns at a time where bias or residual are read, all of which are asked for before the first is used.
   template <bool extras>
   TILEWAVE_DEVICE void round_tile(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
@@ -95,24 +79,6 @@ class GemmLateOutput : public GemmTensorOutput<B, S, P, UserEpilogue> {
       Base::Boxes::template fill_matrices<wide>(box,
                                                 [&](int w) TILEWAVE_INLINE_LAMBDA { return words_[t][from / 4 + w]; });
   }
-  /// Sends a box: by the copy engine where it can write it, else by the lanes that filled it.
-  TILEWAVE_DEVICE void send(const Args& a, int wave_group, Shared& shared, int step) {
-    constexpr int wide_here = min_of(Base::box_wide, wide_c);
-    const std::int32_t row = tile_.first_row + L::tall_row(wave_group) + 64 * (step / Base::boxes_per_tile);
-    const std::int32_t column =
-        tile_.first_column + Base::first_wide(wave_group) + Base::box_from(step % Base::boxes_per_tile);
-    const bool whole_units = a.gemm.n % unit == 0 || column + wide_here <= a.gemm.n;
-    const bool by_engine = wide_here == L::box_columns && a.wide_stores && whole_units;
-    Chunk* const box = box_of(shared, wave_group, step);
-    if (!by_engine) {
-      Base::copy_out(a, tile_, row, column, wide_here / unit, box);
-    } else {
-      if (L::lane_in_wave_group() == 0 && column < a.gemm.n && row < tile_.row_end)
-        B::store_tensor(maps_->out, column, row, tile_.a_layer, box);
-      B::stores_end();  // all lanes end them, see GemmTensorOutput::send_boxes
-    }
-  }
-
   Vec<std::uint32_t, wide_c / 4> words_[tiles_c];
   GemmTile tile_;
   bool waiting_ = false;

@@ -151,7 +151,7 @@ struct GemmTensorLayout {
                                          : shared_scales ? P.columns / 64
                                                          : 1;
   static constexpr bool has_row_pairs = packed && Codes::row_pairs;
-  static constexpr bool float_b_scales = shared_scales && !(packed && Codes::scales_in_exponents);
+  static constexpr bool float_b_scales = shared_scales && !(packed && (Codes::scales_in_exponents || Codes::rounded));
   static constexpr int tall_chunks = tall_rows * (packed ? depth_k / 2 : P.depth_bytes) / 16;
   static constexpr int wide_chunks = wide_rows * boxes * row_chunks;
   struct Shared {

@@ -3,18 +3,18 @@
 // engine cannot write the rows of out.
 #pragma once
 
+#include <type_traits>
+
 #include "tilewave/ops/gemm/tensor/out_boxes.hpp"
-#include "tilewave/ops/gemm/tensor/sum_map.hpp"
+#include "tilewave/ops/gemm/tensor/values.hpp"
 
 namespace tilewave {
 
-template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
-struct GemmTensorKernel;
-
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue>
-class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
+class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
  public:
-  using SumMap = GemmSumMap<B, S, P, UserEpilogue>;
+  using Values = GemmTensorValues<B, S, P, UserEpilogue>;
+  using typename Values::SumMap;
   using L = typename SumMap::L;
   using Args = typename L::Args;
   using Maps = typename L::Maps;
@@ -22,18 +22,10 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   using Sums = typename L::Sums;
   using Epilogue = typename SumMap::Epilogue;
   using Boxes = GemmOutBoxes<L, P, Epilogue>;
-  using SumMap::per_group;
   using SumMap::quantised;
-  static constexpr bool boxes = L::out_in_boxes;
+  using Values::boxes;
   static constexpr bool in_floats = boxes && S.out == DType::f32;
   static constexpr int unit = 16 / size_of(S.out);  // elements of 16 bytes
-
-  static constexpr bool row_scales = L::row_scales;
-  /// What two wave groups tell each other of output scales, see L::shares_out_groups.
-  struct OutGroups {
-    typename B::Mbarrier published;
-    float largest[2][L::wave_groups][64];  // one set of a tile, another of the next
-  };
 
   /// Without maps it combines partials, whose sums leave without boxes.
   TILEWAVE_DEVICE explicit GemmTensorOutput(const Maps* maps = nullptr) : maps_(maps) {}
@@ -48,22 +40,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
         cache_.row[r].find(a.cache, min_of(tile.first_row + row, tile.row_end - 1));
       }
     }
-    if constexpr (row_scales) {
-      TILEWAVE_UNROLL
-      for (int i = 0; i < 2 * L::tiles; ++i) {
-        const InTile at = element(wave_group, i / 2 % tiles_c, 2 * (i % 2));
-        tall_scale_[i] = P.swapped ? Epilogue::column_scale(a.gemm, tile, at.column, i / 2 / tiles_c)
-                                   : Epilogue::row_scale(a.gemm, tile, at.row);
-      }
-      TILEWAVE_UNROLL
-      for (int r = 0; r < rounds; ++r) {
-        const int wide =
-            L::wide_row(wave_group) + min_of(r * L::wave_group_lanes + L::lane_in_wave_group(), L::wave_group_wide - 1);
-        using Rows = typename L::TileRows;
-        wide_scale_[r] = P.swapped ? Epilogue::row_scale(a.gemm, tile, wide)
-                                   : Epilogue::column_scale(a.gemm, tile, Rows::column(wide), Rows::half(wide));
-      }
-    }
+    load_scales(a, tile, wave_group);
   }
 
   /// Writes a tile. All lanes of a wave group call this.
@@ -85,48 +62,21 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   TILEWAVE_DEVICE static bool has_extras(const Args& a) {
     return a.gemm.bias != nullptr || a.gemm.residual != nullptr || (S.has_ids() && a.gemm.row_weights != nullptr);
   }
-  /// Hides from the compiler that both cases multiply sums by the same factors. Where registers are full it computes
-  /// those products in front of the branch, and spills them.
-  TILEWAVE_DEVICE void hold_factors() {
-    const auto held = [](float value) TILEWAVE_INLINE_LAMBDA {
-      return __builtin_bit_cast(float, B::opaque(__builtin_bit_cast(std::uint32_t, value)));
-    };
-    factor_ = held(factor_);
-    for (float& scale : tall_scale_) scale = held(scale);
-  }
-  /// Makes the factors of the tile's values. Those of the wide side go to shared memory.
-  TILEWAVE_DEVICE void take_scales(const Args& a, int wave_group, Shared& shared) {
-    factor_ = Epilogue::tensor_scale(a.gemm);
-    if constexpr (L::packed) factor_ *= L::Codes::factor;
-    out_factor_ = Epilogue::out_factor(a.gemm);
-    if constexpr (row_scales) {
-      TILEWAVE_UNROLL
-      for (float& scale : tall_scale_) scale *= factor_;
-      if (!barriers_of_boxes) B::group_barrier();  // all lanes have read the scales of the tile before
-      TILEWAVE_UNROLL
-      for (int r = 0; r < rounds; ++r) {
-        const int at = r * L::wave_group_lanes + L::lane_in_wave_group();
-        if (at < L::wave_group_wide) shared.wide_scale[wave_group][at] = wide_scale_[r];
-      }
-      if (!barriers_of_boxes) B::group_barrier();
-    }
-  }
-
   using SumMap::cache_;
   using SumMap::cache_rounds;
   using SumMap::columns;
   using SumMap::element;
   using SumMap::first_tall;
   using SumMap::first_wide;
-  using SumMap::keep_scale;
   using SumMap::merged_first;
-  using SumMap::out_factor_;
   using SumMap::store;
-  using SumMap::sum_of;
   using SumMap::tiles_c;
   using SumMap::vector_of;
   using SumMap::wide_c;
-  using InTile = typename SumMap::InTile;
+  using Values::codes_of;
+  using Values::load_scales;
+  using Values::take_scales;
+  using Values::values_of;
 
   /// Boxes of one 64-row tile and of all tiles of the wave group. Values are computed box by box, because those of a
   /// whole tile would need more registers than the sums leave.
@@ -137,14 +87,26 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   TILEWAVE_DEVICE static constexpr int box_from(int box) {
     return min_of(box * box_wide, max_of(wide_c - box_wide, 0));
   }
-  /// The barriers around the filling of boxes also order the scales in shared memory.
-  static constexpr bool barriers_of_boxes = boxes && !P.swapped && !P.late;
+  static constexpr int sent_wide = P.swapped ? 64 : min_of(box_wide, wide_c);  // columns of a box that are filled
+  /// One box is filled while another is sent, where there are two or more but not boxes for a tile.
+  static constexpr bool boxes_in_turn = boxes && P.pingpong && L::out_boxes > 1 && L::out_boxes < all_boxes;
 
   /// `extras`: with bias or residual.
   template <bool extras>
   TILEWAVE_DEVICE void write_tile(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
                                   Sums (&sums)[L::tiles]) {
     if constexpr (boxes) {
+      if constexpr (boxes_in_turn) {
+        if (engine_writes_tile(a, tile, wave_group)) {
+          TILEWAVE_UNROLL
+          for (int step = 0; step <= all_boxes; ++step)
+            next_box(a, tile, wave_group, shared, step, true,
+                     [&](auto wide, Chunk* box, int t, int from) TILEWAVE_INLINE_LAMBDA {
+                       fill_box<extras, decltype(wide)::value>(a, tile, wave_group, shared, sums, t, from, box);
+                     });
+          return;
+        }
+      }
       TILEWAVE_UNROLL
       for (int first = 0; first < all_boxes; first += L::out_boxes)
         write_boxes<extras>(a, tile, wave_group, shared, sums, first);
@@ -228,26 +190,60 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
     }
   }
 
-  /// Sends the boxes that were filled: by the copy engine where it can write them, else by the lanes that filled them.
+  /// Fills box `step` of a tile by fill(columns, box, tile of 64 rows, first column) and sends the one before it, see
+  /// send_box. All lanes of a wave group call it with the steps in order, one more than there are boxes. Nobody waits
+  /// for what was stored in the same step: the barrier of the next one does.
+  template <class Fill>
+  TILEWAVE_DEVICE void next_box(const Args& a, const GemmTile& tile, int wave_group, Shared& shared, int step,
+                                bool by_engine, const Fill& fill) {
+    const auto box_of = [&](int i) TILEWAVE_INLINE_LAMBDA { return shared.out[wave_group][i % L::out_boxes]; };
+    if (step > 0) B::shared_written();
+    if (L::may_send()) B::template stores_read<0>();  // of the box before that
+    B::group_barrier();
+    if (step > 0) {
+      const std::int32_t row = tile.first_row + L::tall_row(wave_group) + 64 * ((step - 1) / boxes_per_tile);
+      const std::int32_t column = tile.first_column + first_wide(wave_group) + box_from((step - 1) % boxes_per_tile);
+      if (!by_engine || L::lane_in_wave_group() == 0) send_box(a, tile, row, column, by_engine, box_of(step - 1));
+      if (by_engine) B::stores_end();  // by all lanes, see send_boxes
+    }
+    if (step == all_boxes) return;
+    const int t = step / boxes_per_tile, from = box_from(step % boxes_per_tile);
+    Chunk* const box = box_of(step) + L::wave_in_wave_group() * 16 * 8;
+    if (from + box_wide <= wide_c) {
+      fill(std::integral_constant<int, box_wide>{}, box, t, from);
+    } else {
+      fill(std::integral_constant<int, wide_c % box_wide>{}, box, t, from);
+    }
+  }
+  /// True if the copy engine can write the boxes of the wave group's part of a tile: it writes whole boxes and units.
+  /// The rows of a group of grouped GEMM end where the next group's begin.
+  TILEWAVE_DEVICE static bool engine_writes_tile(const Args& a, const GemmTile& tile, int wave_group) {
+    const std::int32_t row = tile.first_row + (P.swapped ? L::wide_row(wave_group) : L::tall_row(wave_group));
+    const std::int32_t column = tile.first_column + (P.swapped ? first_tall(wave_group) : first_wide(wave_group));
+    const bool whole_rows =
+        S.groups == GemmGroups::one || row + (P.swapped ? 0 : 64 * (tiles_c - 1)) + L::out_rows <= tile.row_end;
+    const bool whole_units = a.gemm.n % unit == 0 || column + (P.swapped ? 64 * tiles_c : wide_c) <= a.gemm.n;
+    return !S.scattered && sent_wide == L::box_columns && a.wide_stores && whole_rows && whole_units;
+  }
+  /// Sends a box. The lanes that filled it do so where the engine does not.
+  TILEWAVE_DEVICE void send_box(const Args& a, const GemmTile& tile, std::int32_t row, std::int32_t column,
+                                bool by_engine, Chunk* box) {
+    if (!by_engine) {
+      copy_out(a, tile, row, column, sent_wide / unit, box);
+    } else if (column < a.gemm.n && row < tile.row_end) {
+      B::store_tensor(maps_->out, column, row, tile.a_layer, box);
+    }
+  }
+
+  /// Sends the boxes that were filled.
   TILEWAVE_DEVICE void send_boxes(const Args& a, const GemmTile& tile, int wave_group, Shared& shared, int first) {
-    constexpr int wide_here = P.swapped ? 64 : min_of(box_wide, wide_c);  // columns of a box that are filled
     const std::int32_t first_row = tile.first_row + (P.swapped ? L::wide_row(wave_group) : L::tall_row(wave_group));
     const std::int32_t first_column = tile.first_column + (P.swapped ? first_tall(wave_group) : first_wide(wave_group));
-    // The rows of a group of grouped GEMM end where the next group's begin. The engine writes whole boxes and units.
-    const bool whole_rows =
-        S.groups == GemmGroups::one || first_row + (P.swapped ? 0 : 64 * (tiles_c - 1)) + L::out_rows <= tile.row_end;
-    const bool whole_units = a.gemm.n % unit == 0 || first_column + (P.swapped ? 64 * tiles_c : wide_c) <= a.gemm.n;
-    const bool by_engine = !S.scattered && wide_here == L::box_columns && a.wide_stores && whole_rows && whole_units;
+    const bool by_engine = engine_writes_tile(a, tile, wave_group);
     const auto send = [&](int i) TILEWAVE_INLINE_LAMBDA {
       const int t = (first + i) / boxes_per_tile, from = box_from((first + i) % boxes_per_tile);
-      const std::int32_t row = first_row + (P.swapped ? 0 : 64 * t),
-                         column = first_column + (P.swapped ? 64 * t : from);
-      Chunk* const box = shared.out[wave_group][i];
-      if (!by_engine) {
-        copy_out(a, tile, row, column, wide_here / unit, box);
-      } else if (column < a.gemm.n && row < tile.row_end) {
-        B::store_tensor(maps_->out, column, row, tile.a_layer, box);
-      }
+      send_box(a, tile, first_row + (P.swapped ? 0 : 64 * t), first_column + (P.swapped ? 64 * t : from), by_engine,
+               shared.out[wave_group][i]);
     };
     const int count = min_of(L::out_boxes, all_boxes - first);
     if (!by_engine) {
@@ -262,86 +258,6 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
       // for apart, and keeps slots of the ring in registers of lanes (docs/notebook/2026-11-28-groups.md).
       B::stores_end();
     }
-  }
-
-  template <bool extras, int wide>
-  TILEWAVE_DEVICE Vec<float, wide / 2> values_of(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
-                                                 const Sums (&sums)[L::tiles], int t, int from) {
-    Vec<float, wide / 2> parts[L::halves];
-    TILEWAVE_UNROLL
-    for (int half = 0; half < L::halves; ++half) {
-      TILEWAVE_UNROLL
-      for (int i = 0; i < wide / 2; ++i) parts[half][i] = static_cast<float>(sum_of(sums, half, t, from / 2 + i));
-    }
-    const auto at = [&](int i) TILEWAVE_INLINE_LAMBDA { return element(wave_group, t, from / 2 + i); };
-    const float* const wide_scale =
-        shared.wide_scale[row_scales ? wave_group : 0] + (row_scales ? from + 2 * (B::lane_id() % 4) : 0);
-    const auto scale_of = [&](int i, int half) TILEWAVE_INLINE_LAMBDA {
-      if constexpr (!row_scales) return factor_;
-      const int of_tall = 2 * (P.swapped ? t + half * tiles_c : t) + i / 2 % 2;
-      return tall_scale_[of_tall] * wide_scale[8 * (i / 4) + i % 2 + (P.swapped ? 0 : half * wide_c)];
-    };
-    Epilogue::template apply<extras>(a.gemm, a.epilogue, tile, parts, at, scale_of);
-    return parts[0];
-  }
-  /// Makes the largest magnitudes of a lane's two rows those of both wave groups that share their 128 columns.
-  TILEWAVE_DEVICE void merge_largest(Shared& shared, int wave_group, float (&largest)[2]) {
-    using KernelShared = typename GemmTensorKernel<B, S, P, UserEpilogue>::Shared;
-    auto& groups = static_cast<KernelShared&>(shared).out_groups;
-    const int row = 16 * L::wave_in_wave_group() + B::lane_id() / 4;
-    TILEWAVE_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      largest[h] = B::template reduce<4>(largest[h], Max{});
-      if (B::lane_id() % 4 == 0) groups.largest[merged_ % 2][wave_group][row + 8 * h] = largest[h];
-    }
-    B::mbarrier_arrive(&groups.published);
-    B::mbarrier_wait(&groups.published, merged_ % 2);
-    TILEWAVE_UNROLL
-    for (int h = 0; h < 2; ++h)
-      largest[h] = max_of(largest[h], groups.largest[merged_ % 2][wave_group ^ 1][row + 8 * h]);
-    ++merged_;
-  }
-  /// Quantised values, four elements a word. A few are rounded at a time, because registers are few.
-  template <bool extras, int wide>
-  TILEWAVE_DEVICE Vec<std::uint32_t, wide / 8> codes_of(const Args& a, const GemmTile& tile, int wave_group,
-                                                        Shared& shared, const Sums (&sums)[L::tiles], int t, int from) {
-    constexpr int step = min_of(wide, 16), kept = per_group ? wide / 2 : step / 2;
-    Vec<float, kept> values;
-    Vec<std::uint32_t, wide / 8> codes;
-    float factor[2] = {out_factor_, out_factor_}, largest[2] = {0.0f, 0.0f};  // one for each of the lane's two rows
-    const auto round = [&](int word, int first) TILEWAVE_INLINE_LAMBDA {
-      Vec<float, 4> four;
-      TILEWAVE_UNROLL
-      for (int e = 0; e < 4; ++e) four[e] = values[first + e] * factor[e / 2];
-      codes[word] = narrow<B, S.out, 4>(four)[0];
-    };
-    TILEWAVE_UNROLL
-    for (int done = 0; done < wide; done += step) {
-      const Vec<float, step / 2> some = values_of<extras, step>(a, tile, wave_group, shared, sums, t, from + done);
-      TILEWAVE_UNROLL
-      for (int i = 0; i < step / 2; ++i) {
-        values[(done / 2 + i) % kept] = some[i];
-        if constexpr (per_group) {
-          const std::int32_t column = tile.first_column + element(wave_group, t, (from + done) / 2 + i).column;
-          largest[i / 2 % 2] = Epilogue::amax(a.gemm, column, largest[i / 2 % 2], some[i]);
-        } else if (i % 4 == 3) {
-          round((done / 2 + i) / 4, i - 3);
-        }
-      }
-    }
-    if constexpr (per_group) {
-      static_assert(wide == scale_group || L::shares_out_groups, "a lane has a quarter of two rows of 128 columns");
-      if constexpr (L::shares_out_groups) merge_largest(shared, wave_group, largest);
-      TILEWAVE_UNROLL
-      for (int h = 0; h < 2; ++h) {
-        const InTile at = element(wave_group, t, from / 2 + 2 * h);
-        const int first = at.column / scale_group * scale_group;
-        factor[h] = SumMap::template keep_scale<4>(a, tile, at.row, first, largest[h]);
-      }
-      TILEWAVE_UNROLL
-      for (int word = 0; word < wide / 8; ++word) round(word, 4 * word);
-    }
-    return codes;
   }
 
   /// Stores the rows of a box that the engine cannot write, 16 bytes a lane. Rows beyond the tile are left out.
@@ -368,11 +284,6 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   }
 
   const Maps* maps_;
-  float factor_ = 1.0f;
-  int merged_ = 0;                  // how often merge_largest was called
-  float tall_scale_[2 * L::tiles];  // one for each of the lane's two rows of a tile
-  static constexpr int rounds = ceil_div(L::wave_group_wide, L::wave_group_lanes);
-  float wide_scale_[rounds];  // loaded, and not yet in shared memory
 };
 
 }  // namespace tilewave

@@ -18,6 +18,13 @@ constexpr TunedGemm tuned_bf16(std::int32_t m, std::int32_t n, std::int32_t k, i
   return {{}, m, m, n, k, 1, 0, policy, splits};
 }
 
+/// The same of fp8 with fast sums.
+constexpr TunedGemm tuned_fast(Scaling scale, std::int32_t m, std::int32_t n, std::int32_t k, int splits,
+                               const GemmPolicy& policy) {
+  constexpr DType fp8 = DType::fp8_e4m3fn;
+  return {{.a = fp8, .b = fp8, .scale = scale, .sums = GemmSums::fast}, m, m, n, k, 1, 0, policy, splits};
+}
+
 }  // namespace detail
 
 inline constexpr std::array tuned_gemm_sm90{
@@ -111,10 +118,30 @@ inline constexpr std::array tuned_gemm_sm90{
                        {.rows = 64, .columns = 128, .stages = 8, .waves_rows = 2, .swapped = true, .splits = 8}),
     detail::tuned_bf16(4096, 160, 4096, 2, {.rows = 64, .columns = 160, .stages = 7, .waves_rows = 1, .splits = 4}),
     detail::tuned_bf16(4096, 320, 5120, 1, {.rows = 64, .columns = 160, .stages = 7, .waves_rows = 1, .splits = 4}),
-    detail::tuned_bf16(4096, 4864, 896, 1, {.rows = 128, .columns = 176, .stages = 5, .waves_rows = 2, .late = true}),
     detail::tuned_bf16(8192, 2048, 512, 1, {.rows = 128, .columns = 128, .stages = 6, .waves_rows = 2, .cluster = 2}),
     // By the command's tables of docs/notebook/2026-11-28-gemm-few-rows-of-16-bits.md.
     detail::tuned_bf16(256, 7168, 2048, 1, {.rows = 128, .columns = 112, .stages = 6, .splits = 8}),
-    detail::tuned_bf16(512, 7168, 2048, 1, {.rows = 128, .columns = 112, .stages = 6, .splits = 8})};
+    detail::tuned_bf16(512, 7168, 2048, 1, {.rows = 128, .columns = 112, .stages = 6, .splits = 8}),
+    // By two trials or the command's tables of docs/notebook/2026-11-28-gemm-boxes-in-turn.md and the page before it.
+    detail::tuned_bf16(16, 7168, 2048, 1,
+                       {.rows = 64, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
+    detail::tuned_bf16(64, 4096, 4096, 1,
+                       {.rows = 64, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
+    detail::tuned_fast(Scaling::per_row, 64, 4096, 4096, 1,
+                       {.rows = 64, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
+    detail::tuned_fast(Scaling::per_tensor, 64, 4096, 4096, 1,
+                       {.rows = 64, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
+    detail::tuned_bf16(
+        64, 7168, 8192, 1,
+        {.rows = 64, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .cluster_columns = 4}),
+    detail::tuned_bf16(64, 10240, 8192, 1,
+                       {.rows = 80, .columns = 128, .stages = 7, .waves_rows = 2, .swapped = true, .splits = 8}),
+    detail::tuned_bf16(96, 28672, 4096, 1, {.rows = 64, .columns = 224, .stages = 5, .waves_rows = 1}),
+    detail::tuned_bf16(128, 4096, 4096, 1, {.rows = 64, .columns = 96, .stages = 10, .waves_rows = 1}),
+    detail::tuned_bf16(128, 28672, 4096, 1, {.rows = 64, .columns = 224, .stages = 5, .waves_rows = 1}),
+    detail::tuned_fast(Scaling::per_row, 4096, 256, 7168, 1,
+                       {.rows = 64, .columns = 128, .stages = 8, .waves_rows = 1, .cluster_columns = 2}),
+    detail::tuned_fast(Scaling::per_tensor, 4096, 256, 7168, 1,
+                       {.rows = 64, .columns = 128, .stages = 8, .waves_rows = 1, .cluster_columns = 2})};
 
 }  // namespace tilewave

@@ -42,16 +42,21 @@ struct GemmMxProducts {
 
 /// MX scales through LDS: whole tiles of scales are copied beside A's rows of their step. Each wave copies one tile of
 /// A's scales and, if there are as many, one of B's.
+///
+/// Contiguous groups begin anywhere, and gathered rows lie anywhere: rows r and r + 16 of the tile, which share words
+/// where 32 rows lie in order, have words of their own then. A wave copies the words of sixteen rows twice.
 template <class W>
 requires(W::spec.scale == Scaling::mx) struct GemmStepScales<W, true> : GemmMxProducts<W> {
   using Base = GemmMxProducts<W>;
   using Base::tile_bytes, Base::tile_rows;
   using typename Base::B, typename Base::Map, typename Base::SliceScales, typename Base::StepScales;
-  static constexpr int copies = 2;                       // of a wave for a step
+  static constexpr bool anywhere = detail::gemm_mx_rows_anywhere(W::spec);
+  static constexpr int halves_a = anywhere ? 2 : 1;
+  static constexpr int copies = halves_a + 1;            // of a wave for a step
   static constexpr int reads = W::tiles_m + W::tiles_n;  // of a wave for a k slice
   static_assert(W::side == tile_rows, "a product's 32 rows have one tile of scales");
   struct BlockScales {
-    std::uint8_t a[W::waves][tile_bytes], b[W::waves][tile_bytes];
+    std::uint8_t a[W::waves][halves_a * tile_bytes], b[W::waves][tile_bytes];
   };
   template <int slots>
   struct InLds {
@@ -70,7 +75,12 @@ requires(W::spec.scale == Scaling::mx) struct GemmStepScales<W, true> : GemmMxPr
                       ? static_cast<std::uint32_t>(rows.row(in_tile) / tile_rows * Base::stride(g.k)) + lane * 4
                       : B::Source::nowhere;
     };
-    locate(a_, g.a_mx_scale + tile.a_layer * g.a_scale_layer_stride, typename W::TileRowsA(g, tile));
+    const typename W::TileRowsA rows_a(g, tile);
+    if constexpr (anywhere) {
+      locate_rows(rows_a, g);
+    } else {
+      locate(a_[0], g.a_mx_scale + tile.a_layer * g.a_scale_layer_stride, rows_a);
+    }
     locate(b_, g.b_mx_scale + tile.layer * g.b_scale_layer_stride, typename W::TileRowsB(g, tile));
     TILEWAVE_UNROLL
     for (int slice = 0; slice < k_slices; ++slice) {
@@ -81,9 +91,10 @@ requires(W::spec.scale == Scaling::mx) struct GemmStepScales<W, true> : GemmMxPr
 
   template <int i>
   TILEWAVE_DEVICE void copy(std::int32_t step, int slot) const {
-    const ScaleTile& tile = i == 0 ? a_ : b_;
-    BlockScales& to = lds_[slot];
-    typename B::Source{tile.base, B::Source::nowhere - 4}.copy_word((i == 0 ? to.a : to.b)[B::wave_id()], tile.offset,
+    const ScaleTile& tile = i < halves_a ? a_[min_of(i, halves_a - 1)] : b_;
+    BlockScales& all = lds_[slot];
+    std::uint8_t* const to = i < halves_a ? all.a[B::wave_id()] + i * tile_bytes : all.b[B::wave_id()];
+    typename B::Source{tile.base, B::Source::nowhere - 4}.copy_word(to, tile.offset,
                                                                     (min_of(step, steps_ - 1) >> 1) * tile_bytes);
   }
   template <int i>
@@ -92,7 +103,8 @@ requires(W::spec.scale == Scaling::mx) struct GemmStepScales<W, true> : GemmMxPr
     if constexpr (i < W::tiles_n) {
       to.b[i] = lds_[slot].b[W::first_column() / tile_rows + i][at];
     } else {
-      to.a[i - W::tiles_n] = lds_[slot].a[W::first_row() / tile_rows + i - W::tiles_n][at];
+      constexpr int m = i - W::tiles_n;
+      to.a[m] = lds_[slot].a[W::first_row() / tile_rows + m][anywhere ? at + moved_[m] : at];
     }
   }
   TILEWAVE_DEVICE StepScales load(std::int32_t, int) const { return {}; }
@@ -113,8 +125,32 @@ requires(W::spec.scale == Scaling::mx) struct GemmStepScales<W, true> : GemmMxPr
     const std::uint8_t* base;
     std::uint32_t offset;
   };
+  /// Finds the words of this wave's 32 rows wherever they lie, and where this lane finds codes of its rows in them.
+  TILEWAVE_DEVICE void locate_rows(const typename W::TileRowsA& rows, const GemmArgs& g) {
+    const int lane = B::lane_id();
+    const std::int32_t first = rows.first - rows.first % tile_rows;  // so that offsets fit 32 bits
+    const auto place = [&](int in_tile) TILEWAVE_INLINE_LAMBDA {
+      return rows.has(in_tile) ? rows.first - first + rows.row(in_tile) : 0;
+    };
+    TILEWAVE_UNROLL
+    for (int half = 0; half < halves_a; ++half) {
+      const int in_tile = B::wave_id() * tile_rows + half * 16 + lane % 16;
+      const std::int32_t at = place(in_tile);
+      a_[half].base = g.a_mx_scale + first / tile_rows * std::int64_t{Base::stride(g.k)};
+      a_[half].offset = rows.has(in_tile)
+                            ? static_cast<std::uint32_t>(at / tile_rows) * Base::stride(g.k) + Base::word(at, lane / 16)
+                            : B::Source::nowhere;
+    }
+    const int row = Map::row(lane);
+    TILEWAVE_UNROLL
+    for (int m = 0; m < W::tiles_m; ++m)
+      moved_[m] =
+          row / 16 * tile_bytes + Base::byte(place(W::first_row() + m * tile_rows + row), 0) - Base::byte(row, 0);
+  }
+
   BlockScales* lds_;
-  ScaleTile a_, b_;  // that this wave copies
+  ScaleTile a_[halves_a], b_;             // that this wave copies
+  int moved_[anywhere ? W::tiles_m : 1];  // with `anywhere`: from a code's place where rows lie in order to its own
   std::int32_t steps_, row_scales_;
   int code_offset_[k_slices];  // of this lane's codes, in bytes from the start of a tile
 };
