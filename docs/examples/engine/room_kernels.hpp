@@ -84,9 +84,12 @@ class RoomKernels final : public Kernels {
     return norms_in_weights && by.format == WeightFormat::bf16 && by.n % tilewave::gemm_squares_columns == 0 &&
            rows > 4 && rows <= most_square_rows && !config_.batch_invariant;
   }
+  /// Attention then begins while the product ends. That pays where its blocks are not in clusters, or in pairs of which
+  /// each SM has two blocks, and costs up to 12 % of a step where they are few (2026-11-28-step-placement.md).
   bool caches(const Linear& by, std::int32_t rows) const override {
-    return pairs_of_neighbours(config_) && by.format == WeightFormat::bf16 && rows > 8 && rows <= most_square_rows &&
-           !config_.batch_invariant;
+    const std::int32_t blocks = rows * config_.kv_heads;
+    return pairs_of_neighbours(config_) && by.format == WeightFormat::bf16 && rows <= most_square_rows &&
+           (blocks >= 256 || blocks == 128) && !config_.batch_invariant;
   }
   void linear(const void* x, const Linear& by, const void* residual, void* out, std::int32_t rows) override {
     auto p = product(spec_of(by, false), x, by, out, rows);

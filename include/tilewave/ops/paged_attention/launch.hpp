@@ -83,13 +83,15 @@ inline PagedAttentionLaunches paged_attention_launches(const PagedAttentionProbl
   const bool balanced = policy.balanced();
   const std::int64_t grid =
       balanced ? paged_attention_balanced_blocks(p, policy, facts) : paged_attention_grid(p, policy, num_splits);
-  // In a chain blocks begin where the kernel before leaves room. Alone or in pairs they are spread over SMs, and larger
-  // clusters are so by themselves (docs/notebook/2026-11-28-step-placement.md).
+  // In a chain blocks begin where the kernel before leaves room. Where one or two for each SM fill the chip, alone or
+  // in pairs, they are spread over SMs. Others lose by it (docs/notebook/2026-11-28-step-placement.md).
+  const std::int64_t share = ceil_div<std::int64_t>(grid, facts.compute_units);
+  const bool fills = share <= 2 && 20 * grid >= 19 * share * facts.compute_units;
   PagedAttentionLaunches launches{
       .decode = {.grid = grid,
                  .block = policy.block_waves() * facts.wave_lanes,
                  .cluster = policy.bulk() && !balanced ? num_splits : 1,
-                 .spread = policy.bulk() && p.tables_ready && num_splits <= 2},
+                 .spread = policy.bulk() && p.tables_ready && num_splits <= 2 && fills},
       .combine = {.grid = 0,
                   .block = balanced ? paged_attention_combine_threads
                                     : paged_attention_combine_waves_of_block * facts.wave_lanes}};
