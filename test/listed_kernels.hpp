@@ -31,21 +31,24 @@ constexpr auto listed_policy() {
 /// LISTED_KERNELS(launch function, its parameters in parentheses, backend, spec, its list's specs, its list's policies)
 #define LISTED_KERNELS(launch, parameters, B, spec, specs, policies)                                \
   static_assert(::tilewave::test::has_spec(specs(B::facts.id), spec), "the list has no such spec"); \
-  LISTED_KERNEL(launch, parameters, B, spec, policies, 0)                                           \
-  LISTED_KERNEL(launch, parameters, B, spec, policies, 1)                                           \
-  LISTED_KERNEL(launch, parameters, B, spec, policies, 2)                                           \
-  LISTED_KERNEL(launch, parameters, B, spec, policies, 3)                                           \
-  LISTED_KERNEL(launch, parameters, B, spec, policies, 4)                                           \
-  LISTED_KERNEL(launch, parameters, B, spec, policies, 5)                                           \
-  LISTED_KERNEL(launch, parameters, B, spec, policies, 6)                                           \
-  LISTED_KERNEL(launch, parameters, B, spec, policies, 7)                                           \
-  LISTED_KERNEL(launch, parameters, B, spec, policies, 8)                                           \
-  LISTED_KERNEL(launch, parameters, B, spec, policies, 9)                                           \
-  LISTED_KERNEL(launch, parameters, B, spec, policies, 10)                                          \
-  LISTED_KERNEL(launch, parameters, B, spec, policies, 11)                                          \
-  LISTED_KERNEL(launch, parameters, B, spec, policies, 12)                                          \
-  LISTED_KERNEL(launch, parameters, B, spec, policies, 13)                                          \
-  LISTED_KERNEL(launch, parameters, B, spec, policies, 14)                                          \
+  LINKED_KERNELS(launch, parameters, B, spec, policies)
+/// LINKED_KERNELS(launch function, its parameters in parentheses, backend, spec, its policies): whatever list has them
+#define LINKED_KERNELS(launch, parameters, B, spec, policies) \
+  LISTED_KERNEL(launch, parameters, B, spec, policies, 0)     \
+  LISTED_KERNEL(launch, parameters, B, spec, policies, 1)     \
+  LISTED_KERNEL(launch, parameters, B, spec, policies, 2)     \
+  LISTED_KERNEL(launch, parameters, B, spec, policies, 3)     \
+  LISTED_KERNEL(launch, parameters, B, spec, policies, 4)     \
+  LISTED_KERNEL(launch, parameters, B, spec, policies, 5)     \
+  LISTED_KERNEL(launch, parameters, B, spec, policies, 6)     \
+  LISTED_KERNEL(launch, parameters, B, spec, policies, 7)     \
+  LISTED_KERNEL(launch, parameters, B, spec, policies, 8)     \
+  LISTED_KERNEL(launch, parameters, B, spec, policies, 9)     \
+  LISTED_KERNEL(launch, parameters, B, spec, policies, 10)    \
+  LISTED_KERNEL(launch, parameters, B, spec, policies, 11)    \
+  LISTED_KERNEL(launch, parameters, B, spec, policies, 12)    \
+  LISTED_KERNEL(launch, parameters, B, spec, policies, 13)    \
+  LISTED_KERNEL(launch, parameters, B, spec, policies, 14)    \
   LISTED_KERNEL(launch, parameters, B, spec, policies, 15)
 #define LISTED_KERNEL(launch, parameters, B, spec, policies, i) \
   extern template Status launch<B, spec, ::tilewave::test::listed_policy<policies, spec, i, B>()> parameters;
