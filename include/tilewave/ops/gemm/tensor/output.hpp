@@ -113,7 +113,7 @@ class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
     } else {
       TILEWAVE_UNROLL
       for (int t = 0; t < tiles_c; ++t) {
-        const auto values = values_of<extras, wide_c>(a, tile, wave_group, shared, sums, t, 0);
+        const auto values = this->template values_of<extras, wide_c>(a, tile, wave_group, shared, sums, t, 0);
         TILEWAVE_UNROLL
         for (int i = 0; i < wide_c / 2; ++i) store(a, tile, element(wave_group, t, i), values[i]);
       }
@@ -182,11 +182,14 @@ class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
   TILEWAVE_DEVICE void fill_box(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
                                 const Sums (&sums)[L::tiles], int t, int from, Chunk* box) {
     if constexpr (wide > 0 && quantised) {
-      Boxes::template fill_bytes<wide>(box, codes_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
+      Boxes::template fill_bytes<wide>(
+          box, this->template codes_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
     } else if constexpr (wide > 0 && in_floats) {
-      Boxes::template fill_floats<wide>(box, values_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
+      Boxes::template fill_floats<wide>(
+          box, this->template values_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
     } else if constexpr (wide > 0) {
-      Boxes::template fill_matrices<wide>(box, values_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
+      Boxes::template fill_matrices<wide>(
+          box, this->template values_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
     }
   }
 
