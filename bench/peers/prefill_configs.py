@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 KEY = re.compile(r"prefill/(?P<dtype>\w+)/c(?P<kv_length>\d+)/r\d+/b(?P<batch>\d+)/hq(?P<q_heads>\d+)/hkv(?P<kv_heads>\d+)"
                  r"/q(?P<q_length>\d+)/d(?P<head_size>\d+)/dv(?P<value_size>\d+)/(?P<kv>\w+)\.(?P<quant>\w+)/(?P<out>\w+)"
-                 r"/bs(?P<block_size>\d+)/causal(?P<causal>[01])/w(?P<window>\d+)/ragged(?P<ragged>[01])/lse(?P<lse>[01])")
+                 r"/bs(?P<block_size>\d+)/causal(?P<causal>[01])/w(?P<window>\d+)/ragged(?P<ragged>[01])(?P<mixed>/decode\d+)?/lse(?P<lse>[01])")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def config_of(key):
                "batch q_heads kv_heads q_length kv_length head_size block_size window".split()}
     call = Call(**numbers, causal=named["causal"] == "1", fp8=named["dtype"] == "fp8")
     types = (named["dtype"], named["kv"], named["quant"], named["out"])
-    left_out = ("sequences of unlike length" if named["ragged"] == "1" else
+    left_out = ("sequences of unlike length" if named["ragged"] == "1" or named["mixed"] else
                 "values of another size than keys" if named["value_size"] != named["head_size"] else
                 "types other than bf16, and fp8 with one scale" if types not in (
                     ("bf16", "bf16", "none", "bf16"), ("fp8", "fp8", "per_tensor", "bf16")) else

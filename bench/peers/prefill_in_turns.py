@@ -22,7 +22,7 @@ TOOL = "prefill_in_turns"
 LIBRARIES = ("fa3", "flashinfer")
 PEERS = {"cudnn": "scaled_dot_product_attention by cuDNN", "fa3": "FlashAttention-3 from --fa3",
          "flashinfer": "FlashInfer's ragged prefill from --flashinfer",
-         "pages": "ours with K and V in pages of 16 and 64 beside ours with contiguous ones"}
+         "pages": "ours with K and V in pages of 16, 64 and 256 beside ours with contiguous ones"}
 ROW = {False: 1e-2, True: 8e-2}  # of a row, by whether products are of fp8: bench/ops/flash_attention/verify.hpp
 
 
@@ -153,7 +153,7 @@ def sides_of(torch, call, options, libraries, tell):
         if peer == "cudnn":
             add(peer, prefill.cudnn(prefill.out()))
         elif peer == "pages":
-            for size in (16, 64):
+            for size in (16, 64, 256):
                 if not call.block_size and not call.fp8 and call.kv_length % size == 0:
                     add(f"pages{size}", side_of(torch, prefill, libraries["ours"], size))
         elif call.block_size:

@@ -8,11 +8,11 @@ import op_contract
 from contract import run
 
 IDENTITY = """kind arch q_dtype kv_dtype quant_mode out_dtype head_size value_size batch q_heads kv_heads q_length kv_length block_size
-causal window ragged lse columns rows config_rows seed path tile_rows tile_keys waves stages waves_per_simd turns cluster""".split()
+causal window ragged decode_rows lse columns rows config_rows seed path tile_rows tile_keys waves stages waves_per_simd turns cluster""".split()
 NAME = re.compile(r"(?P<kind>prefill)/(?P<arch>gfx942|gfx950|sm90)/(?P<q_dtype>bf16|f16|fp8)/c(?P<columns>\d+)(?:of(?P<kv>\d+))?/"
                   r"r(?P<rows>\d+)(?:of(?P<of>\d+))?/b(?P<batch>\d+)/hq(?P<q_heads>\d+)/hkv(?P<kv_heads>\d+)/q(?P<q_length>\d+)/"
                   r"d(?P<head_size>\d+)/dv(?P<value_size>\d+)/(?P<kv_dtype>bf16|f16|fp8)\.(?P<quant_mode>\w+)/(?P<out_dtype>bf16|f16|fp8)/"
-                  r"bs(?P<block_size>\d+)/causal(?P<causal>[01])/w(?P<window>\d+)/ragged(?P<ragged>[01])/lse(?P<lse>[01])/"
+                  r"bs(?P<block_size>\d+)/causal(?P<causal>[01])/w(?P<window>\d+)/ragged(?P<ragged>[01])(?:/decode(?P<decode_rows>\d+))?/lse(?P<lse>[01])/"
                   r"(?P<policy>t(?P<tile_rows>\d+)x(?P<tile_keys>\d+)\.w(?P<waves>\d+)\.s(?P<stages>\d+)\.(?P<path>\w+)"
                   r"(?:\.o(?P<waves_per_simd>\d+))?(?P<turns>\.turns)?(?:\.c(?P<cluster>\d+))?)")
 
@@ -21,12 +21,15 @@ def launched(row):
     """Lengths of queries and of keys of the sequences that are launched, and the query heads and kv heads."""
     batch, q_heads, kv_heads, q, keys, window = (int(row[column]) for column in
                                                  ("batch", "q_heads", "kv_heads", "q_length", "kv_length", "window"))
-    ragged = row["ragged"] == "1"
+    ragged, decoding = row["ragged"] == "1", int(row["decode_rows"])
     if row["rows"] != row["config_rows"]:
         q_heads, kv_heads = q_heads // kv_heads * min(kv_heads, 2), min(kv_heads, 2)
-        batch = min(batch, 3 if ragged else 2)
+        batch = min(batch, 3 if ragged or decoding else 2)
         keys = min(keys, window + 64 if window else 320)
         q = min(q, keys, 2 ** 19 // (keys * q_heads * batch))
+    if decoding:
+        queries = [q if s < max(batch - decoding, 1) else 1 for s in range(batch)]
+        return queries, [m + keys - q for m in queries], q_heads, kv_heads
     if not ragged:
         return [q] * batch, [keys] * batch, q_heads, kv_heads
     queries = [-(-q * (s * 1000003 % batch + 1) // batch) for s in range(batch)]
@@ -45,7 +48,7 @@ def work(row):
         pairs += sum((n - m + i + 1 if causal else n) - first for i, first in enumerate(firsts))
         seen += n - min(firsts)
         words += len({key // page for key in range(min(firsts), n)}) + 1 if page else 0
-    if row["ragged"] == "1":
+    if row["ragged"] == "1" or row["decode_rows"] != "0":
         words += (len(queries) + 1) * (1 if page else 2)
     words += 2 * (size["kv_dtype"] == 1) + (size["q_dtype"] == 1)  # scales of tensors
     rows = sum(queries) * q_heads
@@ -54,13 +57,14 @@ def work(row):
 
 
 class Csv(op_contract.OpContract):
-    identity, name, rows = IDENTITY, NAME, 50
+    identity, name, rows = IDENTITY, NAME, 51
     few, few_rows = ["--benchmark_filter=c320of1024/.*causal1|c320of2048/.*/d128/.*causal0|/w1024/|/ragged1/|/b4/.*/bs16/"], 10
     fewest = ["--benchmark_filter=c320of1024/.*/d64/"]
 
     def named(self, match):
         return {"kv_length": match["kv"] or match["columns"], "waves_per_simd": match["waves_per_simd"] or "1",
-                "turns": str(int(bool(match["turns"]))), "cluster": match["cluster"] or "1"}
+                "turns": str(int(bool(match["turns"]))), "cluster": match["cluster"] or "1",
+                "decode_rows": match["decode_rows"] or "0"}
 
     def work(self, row, match):
         return work(row)
@@ -80,12 +84,15 @@ class Csv(op_contract.OpContract):
         """lse, windows without a causal mask, odd lengths, ragged pages: as they are, since they are small."""
         self.check_launched_whole("prefill/bf16/c77/b2/hq4/hkv2/q33/d128/causal1/lse1", "prefill/bf16/c40/b1/hq2/hkv1/q40/d64/w7",
                                   "prefill/bf16/c90/b3/hq2/hkv1/q30/d128/bs16/causal1/w9/ragged1/lse1",
-                                  "prefill/f16/b3/hq2/hkv2/q31/d128/ragged1")
+                                  "prefill/f16/b3/hq2/hkv2/q31/d128/ragged1",
+                                  "prefill/bf16/c90/b3/hq2/hkv1/q30/d128/bs16/causal1/decode2")
 
     def test_own_shapes(self):
         self.check_shapes()
         for config in ("c4/q5/causal1", "c4/q5/w2", "c4/q5/ragged1"):
             self.assertIn("more queries than keys", self.refuses(f"--config=prefill/bf16/d128/hq1/{config}"))
+        self.assertIn("decode_rows is not below batch", self.refuses("--config=prefill/bf16/d128/hq1/b2/q1/decode2"))
+        self.assertIn("exclude each other", self.refuses("--config=prefill/bf16/d128/hq1/b2/q1/ragged1/decode1"))
         self.assertIn("q_heads is not a multiple", self.refuses("--config=prefill/bf16/d128/q4/hq3/hkv2"))
         self.assertIn("config_rows is 4", self.refuses("--config=prefill/bf16/d128/q4/hq1/r5"))
 

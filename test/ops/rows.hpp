@@ -2,6 +2,7 @@
 // Parts that the tests of row operations share: tensors on the device with gaps between rows, and the entries to run.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <initializer_list>
@@ -96,12 +97,20 @@ class Tensor {
   /// Bytes that belong to no element of the rows still hold what they held.
   bool gaps_kept(std::int32_t rows, std::int32_t columns) const {
     if (row_bytes_ > 0) return true;
-    std::vector<bool> used(bytes_.size());
-    for (std::int32_t r = 0; r < rows; ++r)
-      std::fill_n(used.begin() + index(r, 0) * size_of(type_), bytes_of(type_, columns), true);
-    for (std::size_t i = 0; i < bytes_.size(); ++i)
-      if (!used[i] && bytes_[i] != poison_) return false;
-    return true;
+    std::vector<std::size_t> begins(static_cast<std::size_t>(rows));
+    for (std::int32_t r = 0; r < rows; ++r) begins[r] = index(r, 0) * size_of(type_);
+    std::sort(begins.begin(), begins.end());
+    // Each byte of a gap is the one before it, and the first is the poison.
+    const auto kept = [this](std::size_t from, std::size_t to) {
+      const std::uint8_t* const first = bytes_.data() + from;
+      return from >= to || (*first == poison_ && std::memcmp(first, first + 1, to - from - 1) == 0);
+    };
+    std::size_t end = 0;
+    for (const std::size_t begin : begins) {
+      if (!kept(end, begin)) return false;
+      end = std::max(end, begin + bytes_of(type_, columns));
+    }
+    return kept(end, bytes_.size());
   }
   const void* host() const { return bytes_.data(); }
   void* device() const { return device_.data(); }

@@ -21,7 +21,9 @@ struct FlashAttentionExtents {
 };
 
 /// A row of the output is a query of one head. Queries are the last tokens of their sequence. Sequences of a ragged
-/// config have 1/batch, 2/batch, ... of q_length queries, in another order, and all have equally many keys more.
+/// config have 1/batch, 2/batch, ... of q_length queries, in another order, and all have equally many keys more. A mixed
+/// config has chunks of q_length queries, and behind them `decode_rows` sequences with one query each and as many keys
+/// before it as a chunk has.
 struct FlashAttentionCase {
   ArchId arch = ArchId::gfx950;
   FlashAttentionSpec spec{};
@@ -30,6 +32,7 @@ struct FlashAttentionCase {
   std::int32_t block_size = 0;               // tokens of a page; 0: K and V are contiguous
   std::int32_t window = 0;                   // keys that a query sees, up to its own position; 0: no window
   bool causal = false, ragged = false, lse = false;
+  std::int32_t decode_rows = 0;  // of the batch
   std::int32_t rows = 0;         // launched
   std::int32_t config_rows = 0;  // of the config, see launched_rows
   std::uint64_t seed = 123;
@@ -38,13 +41,15 @@ struct FlashAttentionCase {
   static constexpr std::int32_t most_tokens = 1 << 24;  // of a sequence
 
   DType out() const { return spec.out; }
+  /// Returns whether sequences lie side by side without gaps, as those of unlike lengths do.
+  bool packed() const { return ragged || decode_rows > 0; }
 
   FlashAttentionExtents whole() const { return {batch, q_heads, kv_heads, q_length, kv_length}; }
   /// Extents on the emulated device: up to three sequences and two kv heads, keys that go past a window and a tile, and
   /// as many of the last queries as make `emulated_scores`.
   FlashAttentionExtents cut() const {
     const std::int32_t ratio = q_heads / max_of(kv_heads, 1), heads = min_of(kv_heads, 2);
-    FlashAttentionExtents e{min_of(batch, ragged ? 3 : 2), ratio * heads, heads, q_length, kv_length};
+    FlashAttentionExtents e{min_of(batch, packed() ? 3 : 2), ratio * heads, heads, q_length, kv_length};
     e.kv = min_of(kv_length, window > 0 ? window + 64 : 320);
     const std::int64_t scores = std::int64_t{e.kv} * max_of(e.q_heads, 1) * max_of(e.batch, 1);
     const std::int64_t queries = max_of<std::int64_t>(3, emulated_scores / max_of<std::int64_t>(scores, 1));
@@ -54,23 +59,24 @@ struct FlashAttentionCase {
   FlashAttentionExtents launched() const { return rows < config_rows ? cut() : whole(); }
 
   std::int32_t queries(const FlashAttentionExtents& e, std::int64_t sequence) const {
+    if (decode_rows > 0) return sequence < max_of(e.batch - decode_rows, 1) ? e.q : 1;
     if (!ragged) return e.q;
     const std::int64_t place = sequence * 1000003 % e.batch;  // a prime above any batch: each place occurs once
     return static_cast<std::int32_t>(ceil_div<std::int64_t>(e.q * (place + 1), e.batch));
   }
   std::int32_t keys(const FlashAttentionExtents& e, std::int64_t sequence) const {
-    return ragged ? queries(e, sequence) + e.kv - e.q : e.kv;
+    return packed() ? queries(e, sequence) + e.kv - e.q : e.kv;
   }
   /// Query tokens of all sequences. A batch that is refused counts as one sequence that is too long.
   std::int64_t q_tokens(const FlashAttentionExtents& e) const {
-    if (!ragged) return std::int64_t{e.batch} * e.q;
+    if (!packed()) return std::int64_t{e.batch} * e.q;
     if (e.batch > most) return std::numeric_limits<std::int32_t>::max();
     std::int64_t tokens = 0;
     for (std::int32_t s = 0; s < e.batch; ++s) tokens += queries(e, s);
     return tokens;
   }
   std::int64_t kv_tokens(const FlashAttentionExtents& e) const {
-    return ragged ? q_tokens(e) + std::int64_t{e.batch} * (e.kv - e.q) : std::int64_t{e.batch} * e.kv;
+    return packed() ? q_tokens(e) + std::int64_t{e.batch} * (e.kv - e.q) : std::int64_t{e.batch} * e.kv;
   }
   std::int32_t rows_of(const FlashAttentionExtents& e) const {
     return saturated(std::int64_t{saturated(q_tokens(e))} * e.q_heads);
@@ -96,6 +102,7 @@ struct FlashAttentionCase {
                                             {"causal", "causal"},
                                             {"w", "window"},
                                             {"ragged", "ragged"},
+                                            {"decode", "decode_rows"},
                                             {"lse", "lse"}};
   static constexpr std::string_view name_types[] = {"q_dtype", "kv_dtype", "out_dtype"};
   static constexpr std::string_view name_mode = "quant_mode";
@@ -118,7 +125,9 @@ struct FlashAttentionCase {
       return "q_heads is not a multiple of kv_heads up to 65536, or missing";
     if (q_length < 1 || q_length > most_tokens) return "q_length is not 1 to 2^24";
     if (kv_length < 1 || kv_length > most_tokens) return "kv_length is not 1 to 2^24";
-    if (q_length > kv_length && (causal || window > 0 || ragged)) return "more queries than keys";
+    if (q_length > kv_length && (causal || window > 0 || packed())) return "more queries than keys";
+    if (decode_rows < 0 || decode_rows >= batch) return "decode_rows is not below batch";
+    if (decode_rows > 0 && ragged) return "ragged and decode_rows exclude each other";
     if (spec.head_size < 1 || spec.head_size > 1024 || spec.value_size < 1 || spec.value_size > 1024)
       return "head_size or value_size is not 1 to 1024";
     if (block_size > most) return "block_size is above 65536";
@@ -146,6 +155,7 @@ struct FlashAttentionCase {
     visit("causal", c.causal);
     visit("window", c.window);
     visit("ragged", c.ragged);
+    visit("decode_rows", c.decode_rows);
     visit("lse", c.lse);
     visit.chosen("columns", c.launched().kv);
     visit.chosen("rows", c.rows);
@@ -156,7 +166,7 @@ struct FlashAttentionCase {
 
 /// `prefill/gfx950/bf16/c4096/r524288/b4/hq32/hkv32/q4096/d128/dv128/bf16.none/bf16/bs0/causal1/w0/ragged0/lse0`: arch,
 /// type of q, keys and rows, sequences, heads, queries, sizes of heads, types of K and V and of out, tokens of a page,
-/// masks.
+/// masks. Mixed configs have /decode120 as well.
 inline std::string name_of(const FlashAttentionCase& c) {
   const FlashAttentionSpec& s = c.spec;
   return "prefill/" + std::string(name_of(c.arch)) + "/" + short_name(s.q) +
@@ -165,7 +175,8 @@ inline std::string name_of(const FlashAttentionCase& c) {
          part_name("q", c.q_length) + part_name("d", s.head_size) + part_name("dv", s.value_size) + "/" +
          short_name(s.kv) + "." + std::string(name_of(s.quant)) + "/" + short_name(s.out) +
          part_name("bs", c.block_size) + part_name("causal", c.causal) + part_name("w", c.window) +
-         part_name("ragged", c.ragged) + part_name("lse", c.lse);
+         part_name("ragged", c.ragged) + (c.decode_rows > 0 ? part_name("decode", c.decode_rows) : "") +
+         part_name("lse", c.lse);
 }
 
 }  // namespace tilewave::bench

@@ -92,7 +92,7 @@ struct FlashAttentionOp {
     p.q_length = e.q;
     p.q_heads = e.q_heads;
     p.kv_heads = e.kv_heads;
-    if (c.ragged) {
+    if (c.packed()) {
       p.q_starts = words(t.q_starts), p.total_q = c.q_tokens(e);
       p.item_counter = static_cast<std::uint32_t*>(address(t.counter));
     }
@@ -105,8 +105,8 @@ struct FlashAttentionOp {
       return Problem::nhd(p);
     }
     p.kv_length = e.kv;
-    if (c.ragged) p.kv_starts = words(t.kv_starts), p.total_kv = c.kv_tokens(e);
-    return c.ragged ? Problem::ragged(p) : Problem::bshd(p);
+    if (c.packed()) p.kv_starts = words(t.kv_starts), p.total_kv = c.kv_tokens(e);
+    return c.packed() ? Problem::ragged(p) : Problem::bshd(p);
   }
 
   /// q is 4 U(-1, 1), so that the weights of keys differ; K and V are U(-1, 1).
@@ -150,13 +150,13 @@ struct FlashAttentionOp {
     t.k_scale = scales(is_fp8(s.kv), slots, e.kv_heads, 'b');
     t.v_scale = scales(is_fp8(s.kv), slots, e.kv_heads, 'c');
     t.out_scale = filled(DType::f32, is_fp8(s.out) ? 1 : 0, 1, 1, [](std::int64_t, std::int64_t) { return 2.0f; });
-    t.q_starts = starts(c.ragged, [&](std::int64_t i) { return std::int64_t{c.queries(e, i)}; });
-    t.kv_starts = starts(c.ragged && !s.paged(), [&](std::int64_t i) { return std::int64_t{c.keys(e, i)}; });
+    t.q_starts = starts(c.packed(), [&](std::int64_t i) { return std::int64_t{c.queries(e, i)}; });
+    t.kv_starts = starts(c.packed() && !s.paged(), [&](std::int64_t i) { return std::int64_t{c.keys(e, i)}; });
     t.kv_lengths = words(s.paged(), e.batch, [&](std::int64_t i) { return c.keys(e, i); });
     // Pages have an order that looks drawn: a step that shares no factor with any number of them.
     const std::int64_t all = pages(c, e);
     t.table = words(s.paged(), all, [&](std::int64_t i) { return i * 1000003 % all; });
-    t.counter = words(c.ragged, 1, [](std::int64_t) { return 0; });
+    t.counter = words(c.packed(), 1, [](std::int64_t) { return 0; });
     const Problem p = without_workspace(c, t, [](const TwinBuffer& b) { return b.device(); });
     t.workspace = poisoned_words(static_cast<std::int64_t>(workspace_bytes(c, p) / 4));
     return t;
@@ -179,8 +179,8 @@ struct FlashAttentionOp {
       if (s.paged()) tables += ceil_div<std::int64_t>(n, c.block_size) - first / c.block_size;
     }
     const std::int64_t queries = c.q_tokens(e), rows = queries * e.q_heads;
-    const std::int64_t lists =
-        tables + (s.paged() ? e.batch : 0) + (c.ragged ? e.batch + 1 : 0) + (c.ragged && !s.paged() ? e.batch + 1 : 0);
+    const std::int64_t lists = tables + (s.paged() ? e.batch : 0) + (c.packed() ? e.batch + 1 : 0) +
+                               (c.packed() && !s.paged() ? e.batch + 1 : 0);
     const std::int64_t of_kv = s.quant == Scaling::per_token  ? keys * e.kv_heads
                                : s.quant == Scaling::per_head ? e.kv_heads
                                                               : 1;

@@ -76,6 +76,11 @@ inline std::vector<FlashAttentionCase> FlashAttentionOp::default_sweep(ArchId ar
     c.block_size = 16;
     add(c);
   }
+  FlashAttentionCase mixed = prompt(heads(128), {128, 32, 8, 4096 + 512}, true);
+  mixed.q_length = 512;
+  mixed.block_size = 16;
+  mixed.decode_rows = 120;
+  add(mixed);
   return cases;
 }
 

@@ -31,15 +31,18 @@ class ValueTranspose8 {
     pick_[1] = upper ? low : high;
   }
 
-  /// Transposes sixteen keys of 32 * steps dimensions. `keys` is the first one's row in the first box, and boxes are
-  /// `box_size` chunks apart. Rows of `dimensions` have 128 keys, these in their 16-byte unit `unit`.
+  /// Transposes sixteen keys of 32 * steps dimensions. Their rows begin with chunk `keys`, a whole number of groups of
+  /// eight rows, of each of the boxes, which are `box_size` chunks apart. Rows of `dimensions` have 128 keys, these in
+  /// their 16-byte unit `unit`.
   template <int steps>
-  TILEWAVE_DEVICE void run(const Chunk* keys, int box_size, Chunk* dimensions, int unit) const {
+  TILEWAVE_DEVICE void run(const Chunk* boxes, int box_size, int keys, Chunk* dimensions, int unit) const {
     Chunk* const to = dimensions + to_ + (unit ^ to_swizzle_);
+    // Where `keys` is not added in front of the steps, each of them holds a register.
+    const int from = keys + from_;
     TILEWAVE_UNROLL
     for (int step = 0; step < steps; ++step) {
       const int box = step / 4, from_unit = step % 4 * 2;
-      const Chunk words = B::load_matrices(keys + box * box_size + (from_ ^ from_unit));
+      const Chunk words = B::load_matrices(boxes + box * box_size + (from ^ from_unit));
       Vec<std::uint32_t, 4> pairs;
       TILEWAVE_UNROLL
       for (int i = 0; i < 4; ++i) pairs[i] = B::permute_bytes(words[i / 2 * 2], words[i / 2 * 2 + 1], pick_[i % 2]);

@@ -49,7 +49,7 @@ struct MqaBulkLogits {
     const bool fetches = B::wave_id() == 0;
     Ring& ring = shared.ring;
     if (fetches) {
-      if (B::lane_id() == 0) B::mbarrier_init(&shared.queries, 1);
+      if (B::elected()) B::mbarrier_init(&shared.queries, 1);
       ring.stage.begin(1, waves);
     }
     B::barrier();

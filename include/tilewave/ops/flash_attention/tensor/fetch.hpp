@@ -2,6 +2,7 @@
 // Fetching waves copy boxes of q, K and V of an item into shared memory, K one tile ahead of V.
 #pragma once
 
+#include "tilewave/ops/flash_attention/tensor/pages.hpp"
 #include "tilewave/ops/flash_attention/tensor/work.hpp"
 
 namespace tilewave {
@@ -12,98 +13,94 @@ template <class B, FlashAttentionSpec S, class L, FlashAttentionPolicy P>
 class FlashAttentionFetch {
  public:
   TILEWAVE_DEVICE FlashAttentionFetch(const typename L::Args& args, typename L::Shared& shared, int wave)
-      : args_(args), shared_(shared), fetches_k_(wave == 0), fetches_v_(wave == L::fetching_waves - 1) {}
+      : args_(args), shared_(shared), wave_(wave), k_pages_(args), v_pages_(args) {}
 
   TILEWAVE_DEVICE void run(const FlashAttentionItem& item) {
     kv_head_ = args_.attention.gqa_ratio.quotient(item.head);
+    const AttentionSequence& s = item.sequence;
+    first_row_ = args_.attention.kv_starts != nullptr ? s.kv_first : s.number * args_.kv_sequence_rows;
     const std::int32_t last = item.end_tile - 1;
-    Segment of_k = segment_of(item, last), next = segment_of(item, last - 1);
+    if (L::fetching_waves > 1 && wave_ > 0) {
+      v_pages_.begin(item);
+      TILEWAVE_ROLL
+      for (std::int32_t tile = last; tile >= item.first_tile; --tile) fetch_v(item, tile);
+      return;
+    }
+    k_pages_.begin(item);
+    if constexpr (L::fetching_waves == 1) v_pages_.begin(item);
     // A place for q is free before one for keys is, or else, if outputs take it, later.
     if (L::q_stages > 1 && !L::out_in_q) fetch_q(item);
-    fetch_k(item, last, of_k);
+    fetch_k(item, last);
     if (L::q_stages == 1 || L::out_in_q) fetch_q(item);
     TILEWAVE_ROLL
     for (std::int32_t tile = last; tile > item.first_tile; --tile) {
-      const Segment of_v = of_k;
-      of_k = next;
-      next = segment_of(item, tile - 2);  // arrives while boxes are issued
-      fetch_k(item, tile - 1, of_k);
-      fetch_v(item, tile, of_v);
+      fetch_k(item, tile - 1);
+      if constexpr (L::fetching_waves == 1) fetch_v(item, tile);
     }
-    fetch_v(item, item.first_tile, of_k);
+    if constexpr (L::fetching_waves == 1) fetch_v(item, item.first_tile);
   }
 
  private:
-  /// A segment of a tile has keys that lie together in a page. Each lane looks up one segment, before it is needed.
-  struct Segment {
-    std::int32_t page = 0, in_page = 0;
+  struct NoPages {
+    TILEWAVE_DEVICE explicit NoPages(const typename L::Args&) {}
+    TILEWAVE_DEVICE void begin(const FlashAttentionItem&) {}
   };
-  TILEWAVE_DEVICE Segment segment_of(const FlashAttentionItem& item, std::int32_t tile) const {
-    Segment segment;
-    if constexpr (L::paged) {
-      const FlashAttentionArgs& a = args_.attention;
-      const AttentionSequence& s = item.sequence;
-      const std::int32_t first = B::lane_id() * args_.box_rows;
-      if (first < P.keys && tile >= item.first_tile) {
-        const std::int32_t key = min_of(tile * P.keys + first, s.kv_count - 1);
-        const std::int32_t column = a.block_size.quotient(key), in_page = key - column * a.block_size.divisor;
-        segment.page = B::load(a.block_table + s.number * a.table_row_stride + column);
-        segment.in_page = in_page / args_.box_rows * args_.box_rows;
-      }
-    }
-    return segment;
-  }
+  using Pages = std::conditional_t<L::paged, FlashAttentionPages<B, P>, NoPages>;
 
   TILEWAVE_DEVICE void fetch_q(const FlashAttentionItem& item) {
-    if (!fetches_k_) return;
     const AttentionSequence& s = item.sequence;
     const std::int32_t row =
         (args_.attention.q_starts != nullptr ? s.q_first : s.number * args_.q_sequence_rows) + item.first_query;
+    const bool packed = args_.sections.row_heads.divisor > 1;  // rows of the map are heads then
+    const std::int32_t map_row = packed ? item.head : row, map_layer = packed ? row : item.head;
     shared_.q_ring.wait_free(q_);
     auto* const full = &shared_.q_ring.full[q_.slot];
     B::mbarrier_expect(full, args_.q_bytes);
-    if (B::lane_id() < L::head_boxes) {
-      Chunk* const to = shared_.q[q_.slot] + B::lane_id() * (P.rows * L::box_chunks);
-      const bool packed = args_.sections.row_heads.divisor > 1;  // rows of the map are heads then
-      B::copy_tensor(to, args_.q, B::lane_id() * L::box_columns, packed ? item.head : row, packed ? row : item.head,
-                     full);
+    if (B::elected()) {
+      TILEWAVE_UNROLL
+      for (int box = 0; box < L::head_boxes; ++box) {
+        B::copy_tensor(shared_.q[q_.slot] + box * (P.rows * L::box_chunks), args_.q, box * L::box_columns, map_row,
+                       map_layer, full);
+      }
     }
     q_.advance();
   }
-  TILEWAVE_DEVICE void fetch_k(const FlashAttentionItem& item, std::int32_t tile, const Segment& segment) {
-    if (!fetches_k_) return;
-    fetch_tile<L::head_boxes>(item, tile, segment, args_.k, args_.k_page_rows, shared_.k[k_.slot], shared_.k_ring, k_);
+  TILEWAVE_DEVICE void fetch_k(const FlashAttentionItem& item, std::int32_t tile) {
+    fetch_tile<L::head_boxes>(item, tile, k_pages_, args_.k, args_.k_page_rows, shared_.k[k_.slot], shared_.k_ring, k_);
   }
-  TILEWAVE_DEVICE void fetch_v(const FlashAttentionItem& item, std::int32_t tile, const Segment& segment) {
-    if (!fetches_v_) return;
-    fetch_tile<L::value_boxes>(item, tile, segment, args_.v, args_.v_page_rows, shared_.v[v_.slot], shared_.v_ring, v_);
+  TILEWAVE_DEVICE void fetch_v(const FlashAttentionItem& item, std::int32_t tile) {
+    fetch_tile<L::value_boxes>(item, tile, v_pages_, args_.v, args_.v_page_rows, shared_.v[v_.slot], shared_.v_ring,
+                               v_);
   }
 
-  /// Copies a tile of keys as `boxes` boxes of 128 bytes side by side. Each lane copies a segment of those in pages.
+  /// Copies a tile of keys as `boxes` boxes of 128 bytes side by side, or segment by segment. One lane issues copies
+  /// of contiguous keys. Lanes that have looked up segments take turns: to hand their rows to one lane takes more
+  /// instructions.
   template <int boxes>
-  TILEWAVE_DEVICE void fetch_tile(const FlashAttentionItem& item, std::int32_t tile, const Segment& segment,
+  TILEWAVE_DEVICE void fetch_tile(const FlashAttentionItem& item, std::int32_t tile, Pages& pages,
                                   const typename B::TensorMap& map, std::int32_t page_rows, Chunk* to,
                                   typename L::Barriers& ring, typename L::KvSlot& slot) {
     ring.wait_free(slot);
     auto* const full = &ring.full[slot.slot];
     B::mbarrier_expect(full, P.keys * boxes * 128);
     if constexpr (!L::paged) {
-      const AttentionSequence& s = item.sequence;
-      const std::int32_t row =
-          (args_.attention.kv_starts != nullptr ? s.kv_first : s.number * args_.kv_sequence_rows) + tile * P.keys;
-      const int box = B::lane_id();
-      Chunk* const of_box = to + box * (P.keys * L::box_chunks);
-      if constexpr (P.cluster > 1) {  // each block fetches a part of the tile for all
-        const int first = B::cluster_rank() * (P.keys / P.cluster);
-        if (box < boxes)
-          B::copy_tensor(of_box + first * L::box_chunks, map, box * L::box_columns, row + first, kv_head_, full,
-                         (1u << P.cluster) - 1);
-      } else if (box < boxes) {
-        B::copy_tensor(of_box, map, box * L::box_columns, row, kv_head_, full);
+      // Each block of a cluster fetches a part of the tile for all.
+      const int first = P.cluster > 1 ? B::cluster_rank() * (P.keys / P.cluster) : 0;
+      const std::int32_t row = first_row_ + tile * P.keys + first;
+      if (B::elected()) {
+        TILEWAVE_UNROLL
+        for (int box = 0; box < boxes; ++box) {
+          Chunk* const of_box = to + (box * P.keys + first) * L::box_chunks;
+          if constexpr (P.cluster > 1) {
+            B::copy_tensor(of_box, map, box * L::box_columns, row, kv_head_, full, (1u << P.cluster) - 1);
+          } else {
+            B::copy_tensor(of_box, map, box * L::box_columns, row, kv_head_, full);
+          }
+        }
       }
     } else {
-      const std::int32_t row = segment.page * page_rows + segment.in_page, first = B::lane_id() * args_.box_rows;
-      if (first < P.keys) {
+      if (pages.has_segment()) {
+        const std::int32_t row = pages.row(page_rows), first = pages.first();
         if constexpr (L::side_by_side) {
           B::copy_side_by_side(to + first * (boxes * L::box_chunks), map, row, kv_head_, full);
         } else {
@@ -113,16 +110,18 @@ class FlashAttentionFetch {
           }
         }
       }
+      pages.advance(item, tile);
     }
     slot.advance();
   }
 
   const typename L::Args& args_;
   typename L::Shared& shared_;
-  bool fetches_k_, fetches_v_;
+  int wave_;
   typename L::QSlot q_;
   typename L::KvSlot k_, v_;
-  std::int32_t kv_head_ = 0;
+  Pages k_pages_, v_pages_;
+  std::int32_t kv_head_ = 0, first_row_ = 0;
 };
 
 }  // namespace tilewave

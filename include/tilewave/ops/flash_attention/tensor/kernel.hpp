@@ -34,11 +34,9 @@ struct FlashAttentionTensor {
   static constexpr int block_threads = (L::groups + 1) * L::group_lanes;
   static constexpr int waves_per_simd = (L::groups + 1) * P.waves_per_simd;
   static constexpr bool shift_registers = P.waves_per_simd == 1 && L::groups > 1;
-  // A fetching wave that looks up pages, or waves that transpose V, need more registers than one that only fetches.
-  static constexpr bool more_registers = S.paged() || L::transposes;
-  static constexpr bool looks_up = S.paged() && !L::transposes;
-  static constexpr int fetching_registers = L::groups == 2 ? (more_registers ? 40 : 24) : looks_up ? 56 : 32;
-  static constexpr int multiplying_registers = L::groups == 2 ? (more_registers ? 232 : 240) : looks_up ? 152 : 160;
+  // The multiplying groups have what registers the fetching one leaves.
+  static constexpr int fetching_registers = L::groups == 2 ? 40 : 32;
+  static constexpr int multiplying_registers = L::groups == 2 ? 232 : 160;
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
     const int group = B::wave_id() / L::group_waves;
@@ -56,14 +54,15 @@ struct FlashAttentionTensor {
       const int wave = B::wave_id() - L::groups * L::group_waves;
       if (wave < L::fetching_waves) {
         FlashAttentionFetch<B, S, L, P> fetch(args, shared, wave);
-        each_item(args, shared, wave, [&](const Item& item) TILEWAVE_INLINE_LAMBDA { fetch.run(item); });
+        each_item<L::finding_wave == 0>(args, shared,
+                                        [&](const Item& item) TILEWAVE_INLINE_LAMBDA { fetch.run(item); });
       } else if (L::transposes) {
         if constexpr (L::transposes) {
           FlashAttentionTranspose<B, S, L, P> transpose(shared, wave - 1);
-          each_item(args, shared, wave, [&](const Item& item) TILEWAVE_INLINE_LAMBDA { transpose.run(item); });
+          each_item<false>(args, shared, [&](const Item& item) TILEWAVE_INLINE_LAMBDA { transpose.run(item); });
         }
       } else if (wave == L::finding_wave) {
-        each_item(args, shared, wave, [](const Item&) TILEWAVE_INLINE_LAMBDA {});
+        each_item<true>(args, shared, [](const Item&) TILEWAVE_INLINE_LAMBDA {});
       }
       if (wave == L::group_waves - 1) write_without_keys(args);
     } else {
@@ -101,20 +100,22 @@ struct FlashAttentionTensor {
     }
   }
 
-  /// Calls f for the block's items. The finding wave finds an item before it calls f for the one before.
-  template <class F>
-  TILEWAVE_DEVICE static void each_item(const Args& args, Shared& shared, int wave, const F& f) {
-    const bool finds = wave == L::finding_wave;
+  /// Calls f for the block's items. A wave that finds them finds an item before it calls f for the one before. (What
+  /// waves that only take items would need to find them would cost them registers.)
+  template <bool finds, class F>
+  TILEWAVE_DEVICE static void each_item(const Args& args, Shared& shared, const F& f) {
     Items items(shared);
-    Work work(args.attention, args.sections, args.blocks);
-    if (finds) work.begin(true);
-    Item item, next;
-    bool there = finds ? items.find(work, item) : items.take(item);
-    while (there) {
-      there = finds ? items.find(work, next) : false;
-      f(item);
-      if (!finds) there = items.take(next);
-      item = next;
+    Item item;
+    if constexpr (finds) {
+      Work work(args.attention, args.sections, args.blocks);
+      work.begin(true);
+      Item next;
+      for (bool there = items.find(work, item); there; item = next) {
+        there = items.find(work, next);
+        f(item);
+      }
+    } else {
+      while (items.take(item)) f(item);
     }
   }
 

@@ -71,20 +71,43 @@ struct FlashAttentionTensorLayout {
   static constexpr int slice = 32 / size_of(S.kv);  // of the dimension that one product sums over
   static constexpr int score_slices = S.head_size / slice, key_slices = P.keys / slice;  // products of a tile
 
+  // Probabilities of fp8 times eight columns of ones are the sums of rows: the matrix unit, which waits for issue slots
+  // here, takes a seventh of a group's instructions upon itself.
+  static constexpr bool multiplies_sums = transposes;
+  static constexpr int sum_columns = 8, ones_bytes = 1024;  // as many rows of 128 keys
+
   using Scores = Vec<float, P.keys / 2>;
   using Sums = Vec<float, value_columns / 2>;
 
   /// The sums of values of a lane's two rows. Element 4 j + 2 h + e of a part is row h, column 8 j + 2 (l % 4) + e.
   struct Output {
     Sums of[value_parts];
+    Vec<float, sum_columns / 2> of_tile{};  // sums of a tile's probabilities, if products make them
+    Vec<float, 2> sum{};                    // of all tiles, of the lane's rows
+    // Sums of values that lie in shared memory, if some do, are to be multiplied by these factors of rows.
+    Vec<float, 2> kept_factor{{1.0f, 1.0f}};
+    bool kept = false;
 
+    /// Adds the sums of the tile whose products have ended. (The unit keeps 13 bits of a sum: it does not add tiles.)
+    TILEWAVE_DEVICE void add_sums() {
+      TILEWAVE_UNROLL
+      for (int h = 0; h < 2; ++h) sum[h] += of_tile[2 * h];
+    }
     /// Keeps the compiler from moving accesses of these registers across products.
     TILEWAVE_DEVICE void fence() {
+      if constexpr (multiplies_sums) B::group_mma_fence(of_tile);
       TILEWAVE_UNROLL
       for (int part = 0; part < value_parts; ++part) B::group_mma_fence(of[part]);
     }
     /// Multiplies each row by its factor.
     TILEWAVE_DEVICE void scale(const Vec<float, 2>& factor) {
+      if constexpr (multiplies_sums) {
+        TILEWAVE_UNROLL
+        for (int h = 0; h < 2; ++h) {
+          sum[h] *= factor[h];
+          kept_factor[h] *= factor[h];
+        }
+      }
       TILEWAVE_UNROLL
       for (int part = 0; part < value_parts; ++part) {
         TILEWAVE_UNROLL
@@ -114,21 +137,30 @@ struct FlashAttentionTensorLayout {
   static constexpr int out_boxes = S.value_size / 64, out_bytes = P.rows * out_boxes * 128;
   // There are two stages of q if they fit, so that q of the next item comes early. Outputs pass through shared memory
   // of their own if that fits too, and else through the place of q.
-  static constexpr int free_bytes =
-      B::facts.lds_bytes / P.waves_per_simd - 1024 - P.stages * (k_bytes + v_bytes + transposed_bytes);
+  static constexpr int free_bytes = B::facts.lds_bytes / P.waves_per_simd - 1024 - (multiplies_sums ? ones_bytes : 0) -
+                                    P.stages * (k_bytes + v_bytes + transposed_bytes);
   static constexpr int q_stages = 2 * q_bytes <= free_bytes ? 2 : 1;
   static constexpr bool out_in_q = q_stages * q_bytes + out_bytes > free_bytes;
   static constexpr int staged_boxes = out_in_q ? min_of(out_boxes, head_boxes) : out_boxes;  // of a row, at a time
+  // The unit keeps 13 bits of a sum of fp8 products, and cuts off what a key adds to one of thousands. Every so many
+  // tiles the sums of values are added up in f32, in shared memory, if that has room: half of a wave's sums lie in its
+  // place of the output.
+  static constexpr bool keeps_sums = transposes && !out_in_q && q_stages * q_bytes + 2 * out_bytes <= free_bytes;
+  static constexpr int kept_tiles = 16;
   using QSlot = RingSlot<q_stages>;
   using KvSlot = RingSlot<P.stages>;
   using Barriers = RingBarriers<B, P.stages, P.cluster>;
   /// Tiles of V with a row per dimension: [keys / 128][value_size][128 keys], swizzled.
   struct Transposed {
     alignas(1024) Chunk values[P.stages][max_of<int>(transposed_bytes, sizeof(Chunk)) / sizeof(Chunk)];
+    alignas(1024) Chunk ones[ones_bytes / sizeof(Chunk)];
     Barriers ring;
   };
   struct Staging {
     alignas(1024) Chunk out[out_bytes / sizeof(Chunk)];  // [out_boxes][rows][64 columns], swizzled
+  };
+  struct Kept {
+    alignas(1024) Chunk sums[out_bytes / sizeof(Chunk)];  // [waves][value_size / 16][lanes]
   };
   struct Nothing {};
   struct Shared {
@@ -138,6 +170,7 @@ struct FlashAttentionTensorLayout {
     alignas(1024) Chunk v[P.stages][v_bytes / sizeof(Chunk)];
     std::conditional_t<transposes, Transposed, Nothing> transposed;
     std::conditional_t<out_in_q, Nothing, Staging> staging;
+    std::conditional_t<keeps_sums, Kept, Nothing> kept;
     Barriers k_ring, v_ring;
     RingBarriers<B, q_stages> q_ring;
     typename B::Mbarrier turn[groups];
@@ -151,9 +184,19 @@ struct FlashAttentionTensorLayout {
     shared.k_ring.begin(1, groups * group_waves);
     shared.v_ring.begin(1, transposes ? transposing_waves : groups * group_waves);
     if constexpr (transposes) shared.transposed.ring.begin(transposing_waves, groups * group_waves);
+    if constexpr (multiplies_sums) {
+      constexpr std::uint32_t ones = 0x38383838u;  // of e4m3
+      static_assert(S.kv == DType::fp8_e4m3fn);
+      for (int i = B::lane_id(); i < ones_bytes / static_cast<int>(sizeof(Chunk)); i += B::facts.wave_lanes)
+        shared.transposed.ones[i] = Chunk{{ones, ones, ones, ones}};
+      B::shared_written();
+    }
     shared.q_ring.begin(1, groups * group_waves);
     shared.item_ring.begin(1, item_users);
-    if (B::lane_id() < groups) B::mbarrier_init(&shared.turn[B::lane_id()], group_waves);
+    if (B::elected()) {
+      TILEWAVE_UNROLL
+      for (auto& turn : shared.turn) B::mbarrier_init(&turn, group_waves);
+    }
     B::mbarrier_ready();
   }
 

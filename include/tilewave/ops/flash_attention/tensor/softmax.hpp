@@ -81,10 +81,11 @@ class FlashAttentionSoftmax {
   /// bits nobody looks for the largest score first. Probabilities are made by the references so far, while scores are
   /// kept, and only if some are too large, or are the first that a row sees, are they made again. In fp8, which ends at
   /// 2^8.8, that would happen too often.
-  template <bool of_item, int keys = P.keys>
+  template <bool of_item, int keys = P.keys, bool adds_sums = true>
   TILEWAVE_DEVICE bool run(const Scores& scores, Operands& to, Vec<float, rows>& factor) {
     float sums[rows];
-    exponentiate<keys>(scores, to, sums);
+    exponentiate<keys, adds_sums>(scores, to, sums);
+    if constexpr (!adds_sums) return false;
     bool raised = false;
     if (!looks<of_item> && B::any(!(sums[0] <= most && sums[1] <= most))) [[unlikely]] {
       float largest[rows];
@@ -103,12 +104,20 @@ class FlashAttentionSoftmax {
     return raised;
   }
 
-  /// Returns the factor of a row's sums of values, and the row's lse.
-  TILEWAVE_DEVICE JoinedSink finish(int h) const {
-    const float sum = item_.sequence.beyond_capacity ? __builtin_nanf("") : B::template reduce<4>(sum_[h], Sum{});
-    const float lse = sum == 0.0f ? minus_infinity : (B::log2(sum) - offset_[h]) * ln_2;
-    JoinedSink joined = with_sink<B>(a_, head(h), lse);
-    joined.out_scale *= sum == 0.0f ? 0.0f : B::reciprocal(f16_scale * sum);
+  /// Returns the factor of a row's sums of values, and the row's lse. Where products sum probabilities up, which are
+  /// rounded there, rows are divided by these sums, and the lse is still that of sums in f32.
+  TILEWAVE_DEVICE JoinedSink finish(int h, const typename L::Output& out) const {
+    const auto joined_of = [&](float sum) TILEWAVE_INLINE_LAMBDA {
+      if (item_.sequence.beyond_capacity) sum = __builtin_nanf("");
+      const float lse = sum == 0.0f ? minus_infinity : (B::log2(sum) - offset_[h]) * ln_2;
+      JoinedSink joined = with_sink<B>(a_, head(h), lse);
+      joined.out_scale *= sum == 0.0f ? 0.0f : B::reciprocal(f16_scale * sum);
+      return joined;
+    };
+    JoinedSink joined = joined_of(L::multiplies_sums ? out.sum[h] : B::template reduce<4>(sum_[h], Sum{}));
+    if constexpr (L::multiplies_sums) {
+      if (a_.lse != nullptr) joined.lse = joined_of(B::template reduce<4>(sum_[h], Sum{})).lse;
+    }
     if constexpr (is_fp8(S.kv)) joined.out_scale *= value_scale_;
     return joined;
   }
@@ -151,7 +160,7 @@ class FlashAttentionSoftmax {
   /// Makes probabilities as products take them, those of f16 times f16_scale, and sums of a lane's two rows, in two
   /// chains each. A word of fp8 has two keys of each of two tiles of eight: waves that transpose V put keys where these
   /// stand.
-  template <int keys>
+  template <int keys, bool adds = true>
   TILEWAVE_DEVICE void exponentiate(const Scores& scores, Operands& to, float (&sums)[rows]) const {
     constexpr int chains = 2, slices = L::key_slices * keys / P.keys;
     float parts[rows][chains] = {};
@@ -166,7 +175,7 @@ class FlashAttentionSoftmax {
         const int h = w % rows;
         const auto probability = [&](int i) TILEWAVE_INLINE_LAMBDA {
           const float p = B::exp2(exponent(h, scores[i]));
-          parts[h][i / 4 % chains] += p;
+          if constexpr (adds) parts[h][i / 4 % chains] += p;
           return p;
         };
         if constexpr (is_fp8(S.kv)) {

@@ -32,9 +32,10 @@ class FlashAttentionTranspose {
  private:
   /// Transposes keys 16 * keys to 16 * keys + 15, of all dimensions.
   TILEWAVE_DEVICE void transpose(int keys) {
+    const int of_128 = P.keys <= 128 ? 0 : keys / 8;
     transpose_.template run<S.value_size / 32>(
-        shared_.v[v_.slot] + 16 * keys * L::box_chunks, P.keys * L::box_chunks,
-        shared_.transposed.values[transposed_.slot] + keys / 8 * (S.value_size * L::box_chunks), keys % 8);
+        shared_.v[v_.slot], P.keys * L::box_chunks, 16 * keys * L::box_chunks,
+        shared_.transposed.values[transposed_.slot] + of_128 * (S.value_size * L::box_chunks), keys - 8 * of_128);
   }
   /// Clears the rows of V from `first` of the tile on, which may be NaN. Each wave clears them for itself, as each
   /// writes the same.

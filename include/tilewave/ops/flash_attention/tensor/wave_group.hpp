@@ -48,7 +48,13 @@ struct FlashAttentionWaveGroup {
       typename L::Output out{};
       typename Softmax::Operands probabilities;
       if (64 * group < item.rows) {
-        walk(item, unseen, half, softmax, scores, probabilities, out);
+        // Only the lse needs sums of probabilities that products sum up. (The loop is there twice, since a question in
+        // it would keep exponentials behind the wait for values.)
+        if (L::multiplies_sums && args.attention.lse == nullptr) {
+          walk<!L::multiplies_sums>(item, unseen, half, softmax, scores, probabilities, out);
+        } else {
+          walk<true>(item, unseen, half, softmax, scores, probabilities, out);
+        }
       } else {
         pass_by(item, probabilities);
       }
@@ -57,10 +63,10 @@ struct FlashAttentionWaveGroup {
       if constexpr (!L::out_in_q) shared.q_ring.release(q.slot);
       begin_values(probabilities, out);
       JoinedSink joined[Softmax::rows];
-      if constexpr (!L::transposes) finish_rows(softmax, joined);  // beside these products
+      if constexpr (!L::transposes) finish_rows(softmax, out, joined);  // beside these products
       if constexpr (L::q_stages == 1) {
         finish_values<0>(out);
-        if constexpr (L::transposes) finish_rows(softmax, joined);
+        if constexpr (L::transposes) finish_rows(softmax, out, joined);
         write(item, softmax, joined, out);
         finish_output();
       }
@@ -75,7 +81,7 @@ struct FlashAttentionWaveGroup {
       begin_scores(ahead, scores);
       if constexpr (L::q_stages > 1) {
         finish_values<1>(out);
-        if constexpr (L::transposes) finish_rows(softmax, joined);
+        if constexpr (L::transposes) finish_rows(softmax, out, joined);
         write(item, softmax, joined, out);
       }
       B::template group_mma_wait<0>();
@@ -137,6 +143,7 @@ struct FlashAttentionWaveGroup {
   /// Walks from the last tile of keys that the group sees to an item's first; it does not see `unseen` tiles behind.
   /// Scores of the last tile are there at the start; of its keys the group may see the first half alone. Products of
   /// values of the first tile are left to the caller.
+  template <bool adds_sums>
   TILEWAVE_DEVICE void walk(const Item& item, int unseen, bool half, Softmax& softmax, typename L::Scores& scores,
                             typename Softmax::Operands& probabilities, typename L::Output& out) {
     Vec<float, Softmax::rows> factor;
@@ -152,16 +159,25 @@ struct FlashAttentionWaveGroup {
     skip_values(unseen);
     if (!L::transposes && (tile + 1) * P.keys > item.sequence.kv_count)
       clear_values(item.sequence.kv_count - tile * P.keys);
-    while (--tile >= item.first_tile) {
-      shared.k_ring.wait_full(k);
-      await_turn();
-      begin_scores(q, scores);
-      begin_values(probabilities, out);
-      pass_turn();
-      finish_scores<1>(scores);
-      const bool raised = softmax.template prepare<false>(tile, scores, factor);
-      finish_values<0>(out);
-      if (softmax.template run<false>(scores, probabilities, factor) || raised) out.scale(factor);
+    while (tile > item.first_tile) {
+      // Sums are kept behind tiles of these numbers, outside the loop, which has to be short.
+      const std::int32_t last =
+          L::keeps_sums ? max_of(align_down(tile - 1, L::kept_tiles), item.first_tile) : item.first_tile;
+      do {
+        --tile;
+        shared.k_ring.wait_full(k);
+        await_turn();
+        begin_scores(q, scores);
+        begin_values(probabilities, out);
+        pass_turn();
+        finish_scores<1>(scores);
+        const bool raised = softmax.template prepare<false>(tile, scores, factor);
+        finish_values<0>(out);
+        if (softmax.template run<false, P.keys, adds_sums>(scores, probabilities, factor) || raised) out.scale(factor);
+      } while (tile > last);
+      if constexpr (L::keeps_sums) {
+        if (tile > item.first_tile) keep_sums(out);
+      }
     }
   }
 
@@ -189,20 +205,64 @@ struct FlashAttentionWaveGroup {
     shared.q_ring.wait_full(q);
     shared.k_ring.wait_full(k);
   }
-  TILEWAVE_DEVICE static void finish_rows(const Softmax& softmax, JoinedSink (&joined)[Softmax::rows]) {
+  TILEWAVE_DEVICE static void finish_rows(const Softmax& softmax, const typename L::Output& out,
+                                          JoinedSink (&joined)[Softmax::rows]) {
     TILEWAVE_UNROLL
-    for (int h = 0; h < Softmax::rows; ++h) joined[h] = softmax.finish(h);
+    for (int h = 0; h < Softmax::rows; ++h) joined[h] = softmax.finish(h, out);
   }
   /// Writes the rows of an item.
   TILEWAVE_DEVICE void write(const Item& item, const Softmax& softmax, const JoinedSink (&joined)[Softmax::rows],
-                             const typename L::Output& out) {
+                             typename L::Output& out) {
     if constexpr (!L::out_in_q) finish_output();
+    if constexpr (L::keeps_sums) add_kept_sums(out);
     const int wave = B::block_lane_id() % L::group_lanes / B::facts.wave_lanes;
     FlashAttentionOutput<B, S, L>::write(args, item, softmax, joined, out,
                                          L::staging(shared, q.slot) + (64 * group + 16 * wave) * L::box_chunks);
     stored_slot = q.slot;
     storing = true;
     q.advance();
+  }
+  /// Returns the place of four of the lane's sums of values. Only this lane reads what it writes there.
+  TILEWAVE_DEVICE Chunk* kept_place(int four) const {
+    constexpr int of_box = 16 * L::box_chunks / B::facts.wave_lanes, half = L::out_boxes * of_box;
+    const int wave = B::block_lane_id() / B::facts.wave_lanes;
+    if (four >= half) return shared.kept.sums + (wave * half + four - half) * B::facts.wave_lanes + B::lane_id();
+    return shared.staging.out + (four / of_box * P.rows + 16 * wave) * L::box_chunks +
+           four % of_box * B::facts.wave_lanes + B::lane_id();
+  }
+  /// Calls f(four sums of values, their place).
+  template <class F>
+  TILEWAVE_DEVICE void each_kept(typename L::Output& out, const F& f) const {
+    constexpr int fours = L::Sums::size / 4;
+    TILEWAVE_UNROLL
+    for (int i = 0; i < L::value_parts * fours; ++i) f(&out.of[i / fours][i % fours * 4], kept_place(i));
+  }
+  /// Adds the sums of values to those in shared memory, and begins anew.
+  TILEWAVE_DEVICE void keep_sums(typename L::Output& out) {
+    if (!out.kept) finish_output();
+    each_kept(out, [&](float* sums, Chunk* at) TILEWAVE_INLINE_LAMBDA {
+      Chunk words{};
+      if (out.kept) words = *at;
+      TILEWAVE_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        words[e] = __builtin_bit_cast(std::uint32_t,
+                                      fused(__builtin_bit_cast(float, words[e]), out.kept_factor[e / 2], sums[e]));
+        sums[e] = 0.0f;
+      }
+      *at = words;
+    });
+    out.kept = true;
+    out.kept_factor = {{1.0f, 1.0f}};
+  }
+  /// Adds those in shared memory. The place of the output is the wave's again.
+  TILEWAVE_DEVICE void add_kept_sums(typename L::Output& out) const {
+    if (!out.kept) return;
+    each_kept(out, [&](float* sums, const Chunk* at) TILEWAVE_INLINE_LAMBDA {
+      const Chunk words = *at;
+      TILEWAVE_UNROLL
+      for (int e = 0; e < 4; ++e) sums[e] = fused(__builtin_bit_cast(float, words[e]), out.kept_factor[e / 2], sums[e]);
+    });
+    B::wave_barrier();
   }
   /// Waits until the copy engine has read the last output. If it was in q's place, that is free then.
   TILEWAVE_DEVICE void finish_output() {
@@ -238,6 +298,14 @@ struct FlashAttentionWaveGroup {
         B::template group_multiply<S.kv, L::value_columns>(probabilities[k_slice],
                                                            L::v_operand(shared, v.slot, part, k_slice), out.of[part]);
       }
+      if constexpr (L::multiplies_sums) {
+        const SwizzledOperand ones{shared.transposed.ones, 0, 0};
+        if (k_slice == 0) {
+          B::template group_multiply<S.kv, L::sum_columns, false>(probabilities[k_slice], ones, out.of_tile);
+        } else {
+          B::template group_multiply<S.kv, L::sum_columns>(probabilities[k_slice], ones, out.of_tile);
+        }
+      }
     }
     B::group_mma_end();
   }
@@ -259,6 +327,7 @@ struct FlashAttentionWaveGroup {
     L::values_ring(shared).release(v.slot);
     v.advance();
     out.fence();
+    if constexpr (L::multiplies_sums) out.add_sums();
   }
 
   /// Waits for the group's turn. Groups begin their products in turn, group 0 first.

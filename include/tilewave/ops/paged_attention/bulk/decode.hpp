@@ -71,7 +71,7 @@ struct PagedAttentionBulkDecode {
     const int fetch_wave = B::wave_id() - L::wave_groups * L::waves;
     if (fetch_wave == 0) {
       if constexpr (L::wave_groups > 1) {
-        if (B::lane_id() == 0) B::mbarrier_init(&shared.exchanged, L::wave_groups * L::waves);
+        if (B::elected()) B::mbarrier_init(&shared.exchanged, L::wave_groups * L::waves);
       }
       shared.ring.begin();
     }
