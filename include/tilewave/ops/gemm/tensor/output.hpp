@@ -73,10 +73,8 @@ class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
   using SumMap::tiles_c;
   using SumMap::vector_of;
   using SumMap::wide_c;
-  using Values::codes_of;
   using Values::load_scales;
   using Values::take_scales;
-  using Values::values_of;
 
   /// Boxes of one 64-row tile and of all tiles of the wave group. Values are computed box by box, because those of a
   /// whole tile would need more registers than the sums leave.
@@ -113,7 +111,7 @@ class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
     } else {
       TILEWAVE_UNROLL
       for (int t = 0; t < tiles_c; ++t) {
-        const auto values = this->template values_of<extras, wide_c>(a, tile, wave_group, shared, sums, t, 0);
+        const auto values = Values::template values_of<extras, wide_c>(a, tile, wave_group, shared, sums, t, 0);
         TILEWAVE_UNROLL
         for (int i = 0; i < wide_c / 2; ++i) store(a, tile, element(wave_group, t, i), values[i]);
       }
@@ -171,7 +169,7 @@ class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
     float squares = 0.0f;
     TILEWAVE_UNROLL
     for (int u = 0; u < units; ++u) {
-      const auto values = widen<B, S.out, 8>(box[row * 8 + (first + u ^ row % 8)]);
+      const auto values = widen<B, S.out, 8>(box[row * 8 + ((first + u) ^ row % 8)]);
       for (const float value : values.data) squares += value * value;
     }
     SumMap::template store_square<row_lanes>(a, tile, row, squares);
@@ -183,13 +181,13 @@ class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
                                 const Sums (&sums)[L::tiles], int t, int from, Chunk* box) {
     if constexpr (wide > 0 && quantised) {
       Boxes::template fill_bytes<wide>(
-          box, this->template codes_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
+          box, Values::template codes_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
     } else if constexpr (wide > 0 && in_floats) {
       Boxes::template fill_floats<wide>(
-          box, this->template values_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
+          box, Values::template values_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
     } else if constexpr (wide > 0) {
       Boxes::template fill_matrices<wide>(
-          box, this->template values_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
+          box, Values::template values_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
     }
   }
 
