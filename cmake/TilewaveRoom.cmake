@@ -35,8 +35,27 @@ if(TILEWAVE_ROOM STREQUAL "host" AND EXISTS /proc/cpuinfo)
   endif()
 endif()
 
+# The launch of the emulated device, the same for all kernels: a hundred files would compile it, and one does.
+if(TILEWAVE_ROOM STREQUAL "host")
+  set(tilewave_launch ${PROJECT_BINARY_DIR}/generated/host_launch.cpp)
+  file(CONFIGURE OUTPUT ${tilewave_launch} CONTENT [=[
+#include "tilewave/arch/host/launch.hpp"
+namespace tilewave::host::detail {
+[[gnu::used]] constexpr auto linked_start = &start;
+}
+]=])
+  add_library(tilewave_host_launch STATIC EXCLUDE_FROM_ALL ${tilewave_launch})
+  set_target_properties(tilewave_host_launch PROPERTIES CXX_EXTENSIONS OFF)
+  target_link_libraries(tilewave_host_launch PUBLIC tilewave::host PRIVATE tilewave_flags)
+  target_compile_options(tilewave_host_launch PRIVATE ${tilewave_vectors})
+endif()
+
 function(tilewave_use_room target)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+  if(TARGET tilewave_host_launch)
+    target_compile_definitions(${target} PRIVATE TILEWAVE_HOST_LAUNCH_IS_LINKED)
+    target_link_libraries(${target} PRIVATE tilewave_host_launch)
+  endif()
   target_link_libraries(${target} PRIVATE tilewave::${TILEWAVE_ROOM} tilewave_flags)
   target_compile_options(${target} PRIVATE ${tilewave_vectors})
   if(TILEWAVE_ROOM STREQUAL "sm90")

@@ -42,6 +42,14 @@ class LaunchWatcher {
 
 namespace detail {
 
+/// Checks a launch and runs it. Code that does not depend on the kernel's type is here; otherwise it would take most of
+/// a kernel's compile time. `block_threads` and `shared_bytes` are the kernel's. A build of many files that defines
+/// TILEWAVE_HOST_LAUNCH_IS_LINKED compiles it in one of them, and links that.
+#ifdef TILEWAVE_HOST_LAUNCH_IS_LINKED
+Status start(const SeenLaunch& launch, const ArchFacts& facts, int block_threads, LaunchRequest request,
+             std::size_t shared_bytes, hipStream_t stream);
+#else
+
 inline thread_local constinit char launch_error[sizeof(Cluster::error)] = {};
 
 inline int thread_count(const LaunchRequest& request) {
@@ -137,8 +145,6 @@ class Arguments {
   std::vector<Line> lines_;
 };
 
-/// Checks a launch and runs it. Code that does not depend on the kernel's type is here; otherwise it would take most of
-/// a kernel's compile time. `block_threads` and `shared_bytes` are the kernel's.
 inline Status start(const SeenLaunch& launch, const ArchFacts& facts, int block_threads, LaunchRequest request,
                     std::size_t shared_bytes, hipStream_t stream) {
   const LaunchShape shape = launch.shape;
@@ -174,6 +180,8 @@ inline Status start(const SeenLaunch& launch, const ArchFacts& facts, int block_
   });
   return {};
 }
+
+#endif  // TILEWAVE_HOST_LAUNCH_IS_LINKED
 
 }  // namespace detail
 
