@@ -101,6 +101,7 @@ BREAKS = [  # (rule, path that must be named, how to break it)
      append("include/tilewave/core/vec.hpp", "/// Whether it is so.\ninline bool is_so() { return true; }\n")),
     ("comment", "include/tilewave/core/launch_arguments.hpp",
      append("include/tilewave/core/launch_arguments.hpp", "  // Of a row: its\n  // columns.\ninline void of_row() {}\n")),
+    ("notebook", "docs/notebook/2026-01-01-x.md", write("docs/notebook/2026-01-01-x.md", "# A page\n")),
     ("guide", "docs/guide/x.md", write("docs/guide/x.md", "Measured on 2026-11-27.\n")),
     ("guide", "docs/guide/x.md", write("docs/guide/x.md", "word " * 31 + "\n")),
     ("guide", "docs/guide/x.md", write("docs/guide/x.md", "Two words. " * 51 + "\n")),
