@@ -76,7 +76,8 @@ struct Plan {
     p.tokens = c.tokens, p.hidden = c.hidden, p.intermediate = c.intermediate;
     p.experts = p.local_experts = c.experts, p.topk = c.topk;
     p = MoeProblem::dense(p);
-    if (const char* wrong = w1.set(p.w1, c, c.w1, c.w1_scale, c.bias1, 2 * c.intermediate, c.hidden, true)) return wrong;
+    if (const char* wrong = w1.set(p.w1, c, c.w1, c.w1_scale, c.bias1, 2 * c.intermediate, c.hidden, true))
+      return wrong;
     if (const char* wrong = w2.set(p.w2, c, c.w2, c.w2_scale, c.bias2, c.hidden, c.intermediate, false)) return wrong;
     if (const Status status = moe_plan<Room, spec>(p, plan); !status.ok()) return status.reason;
     p.workspace_bytes = plan.workspace_bytes(p);
