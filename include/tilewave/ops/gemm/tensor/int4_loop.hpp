@@ -20,18 +20,20 @@ struct GemmInt4Loop {
   using Sums = typename L::Sums;
   using Codes = typename L::Codes;
 
+  /// Runs the tile's products with `high` rows of A for each wave group, all of them or a height of L::heights.
+  template <int high = L::wave_group_wide>
   TILEWAVE_DEVICE static void run(typename L::Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
                                   Sums (&sums)[L::tiles]) {
-    if constexpr (L::fragments && L::wave_group_wide <= 16) {
-      run_waves<L::wave_group_wide>(steps, wave_group, shared, ring, sums);
+    if constexpr (L::fragments && high <= max_of(L::heights.by_waves, 16)) {
+      run_waves<high>(steps, wave_group, shared, ring, sums);
     } else if constexpr (L::fragments) {
-      run_fragments<L::wave_group_wide>(steps, wave_group, shared, ring, sums);
+      run_fragments<high>(steps, wave_group, shared, ring, sums);
     } else if constexpr (Codes::rescaled || (Codes::rounded && Codes::step == 64)) {
       run_rescaled(steps, wave_group, shared, ring, sums);
     } else if constexpr (Codes::scales_in_exponents || Codes::rounded) {
-      run_in_unit<L::wave_group_wide>(steps, wave_group, shared, ring, sums);
+      run_in_unit<high>(steps, wave_group, shared, ring, sums);
     } else {
-      run_scaled<L::wave_group_wide>(steps, wave_group, shared, ring, sums);
+      run_scaled<high>(steps, wave_group, shared, ring, sums);
     }
   }
 
@@ -43,15 +45,7 @@ struct GemmInt4Loop {
     constexpr int high = L::heights.rows[number], last = L::heights.count - 1;
     if (number == last || tile.row_end - tile.first_row <= high) {
       Sums sums[L::tiles];
-      if constexpr (high <= L::heights.by_waves) {
-        run_waves<high>(steps, wave_group, shared, ring, sums);
-      } else if constexpr (L::fragments) {
-        run_fragments<high>(steps, wave_group, shared, ring, sums);
-      } else if constexpr (Codes::scales_in_exponents) {
-        run_in_unit<high>(steps, wave_group, shared, ring, sums);
-      } else {
-        run_scaled<high>(steps, wave_group, shared, ring, sums);
-      }
+      run<high>(steps, wave_group, shared, ring, sums);
       end(sums);
     } else if constexpr (number < last) {
       run_as_high<number + 1>(tile, steps, wave_group, shared, ring, end);
