@@ -155,13 +155,7 @@ def main(arguments):
     out.writerow(in_turns.COLUMNS + ["gbps", "entry"])
     failed, held = False, (None, None)
     with torch.no_grad():
-        for key, c in found.items():
-            def tell(side, what):
-                print(f"{TOOL}: {key}: {side}: {what}", file=sys.stderr)
-
-            if c.left_out:
-                tell("all", f"left out: {c.left_out}")
-                continue
+        for key, c, tell in turns.asked(TOOL, found):
             shape = (c.columns, c.intermediate, c.experts, c.weights)
             if held[0] != shape:  # layers of one shape have the same weights
                 held = (None, None)

@@ -193,13 +193,7 @@ def main(arguments):
     out.writerow(in_turns.COLUMNS + ["tflops", "entry", "peer_entry"])
     failed = False
     with torch.no_grad():
-        for key, config in found.items():
-            def tell(side, what):
-                print(f"{TOOL}: {key}: {side}: {what}", file=sys.stderr)
-
-            if config.left_out:
-                tell("all", f"left out: {config.left_out}")
-                continue
+        for key, config, tell in turns.asked(TOOL, found):
             try:
                 prefill, sides = sides_of(torch, config.call, options, libraries, tell)
                 if "ours" not in sides or len(sides) == 1:

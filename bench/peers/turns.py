@@ -3,6 +3,7 @@
 them. Only what is handed `torch` needs PyTorch."""
 import math
 import statistics
+import sys
 import time
 from dataclasses import dataclass
 
@@ -33,6 +34,18 @@ def checked(tool, options, peers):
 
 def states_of(state):
     return ("rested", "sustained") if state == "both" else (state,)
+
+
+def asked(tool, found):
+    """Yields (name, config, tell) of each config that is not left out; tell(side, what) writes a line about it to stderr."""
+    for key, config in found.items():
+        def tell(side, what, key=key):
+            print(f"{tool}: {key}: {side}: {what}", file=sys.stderr)
+
+        if config.left_out:
+            tell("all", f"left out: {config.left_out}")
+        else:
+            yield key, config, tell
 
 
 def samplers(torch, options):
