@@ -231,7 +231,7 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
     if (rows > 16 || s.a != DType::bf16)
       list.add({.rows = rows, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
   list.add({.rows = 64, .columns = 128, .swapped = true, .splits = 8});
-  if (!block && !fast_fp8) list.add({.rows = 128, .columns = 128, .swapped = true, .splits = 8});
+  if (!block) list.add({.rows = 128, .columns = 128, .swapped = true, .splits = 8});
   if (size_of(s.a) == 2) {
     list.add_few_rows(2, 16, 2);
     list.add_few_rows(2, 8, 4);
@@ -265,7 +265,6 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
   if (s.a != DType::bf16) {
     list.add({.rows = 32, .columns = 128, .swapped = true, .splits = 8});
     list.add({.rows = 64, .columns = 128, .waves_rows = 1, .cluster_columns = 2});
-    list.add({.rows = 80, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
     list.all.add(sm90_few_columns);
     list.add({.rows = 96, .columns = 64, .waves_rows = 1, .swapped = true, .cluster_columns = 4});
     return list.all;
