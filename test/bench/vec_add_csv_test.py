@@ -86,6 +86,15 @@ class Csv(op_contract.OpContract):
             self.assertEqual((row["seed"], row["err"]), (7, 0))
             self.assertAlmostEqual(row["roof_us"], row["bytes_ideal"] / 4e6, places=6)
 
+    def test_folders_that_cannot_be_written(self):
+        one = "--benchmark_filter=^copy/gfx950/1MiBof64MiB/"
+        with tempfile.NamedTemporaryFile() as file, tempfile.TemporaryDirectory() as scratch:
+            for option in (["--export-bundle"], ["--model-time", "--model-trace"]):
+                for path in (file.name, file.name + "/x", "/proc/x"):
+                    self.assertIn(f"{path}: not a directory", self.refuses(*option[:-1], f"{option[-1]}={path}", one))
+            with open(os.path.join(scratch, "thesis"), "w", encoding="utf-8"):
+                self.assertIn("not empty, and no bundle", self.refuses(f"--export-bundle={scratch}", one))
+
     def test_own_shapes(self):
         self.check_shapes(by_name=False)  # a size is config_bytes=67108864
         row, = contract.identities("--config=copy/gfx950/config_bytes=67108864")[1].values()
