@@ -236,7 +236,7 @@ class Contract(unittest.TestCase):
         for column in ("us", "waves_per_simd", "config_id"):  # which a file may have
             self.assertIn(f"no column is named '{column}'", self.refuses(f"--config=seed=1/{column}=4"))
         self.refuses("--tp=8")
-        for batch in (",", "1,", "1,,2"):
+        for batch in ("1,", ",1", "1,,2"):
             self.assertIn("has an empty place", self.refuses("--model=llama3-8b", f"--batch={batch}"))
         self.refuses("--model=llama9")
 

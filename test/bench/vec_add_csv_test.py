@@ -3,7 +3,9 @@
 """The CSV contract of bench_vec_add on the emulated device. Usage: vec_add_csv_test.py BENCH_VEC_ADD"""
 import itertools
 import json
+import os
 import re
+import tempfile
 
 import contract
 import op_contract
