@@ -89,7 +89,7 @@ class Csv(op_contract.OpContract):
             self.assertAlmostEqual(row["roof_us"], row["bytes_ideal"] / 4e6, places=6)
 
     def test_folders_that_cannot_be_written(self):
-        one = "--benchmark_filter=^copy/gfx950/1MiBof64MiB/"
+        one = "--benchmark_filter=^copy/gfx950/(1MiBof)?64MiB/"
         with tempfile.NamedTemporaryFile() as file, tempfile.TemporaryDirectory() as scratch:
             for option in (["--export-bundle"], ["--model-time", "--model-trace"]):
                 for path in (file.name, file.name + "/x", "/proc/x"):
