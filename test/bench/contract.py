@@ -65,6 +65,13 @@ def columns_of(done):
     return columns[:columns.index("family_index")], cells
 
 
+def documented():
+    """The names between backticks of the page about columns."""
+    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/reference/benchmarking-columns.md")
+    with open(page, encoding="utf-8") as file:
+        return set(re.findall(r"\w+", " ".join(re.findall("`([^`]+)`", file.read()))))
+
+
 def lines_of(path):
     with open(path, "rb") as file:
         return file.read().count(b"\n")
@@ -77,6 +84,7 @@ class Contract(unittest.TestCase):
         own = ["name"] + identity + MEASURED + ORIGIN
         self.assertEqual(header, own + [column for column in GOOGLE if column not in own])
         self.assertNotIn("DEBUG", done.stderr)
+        self.assertEqual(set(header) - documented(), set())
         for line in lines:
             self.assertEqual(len(line), len(header))
         matched = []
