@@ -6,18 +6,17 @@
 
 namespace engine {
 
-std::unique_ptr<Kernels> make_kernels(const ModelConfig& config, const CacheShape& cache,
-                                      tilewave::hipStream_t stream) {
+std::unique_ptr<Kernels> make_kernels(const ModelConfig& config, const CacheShape& cache, hipStream_t stream) {
   return std::make_unique<RoomKernels<Room>>(config, cache, stream);
 }
 
-static void repack(const tilewave::GemmRepackProblem& problem) {
-  tilewave::GemmRepackProblem p = problem;
-  if (p.shipped == tilewave::GemmShipped::mxfp4 && mxfp4_experts_spec<Room>.fragments)
-    p.weights = tilewave::GemmWeights::fragments;
-  const tilewave::Status status = tilewave::gemm_repack<Room>(p, nullptr);
+static void repack(const GemmRepackProblem& problem) {
+  GemmRepackProblem p = problem;
+  if (p.shipped == GemmShipped::mxfp4 && experts_spec<Room>(WeightFormat::mxfp4).fragments)
+    p.weights = GemmWeights::fragments;
+  const Status status = gemm_repack<Room>(p, nullptr);
   if (!status.ok()) throw Error("repacking weights: " + std::string(status.reason));
-  must(tilewave::hipDeviceSynchronize(), "repacking weights");
+  must(hipDeviceSynchronize(), "repacking weights");
 }
 
 Loader room_loader() {
