@@ -6,6 +6,19 @@
 
 namespace engine {
 
+// kernels_*.cpp have these.
+extern template Status plan_product<Room, WeightFormat::bf16>(const GemmProblem&, GemmPlan&);
+extern template Status plan_product<Room, WeightFormat::fp8>(const GemmProblem&, GemmPlan&);
+extern template Status plan_product<Room, WeightFormat::int4>(const GemmProblem&, GemmPlan&);
+extern template Status plan_decode<Room, DType::bf16>(const PagedAttentionProblem&, PagedAttentionPlan&);
+extern template Status plan_decode<Room, Room::facts.fp8>(const PagedAttentionProblem&, PagedAttentionPlan&);
+extern template Status plan_mixed<Room, DType::bf16>(const FlashAttentionProblem&, FlashAttentionPlan&);
+extern template Status plan_mixed<Room, Room::facts.fp8>(const FlashAttentionProblem&, FlashAttentionPlan&);
+extern template Status plan_experts<Room, WeightFormat::bf16>(const MoeProblem&, MoePlan&);
+extern template Status plan_experts<Room, WeightFormat::fp8>(const MoeProblem&, MoePlan&);
+extern template Status plan_experts<Room, WeightFormat::int4>(const MoeProblem&, MoePlan&);
+extern template Status plan_experts<Room, WeightFormat::mxfp4>(const MoeProblem&, MoePlan&);
+
 std::unique_ptr<Kernels> make_kernels(const ModelConfig& config, const CacheShape& cache, hipStream_t stream) {
   return std::make_unique<RoomKernels<Room>>(config, cache, stream);
 }
