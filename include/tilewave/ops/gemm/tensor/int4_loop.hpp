@@ -201,6 +201,7 @@ struct GemmInt4Loop {
                                         Sums (&sums)[L::tiles]) {
     constexpr int panels = high / 8;  // of eight rows of A
     constexpr bool pairs = panels > 1;
+    constexpr int loaded = pairs ? align_up(panels, 2) : panels;  // of an odd number a load brings one more
     L::clear(sums);
     // A load brings four parts of eight rows by 16 bytes: of two panels for one slice of k, or of one for two.
     const int lane = B::lane_id(), part = lane / 8, row = L::wide_row(wave_group) + pairs * (part / 2) * 8 + lane % 8;
@@ -217,9 +218,9 @@ struct GemmInt4Loop {
           Codes::read_factors(factors, L::tall_row(wave_group) + 64 * t, L::wave_in_wave_group(), rare, own[t],
                               second[t]);
         static_for<Codes::scales>([&](auto scale) TILEWAVE_INLINE_LAMBDA {
-          typename B::KvOperand rows[2][panels];
+          typename B::KvOperand rows[2][loaded];
           TILEWAVE_UNROLL
-          for (int load = 0; load < panels; ++load) {
+          for (int load = 0; load < loaded; ++load) {
             const int slice = pairs ? load % 2 : 0, panel = pairs ? load / 2 * 2 : 0,
                       first_unit = scale * 4 + 2 * slice;
             const Chunk* const box = shared.wide[ring.slot] + first_unit / 8 * (L::wide_rows * L::row_chunks);
