@@ -55,23 +55,31 @@ struct GemmInt4Loop {
  private:
   using Widened = Chunk[L::tiles][Codes::k_slices];
 
+  /// Groups of few rows wait for each batch of their scales: codes of the next one are widened meanwhile. Experts of
+  /// Kimi-K2-Thinking take 4 to 5 % less by it (docs/notebook/2026-11-28-moe-int4.md). Elsewhere it was not timed.
+  static constexpr bool widens_ahead =
+      S.groups != GemmGroups::one && size_of(S.a) == 2 && Codes::scales_per_stage > 1 && L::wave_group_wide <= 64;
+
   /// A batch's sums, of `high` rows of A, are scaled and added to those of the tile.
   template <int high>
   TILEWAVE_DEVICE static void run_scaled(typename L::Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
                                          Sums (&sums)[L::tiles]) {
+    constexpr int last = Codes::scales_per_stage - 1, sets = widens_ahead ? 2 : 1;
     L::clear(sums);
     for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
       L::wait_full(shared, ring);
+      Widened codes[sets];
       static_for<Codes::scales_per_stage>([&](auto scale) TILEWAVE_INLINE_LAMBDA {
         // Read here, scales are there before the products begin. ptxas put reads behind the first products in front of
         // the last one, which then began late: all of a 128 x 128 tile took 4 to 9 % longer.
         const Vec<float, 2 * L::tiles> scales = scales_of_rows(wave_group, shared, ring.slot, scale);
-        Widened codes;
-        widen(wave_group, shared, ring.slot, scale, codes);
+        if constexpr (!widens_ahead || scale == 0) widen(wave_group, shared, ring.slot, scale, codes[0]);
         Vec<typename L::Sum, high / 2> part[L::tiles];
-        begin_products<high, false>(wave_group, shared, ring.slot, scale, codes, part);
+        begin_products<high, false>(wave_group, shared, ring.slot, scale, codes[scale % sets], part);
+        if constexpr (widens_ahead && scale < last)
+          widen(wave_group, shared, ring.slot, scale + 1, codes[(scale + 1) % sets]);
         B::template group_mma_wait<0>();
-        if (scale == Codes::scales_per_stage - 1) shared.ring.release(ring.slot);
+        if (scale == last) shared.ring.release(ring.slot);
         add_scaled(scales, part, sums);
       });
     }
