@@ -146,7 +146,7 @@ constexpr Status gemm_tensor_product(const GemmSpec& s, const GemmPolicy& p) {
   const int n = sums_by_stage ? gemm_part_wide(group_wide) : group_wide;
   const bool narrow = n == 8 || n == 16 || n == 32 || n == 64 || n == 128 || (sums_by_stage && n == 192);
   const bool in_unit = s.scales_in_weights() || gemm_rescales_sums(s, p);  // sums stay in the matrix unit
-  if (s.four_bit() && !narrow && !(in_unit && (n == 160 || n == 256)))
+  if (s.four_bit() && !narrow && !(in_unit && (n == 80 || n == 160 || n == 256)))
     return illegal_policy("products of int4 weights have 8, 16, 32, 64 or 128 rows of A for a wave group");
   if (s.a == DType::i8 && n != 16 && n != 64 && n != 128 && n != 256)
     return illegal_policy("products of i8 are 16, 64, 128 or 256 wide for a wave group");
