@@ -59,8 +59,10 @@ constexpr Status flash_tensor_status(ArchId arch, const FlashAttentionSpec& s, c
   const int row = flash_box_bytes(s, s.head_size);
   const int tile = p.keys * (row + flash_box_bytes(s, s.value_size)) + flash_transposed_bytes(s, p);
   if (is_fp8(s.kv) ? is_fp8(s.out) : s.out != s.q) return {bad, "tensor: out is of q's type, or of 16 bits"};
-  if (p.rows * row + tile * p.stages + 1024 > facts_of(arch).lds_bytes / p.waves_per_simd)
-    return {bad, "tensor: Q and the ring exceed a block's part of shared memory"};
+  // Sums of fp8 lie in the place of the output, and ones for sums of probabilities beside it.
+  const int sums = is_fp8(s.kv) ? 2 * p.rows * s.value_size + 1024 : 0;
+  if (p.rows * row + tile * p.stages + sums + 1024 > facts_of(arch).lds_bytes / p.waves_per_simd)
+    return {bad, "tensor: Q, the ring, and sums of fp8 exceed a block's part of shared memory"};
   return {};
 }
 

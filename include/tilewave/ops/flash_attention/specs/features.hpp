@@ -55,6 +55,8 @@ constexpr ValueList<FlashAttentionSpec> flash_attention_wide_specs(ArchId arch) 
   specs.add({.kv = fp8, .quant = Scaling::per_head, .head_size = 64, .value_size = 64});
   specs.add({.q = f16, .kv = fp8, .out = f16, .quant = Scaling::per_token, .storage = paged});
   specs.add({.q = fp8, .kv = fp8, .out = f16, .quant = Scaling::per_head, .head_size = 192});
+  for (const int size : {64, 192, 256})
+    specs.add({.q = fp8, .kv = fp8, .quant = Scaling::per_tensor, .head_size = size, .value_size = size});
   specs.add({.q = fp8, .kv = fp8, .out = bf16, .quant = Scaling::per_tensor, .storage = paged});
   return specs;
 }
