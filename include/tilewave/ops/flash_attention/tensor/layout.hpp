@@ -67,7 +67,10 @@ struct FlashAttentionTensorLayout {
   static constexpr int item_users =
       groups * group_waves + transposing_waves + fetching_waves - (finding_wave < fetching_waves ? 1 : 0);
   // One product with probabilities from registers has so many columns of V.
-  static constexpr int value_columns = S.value_size % 128 == 0 ? 128 : 64, value_parts = S.value_size / value_columns;
+  static constexpr int value_columns = is_fp8(S.kv)              ? S.value_size
+                                       : S.value_size % 128 == 0 ? 128
+                                                                 : 64,
+                       value_parts = S.value_size / value_columns;
   static constexpr int slice = 32 / size_of(S.kv);  // of the dimension that one product sums over
   static constexpr int score_slices = S.head_size / slice, key_slices = P.keys / slice;  // products of a tile
 

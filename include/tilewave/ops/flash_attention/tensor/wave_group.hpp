@@ -64,12 +64,15 @@ struct FlashAttentionWaveGroup {
         write(item, softmax, joined, out);
         if constexpr (L::out_in_q) finish_output();
       }
+      // An item that is taken before the last one is written takes registers.
       Item next;
-      const bool more = items.take(next);
+      const bool more = takes_early ? items.take(next) : items.await();
       if (more) await_item(ahead);
-      unseen = more ? unseen_tiles(next) : 0;
-      half = more && sees_half(next, unseen);
-      skip_keys(unseen);
+      if constexpr (takes_early) {
+        unseen = more ? unseen_tiles(next) : 0;
+        half = more && sees_half(next, unseen);
+        skip_keys(unseen);
+      }
       // The stale q may be rows of the output, which all waves of the group have to have written.
       if (L::q_stages == 1 && L::out_in_q && !more) B::group_barrier();
       begin_scores(ahead, scores);
@@ -82,7 +85,11 @@ struct FlashAttentionWaveGroup {
       B::group_mma_fence(scores);
       if (!more) break;  // the stale scores had no keys to release
       release_keys();
-      item = next;
+      if constexpr (takes_early) {
+        item = next;
+      } else {
+        items.take_awaited(item);
+      }
     }
     finish_output();
   }
@@ -111,6 +118,7 @@ struct FlashAttentionWaveGroup {
     const std::int32_t end = VisibleKeys::of(args.attention, item.sequence, query).end;
     return end <= (item.end_tile - 1 - unseen) * P.keys + P.keys / 2;
   }
+  static constexpr bool takes_early = most_unseen > 0 || halves;  // the group's first tile has to be known
   /// Passes by the first tiles of keys. (There is no loop, since products may be under way.)
   TILEWAVE_DEVICE void skip_keys(int tiles) {
     TILEWAVE_UNROLL
