@@ -27,12 +27,12 @@ constexpr Status flash_registers_status(ArchId arch, const FlashAttentionSpec& s
 }
 
 /// Return the bytes of a row of q, K or V in the boxes of 128 bytes that path tensor copies; and those of a tile of V
-/// that is transposed for products of fp8, of which boxes have 128 keys.
+/// that is transposed for products of fp8, of which boxes have 128 keys, or 64 of each of two stages.
 constexpr int flash_box_bytes(const FlashAttentionSpec& s, int columns) {
   return align_up(columns * size_of(s.kv), 128);
 }
 constexpr int flash_transposed_bytes(const FlashAttentionSpec& s, const FlashAttentionPolicy& p) {
-  return is_fp8(s.kv) ? s.value_size * align_up(p.keys, 128) : 0;
+  return is_fp8(s.kv) ? s.value_size * (p.keys == 64 && p.stages == 2 ? 64 : align_up(p.keys, 128)) : 0;
 }
 
 constexpr Status flash_tensor_status(ArchId arch, const FlashAttentionSpec& s, const FlashAttentionPolicy& p) {

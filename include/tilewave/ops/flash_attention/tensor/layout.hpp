@@ -150,11 +150,13 @@ struct FlashAttentionTensorLayout {
   // half a million keys of one sign.
   static constexpr bool keeps_sums = transposes;
   static_assert(!keeps_sums || !out_in_q);
-  static constexpr int kept_tiles = P.keys > 64 ? 16 : 32;
+  static constexpr int kept_tiles = 2048 / P.keys;
   using QSlot = RingSlot<q_stages>;
   using KvSlot = RingSlot<P.stages>;
   using Barriers = RingBarriers<B, P.stages, P.cluster>;
-  /// Tiles of V with a row per dimension: [keys / 128][value_size][128 keys], swizzled.
+  /// Tiles of V with a row per dimension: [keys / 128][value_size][128 keys], swizzled. Two stages of 64 keys lie side
+  /// by side in these rows.
+  static constexpr bool stages_share_rows = P.keys == 64 && P.stages == 2;
   struct Transposed {
     alignas(1024) Chunk values[P.stages][max_of<int>(transposed_bytes, sizeof(Chunk)) / sizeof(Chunk)];
     alignas(1024) Chunk ones[ones_bytes / sizeof(Chunk)];
@@ -234,8 +236,9 @@ struct FlashAttentionTensorLayout {
   }
   TILEWAVE_DEVICE static auto v_operand(const Shared& shared, int slot, int part, int k_slice) {
     if constexpr (transposes) {
-      return SwizzledOperand{shared.transposed.values[slot] + k_slice / 4 * (S.value_size * box_chunks),
-                             part * value_columns, k_slice % 4};
+      const int rows = stages_share_rows ? 0 : slot, slice = stages_share_rows ? 2 * slot + k_slice : k_slice;
+      return SwizzledOperand{shared.transposed.values[rows] + slice / 4 * (S.value_size * box_chunks),
+                             part * value_columns, slice % 4};
     } else if constexpr (side_by_side) {
       return TransposedOperand{shared.v[slot], 8, part * value_columns, k_slice, value_boxes * 1024};
     } else {

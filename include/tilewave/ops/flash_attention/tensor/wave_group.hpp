@@ -230,10 +230,7 @@ struct FlashAttentionWaveGroup {
                              typename L::Output& out) {
     if constexpr (!L::out_in_q) finish_output();
     if constexpr (L::keeps_sums) {
-      if (kept_tile(item.end_tile - 1) > item.first_tile && 64 * group < item.rows) {
-        add_kept_sums(out);
-        B::wave_barrier();  // the place of the output is the wave's again
-      }
+      if (kept_tile(item.end_tile - 1) > item.first_tile && 64 * group < item.rows) add_kept_sums(out);
     }
     const int wave = B::block_lane_id() % L::group_lanes / B::facts.wave_lanes;
     FlashAttentionOutput<B, S, L>::write(args, item, softmax, joined, out,
@@ -256,14 +253,11 @@ struct FlashAttentionWaveGroup {
     TILEWAVE_UNROLL
     for (int i = 0; i < L::value_parts * eights; ++i) f(&out.of[i / eights][i % eights * 8], kept_place(i));
   }
-  /// Adds the sums of values to those in shared memory, if there are any. What these round off stays.
+  /// Adds the sums of values to those in shared memory. What these round off stays.
   TILEWAVE_DEVICE void keep_sums(typename L::Output& out, bool kept) {
-    if (kept) {
-      add_kept_sums(out);
-    } else {
-      finish_output();
-    }
-    each_kept(out, [](float* sums, Chunk* at) TILEWAVE_INLINE_LAMBDA {
+    if (!kept) finish_output();
+    each_kept(out, [&](float* sums, Chunk* at) TILEWAVE_INLINE_LAMBDA {
+      if (kept) add_kept(*at, out.kept_factor, sums);
       Chunk words;
       TILEWAVE_UNROLL
       for (int w = 0; w < 4; ++w) {
@@ -275,16 +269,18 @@ struct FlashAttentionWaveGroup {
     });
     out.kept_factor = {{1.0f, 1.0f}};
   }
-  /// Adds those in shared memory, times the factors of their rows, which alternate.
+  /// Adds those in shared memory. The place of the output is the wave's again.
   TILEWAVE_DEVICE void add_kept_sums(typename L::Output& out) const {
-    each_kept(out, [&](float* sums, const Chunk* at) TILEWAVE_INLINE_LAMBDA {
-      const Chunk words = *at;
-      TILEWAVE_UNROLL
-      for (int w = 0; w < 4; ++w) {
-        sums[2 * w] = fused(low_of(words[w]), out.kept_factor[w % 2], sums[2 * w]);
-        sums[2 * w + 1] = fused(high_of(words[w]), out.kept_factor[w % 2], sums[2 * w + 1]);
-      }
-    });
+    each_kept(out, [&](float* sums, const Chunk* at) TILEWAVE_INLINE_LAMBDA { add_kept(*at, out.kept_factor, sums); });
+    B::wave_barrier();
+  }
+  /// Adds pairs of kept sums, times the factors of their rows, which alternate.
+  TILEWAVE_DEVICE static void add_kept(const Chunk& words, const Vec<float, 2>& factor, float* sums) {
+    TILEWAVE_UNROLL
+    for (int w = 0; w < 4; ++w) {
+      sums[2 * w] = fused(low_of(words[w]), factor[w % 2], sums[2 * w]);
+      sums[2 * w + 1] = fused(high_of(words[w]), factor[w % 2], sums[2 * w + 1]);
+    }
   }
   /// Return the floats of a word of two bf16.
   TILEWAVE_DEVICE static float low_of(std::uint32_t word) { return __builtin_bit_cast(float, word << 16); }
