@@ -156,6 +156,22 @@ TEST_CASE("values of one sign are summed up over thousands of keys") {
   each_tensor_entry(native, [](const FlashAttentionEntry& entry) { check_values_of_one_sign(entry, 6000); });
 }
 
+TEST_CASE("more keys than sums of fp8 are right for are left to path registers, unless a window hides them") {
+  each_tensor_entry(plain, [](const FlashAttentionEntry& entry) {
+    constexpr std::int32_t most = 1 << 20;
+    FlashAttentionProblem p{};
+    p.spec = entry.spec;
+    p.batch = p.q_heads = p.kv_heads = p.q_length = 1;
+    p.kv_length = most, p.causal = true;
+    const auto takes = [&] { return flash_attention_takes(entry.policy, FlashAttentionProblem::bshd(p)).ok(); };
+    CHECK(takes());
+    p.kv_length = most + 1;
+    CHECK(takes() == !is_fp8(entry.spec.kv));
+    p.window_left = most - 1;
+    CHECK(takes());
+  });
+}
+
 /// Queries of a sequence in one call, and cut into two: the second half sees all keys, the first all but its.
 TEST_CASE("a batch-invariant row has the same bits however the queries are cut into calls") {
   each_tensor_entry(plain, [&](const FlashAttentionEntry& entry) {
