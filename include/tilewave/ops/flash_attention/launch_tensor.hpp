@@ -64,7 +64,7 @@ constexpr std::int32_t flash_box_rows(const FlashAttentionPolicy& policy, const 
   return p.spec.paged() ? std::gcd(p.block_size, policy.keys) : policy.keys;
 }
 
-/// Returns whether a row may see more keys than sums of fp8 are right for: 2^20, at which values of one sign lose 4.4 %.
+/// Returns whether a row may see more keys than sums of fp8 are right for: 2^20, where values of one sign lose 4.4 %.
 constexpr bool flash_tensor_loses_keys(const FlashAttentionProblem& p) {
   constexpr double most = 1 << 20;
   const bool windowed = p.window_left >= 0 && (p.causal || p.window_right >= 0);
