@@ -27,8 +27,12 @@ constexpr Status gemm_policy_numbers(const GemmPolicy& p) {
   if (p.cluster < 1 || p.cluster_columns < 1 || p.splits < 1)
     return illegal_policy("cluster, cluster_columns and splits must be positive");
   if (p.waves_per_simd < 1) return illegal_policy("waves_per_simd must be positive");
-  if (p.rows > 1024 || p.columns > 1024 || p.stages > 32 || p.depth_bytes > 1024 || p.waves() > 1024)
+  if (p.rows > 1024 || p.columns > 1024 || p.stages > 32 || p.depth_bytes > 1024)
     return illegal_policy("rows and columns go up to 1024, depth_bytes to 1024, stages to 32");
+  for (const int number :
+       {p.waves_rows, p.waves_columns, p.waves_k, p.cluster, p.cluster_columns, p.splits, p.waves_per_simd}) {
+    if (number > 1024) return illegal_policy("waves, clusters and splits go up to 1024");  // so products do not wrap
+  }
   return {};
 }
 
