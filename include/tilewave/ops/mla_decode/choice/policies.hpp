@@ -38,7 +38,7 @@ constexpr MlaDecodePolicies mla_decode_policies(ArchId arch, const MlaDecodeSpec
   for (const int rows : {128, 64, 32}) {
     add({.path = MlaDecodePath::lds,
          .rows = rows,
-         .tokens = mla_lds_tokens(s),
+         .tokens = mla_lds_tokens(facts_of(arch), s),
          .waves = 4,
          .schedule = balanced,
          .waves_per_simd = 1});

@@ -52,8 +52,8 @@ struct MlaDecodeLds : MlaDecodeQueued<P> {
   using Work = MlaDecodeWork<MlaDecodeLds>;
   using Item = PagedAttentionWorkItem;
   using State = MlaLdsState<L>;
-  using Map = typename L::Map;
-  using Sums = typename L::Sums;
+  using Map = typename L::ValueMap;
+  using Products = MlaLdsProducts<L>;
 
   /// All lanes of a wave have the same item, which belongs into scalar registers.
   TILEWAVE_DEVICE static Item uniform(Item item) {
@@ -66,29 +66,26 @@ struct MlaDecodeLds : MlaDecodeQueued<P> {
   }
 
   TILEWAVE_DEVICE static void begin(State& s) {
-    s.reference = State::lowest;
-    s.sum = 0.0f;
     TILEWAVE_UNROLL
-    for (int d = 0; d < L::value_tiles; ++d) s.out[d] = Sums{};
+    for (int r = 0; r < State::score_rows; ++r) {
+      s.reference[r] = State::lowest;
+      s.sum[r] = 0.0f;
+    }
+    TILEWAVE_UNROLL
+    for (auto& sums : s.out) sums = {};
   }
 
   TILEWAVE_DEVICE static void finish(const PagedAttentionArgs& a, const Item& item, const State& s) {
     const int lane = L::lane();
     const std::int32_t in_block = B::wave_id() * mla_lds_wave_rows + Map::row(lane);
-    const MlaDecodeRow of{in_block, min_of(item.first_row + in_block, a.rows - 1), s.sum + B::shuffle_xor(s.sum, 32),
-                          s.reference};
+    float sum[State::score_rows];
+    TILEWAVE_UNROLL
+    for (int r = 0; r < State::score_rows; ++r) sum[r] = Products::over_lanes(s.sum[r], Sum{});
+    const MlaDecodeRow of{in_block, min_of(item.first_row + in_block, a.rows - 1), Products::of_sums(sum),
+                          Products::of_sums(s.reference)};
     float v_scale = 1.0f;
     if constexpr (is_fp8(S.kv)) v_scale = B::load(a.k_scale);
-    const auto each_run = [&](const auto& f) TILEWAVE_INLINE_LAMBDA {
-      TILEWAVE_UNROLL
-      for (int d = 0; d < L::value_tiles; ++d) {
-        TILEWAVE_UNROLL
-        for (int i = 0; i < Map::sums; i += 4) {
-          const Sums& from = s.out[d];
-          f(L::side * d + Map::kv_row(lane, i), Vec<float, 4>{{from[i], from[i + 1], from[i + 2], from[i + 3]}});
-        }
-      }
-    };
+    const auto each_run = [&](const auto& f) TILEWAVE_INLINE_LAMBDA { Products::each_run(s.out, f); };
     MlaDecodeRowOutput<B, P>::write(a, item, of, v_scale, Map::unit(lane) == 0, each_run);
   }
 };
