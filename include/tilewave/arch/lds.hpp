@@ -82,7 +82,7 @@ concept LdsBackend = Backend<B> &&
   { typename B::Source{base, offset}.load(offset, 0) } -> std::same_as<Chunk>;
   { typename B::Source{base, offset}.load_word(offset, 0) } -> std::same_as<std::uint32_t>;
   { typename B::Source{base, offset}.load_sixes(offset, 0) } -> std::same_as<Vec<Chunk, 2>>;
-  { typename B::Source{base, offset}.template copy_words<0, 2>(shared, offset, 0) } -> std::same_as<void>;
+  { typename B::Source{base, offset}.template copy_word<256>(shared, offset, 0) } -> std::same_as<void>;
   // at most this many copies of the wave are under way afterwards
   { B::template copies_wait<0>() } -> std::same_as<void>;
   { B::loads_wait() } -> std::same_as<void>;   // for loads and copies of the wave

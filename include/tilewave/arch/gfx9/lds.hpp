@@ -38,20 +38,13 @@ struct Source {
                  :
                  : "s"(in_lds(shared)), "v"(lane_offset), "s"(words()), "s"(offset));
   }
-  TILEWAVE_DEVICE void copy_word(void* shared, std::uint32_t lane_offset, std::int32_t offset) const {
-    asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tbuffer_load_dword %1, %2, %3 offen lds"
-                 :
-                 : "s"(in_lds(shared)), "v"(lane_offset), "s"(words()), "s"(offset));
-  }
   /// An offset of the instruction counts in memory and in LDS alike.
-  template <int first, int copies>
-  TILEWAVE_DEVICE void copy_words(void* shared, std::uint32_t lane_offset, std::int32_t offset) const {
-    static_assert(copies == 2 && first >= 0 && first + 256 < 4096, "an instruction has 12 bits of offset");
-    asm volatile(
-        "s_mov_b32 m0, %0\n\ts_nop 0\n\tbuffer_load_dword %1, %2, %3 offen offset:%4 lds\n\t"
-        "buffer_load_dword %1, %2, %3 offen offset:%5 lds"
-        :
-        : "s"(in_lds(shared)), "v"(lane_offset), "s"(words()), "s"(offset), "n"(first), "n"(first + 256));
+  template <int both = 0>
+  TILEWAVE_DEVICE void copy_word(void* shared, std::uint32_t lane_offset, std::int32_t offset) const {
+    static_assert(both >= 0 && both < 4096, "an instruction has 12 bits of offset");
+    asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tbuffer_load_dword %1, %2, %3 offen offset:%4 lds"
+                 :
+                 : "s"(in_lds(shared)), "v"(lane_offset), "s"(words()), "s"(offset), "n"(both));
   }
 
  private:

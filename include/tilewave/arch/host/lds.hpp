@@ -271,13 +271,9 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
     void copy(void* shared, std::uint32_t lane_offset, std::int32_t offset, Where where = {}) const {
       queue(shared, lane_offset, offset, 16, where);
     }
+    template <int both = 0>
     void copy_word(void* shared, std::uint32_t lane_offset, std::int32_t offset, Where where = {}) const {
-      queue(shared, lane_offset, offset, 4, where);
-    }
-    template <int first, int copies>
-    void copy_words(void* shared, std::uint32_t lane_offset, std::int32_t offset, Where where = {}) const {
-      for (int at = first; at < first + 256 * copies; at += 256)
-        queue(static_cast<std::byte*>(shared) + at, lane_offset + at, offset, 4, where);
+      queue(static_cast<std::byte*>(shared) + both, lane_offset + both, offset, 4, where);
     }
 
    private:

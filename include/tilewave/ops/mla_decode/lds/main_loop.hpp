@@ -90,7 +90,7 @@ struct MlaLdsMainLoop {
                        tile_tokens = L::policy.tokens;
   static constexpr int score_rows = Products::score_rows, elements = Products::elements;  // scores of a lane
   static constexpr int products = Products::products, score_products = Products::score_products;
-  static constexpr int last_read = Products::last_read, copy_products = Products::copy_products;
+  static constexpr int last_read = Products::last_read, copy_slots = Products::copy_slots;
   static constexpr int in_word = 4 / L::element, word_parts = Products::word_parts;
   /// Probabilities are at most 2^most. Those of fp8 begin with 2^6, so that they have four bits down to 2^-12.
   static constexpr float most = 8.0f, first = is_fp8(type) ? 6.0f : 0.0f;
@@ -105,7 +105,7 @@ struct MlaLdsMainLoop {
   float scale;                   // scores times scale are log2 units
   typename Products::Probabilities probabilities, next;  // of tiles n and n + 1
   float sum[score_rows], largest;                        // of tile n + 1: sums, and the largest exponent
-  float of[in_word];                                     // of a word that is being made: exponents, then probabilities
+  float exponents[in_word], of[in_word];                 // of a word that is being made; of: its probabilities
 
   TILEWAVE_DEVICE MlaLdsMainLoop(const MlaDecodeArgs& args, const PagedAttentionWorkItem& item, typename L::Shared& lds,
                                  State& state)
@@ -136,7 +136,6 @@ struct MlaLdsMainLoop {
         s.sum[r] += sum[r];
         sum[r] = 0.0f;
       }
-      Products::take(next, probabilities);
       largest = minus_infinity;
       step(n, values, keys);
       const bool again = n + 1 >= whole || B::any(largest > most);
@@ -177,15 +176,16 @@ struct MlaLdsMainLoop {
     std::int32_t later = L::template slot_behind<1>(keys), free = L::template slot_behind<stages - 2>(keys);
     B::keep_uniform(later), B::keep_uniform(free);
     static_for<products>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+      operands.template take<i>(next, probabilities);
       operands.template multiply<i>(probabilities, s.out);
       operands.template read_behind<i>(base(), values, keys, later);
       B::sched_fence();  // a read that follows on vector instructions waits
-      if constexpr (i < copy_products) {
-        interleave<copies, copy_products, i>([&](auto c)
-                                                 TILEWAVE_INLINE_LAMBDA { fetch.template copy<c>(shared, free); });
+      if constexpr (Products::copy_slot(i) < copy_slots) {
+        interleave<copies, copy_slots, Products::copy_slot(i)>(
+            [&](auto c) TILEWAVE_INLINE_LAMBDA { fetch.template copy<c>(shared, free); });
       }
       if constexpr (i >= score_products) exponentials_behind<i - score_products>();
-      if constexpr (i == score_products) fetch.look_up(n + stages);
+      if constexpr (i == Products::look_up_at) fetch.look_up(n + stages);
       if constexpr (i == last_read - 1) {
         B::template copies_wait<(stages - 3) * under_way>();
         B::lds_barrier();  // tile n + 2
@@ -207,26 +207,21 @@ struct MlaLdsMainLoop {
   /// Makes a word of probabilities at once, or in one part for each half of its scores and one for the word.
   template <int word, int part>
   TILEWAVE_DEVICE void make_part() {
-    constexpr int first_e = word_parts == 1 ? 0 : part * in_word / 2, count = word_parts == 1 ? in_word : in_word / 2;
-    if constexpr (word_parts == 1 || part < 2) {
-      static_for<count>([&](auto e)
-                            TILEWAVE_INLINE_LAMBDA { of[first_e + e] = exponent_of<word * in_word + first_e + e>(); });
-      if constexpr (word_parts == 1) {
+    constexpr int count = word_parts == 1 ? in_word : in_word / 2, begin = word_parts == 1 ? 0 : part * count;
+    if constexpr (begin < in_word) {
+      static_for<count>(
+          [&](auto e) TILEWAVE_INLINE_LAMBDA { exponents[begin + e] = exponent_of<word * in_word + begin + e>(); });
+      if constexpr (begin + count == in_word) {
         TILEWAVE_UNROLL
-        for (int e = 0; e < in_word; e += 2) largest = Max{}(Max{}(of[e], of[e + 1]), largest);
-      } else {
-        TILEWAVE_UNROLL
-        for (int e = first_e; e < first_e + count; ++e) largest = Max{}(of[e], largest);
+        for (int e = 0; e < in_word; e += 2) largest = Max{}(Max{}(exponents[e], exponents[e + 1]), largest);
+        B::keep(largest);  // LLVM would move all of this behind the last product
       }
-      B::keep(largest);  // LLVM would move all of this behind the last product
       // Beyond the largest value of fp8 there is none, and `most` is less.
-      if constexpr (is_fp8(type)) {
-        TILEWAVE_UNROLL
-        for (int e = first_e; e < first_e + count; ++e) of[e] = min_of(of[e], most);
-      }
-      exponentiate<first_e, count>();
+      TILEWAVE_UNROLL
+      for (int e = begin; e < begin + count; ++e) of[e] = is_fp8(type) ? min_of(exponents[e], most) : exponents[e];
+      exponentiate<begin, count>();
     }
-    if constexpr (word_parts == 1 || part == 2) add_word<word>();
+    if constexpr (word_parts == 1 || part == word_parts - 1) add_word<word>();
   }
   template <int e>
   TILEWAVE_DEVICE float score_of() const {

@@ -184,7 +184,8 @@ struct MlaLdsTransposedProducts {
   /// The first products of values follow upon the last of scores, which are done some products later.
   static constexpr int first_exponential = 4 / chunks, last_exponential = products - score_products - ahead;
   static constexpr int word_parts = 1;
-  static constexpr int copy_products = score_products;  // among which copies are spread
+  static constexpr int copy_slots = score_products, look_up_at = score_products;
+  static constexpr int copy_slot(int i) { return i; }
 
   MlaLdsTransposedReads<L> reads;
   Chunk q[L::head_slices][chunks];
@@ -223,11 +224,15 @@ struct MlaLdsTransposedProducts {
       for (Chunk& chunk : slice) chunk = {};
     }
   }
+  /// Takes them as they are, in front of the first product.
+  template <int i>
   TILEWAVE_DEVICE static void take(const Probabilities& from, Probabilities& to) {
-    TILEWAVE_UNROLL
-    for (int k = 0; k < key_slices; ++k) {
+    if constexpr (i == 0) {
       TILEWAVE_UNROLL
-      for (int c = 0; c < chunks; ++c) to[k][c] = from[k][c];
+      for (int k = 0; k < key_slices; ++k) {
+        TILEWAVE_UNROLL
+        for (int c = 0; c < chunks; ++c) to[k][c] = from[k][c];
+      }
     }
   }
   /// Returns what the lane's row of sums has, from that of its rows of scores.

@@ -52,55 +52,66 @@ struct MlaLdsTurned : MlaLdsTile<RoomOf, S, P> {
   static_assert(conflicts() == 0, "lanes that are served together meet no bank twice");
 };
 
-/// Copies rows of tokens into LDS, a word a lane at a time.
+/// Copies rows of tokens into LDS, a word a lane at a time: latent dimensions of the wave's tokens one after the other,
+/// then rotated ones of several at once.
 template <class L>
 struct MlaLdsTurnedFetch : MlaLdsPlaces<L> {
   using B = typename L::B;
   using Places = MlaLdsPlaces<L>;
   using Places::first, Places::place, Places::token_stride;
-  static constexpr int tokens = Places::tokens, copy_bytes = 4 * L::lanes;  // of an instruction
-  // Latent dimensions go two instructions at a time, rotated ones of all of the wave's tokens one by one.
-  static constexpr int token_copies = L::latent_bytes / (2 * copy_bytes), latent_copies = tokens * token_copies;
-  static constexpr int rope_copies = tokens * L::rope_bytes / copy_bytes, copies = latent_copies + rope_copies;
-  static constexpr int under_way = 2 * latent_copies + rope_copies;
+  static constexpr int tokens = Places::tokens, copy_bytes = 4 * L::lanes;
+  static constexpr int token_copies = L::latent_bytes / copy_bytes, latent_copies = tokens * token_copies;
+  static constexpr int rope_copies = tokens * L::rope_bytes / copy_bytes, under_way = latent_copies + rope_copies;
   static constexpr int rope_tokens = rope_copies > 0 ? tokens / rope_copies : 1;
+  // A copy of another token than the one before has a step of its own, which finds its place.
+  static constexpr int token_steps = token_copies + 1, latent_steps = tokens * token_steps;
+  static constexpr int copies = latent_steps + 2 * rope_copies;
 
-  std::int32_t rope_at[max_of(rope_copies, 1)];  // where the lane reads of rotated dimensions, from the copy's tokens
-  std::int32_t from;                             // offset of the token that was copied last
+  std::int32_t latent_at, rope_at[max_of(rope_copies, 1)];  // where the lane reads, from the tokens of a copy
+  std::int32_t from, at, to;                                // of the copy: a token, what is read, and where it goes
 
   TILEWAVE_DEVICE MlaLdsTurnedFetch(const PagedAttentionArgs& a, const PagedAttentionWorkItem& item) : Places(a, item) {
+    const int byte = 4 * L::lane(), token = byte / max_of(L::rope_bytes, 1);
+    latent_at = B::opaque(std::int32_t{byte});
     TILEWAVE_UNROLL
     for (int i = 0; i < rope_copies; ++i) {
-      const int byte = 4 * L::lane(), token = byte / L::rope_bytes;
       rope_at[i] = B::opaque(token * token_stride + L::latent_bytes +
                              (byte % L::rope_bytes ^ 16 * L::rope_mask(first + rope_tokens * i + token)));
     }
   }
 
-  /// Starts copy i of the tile whose place was found, into the slot that lies `slot` bytes behind the first. What lies
-  /// behind the last token becomes zeros.
+  /// Takes step i of the copies of the tile whose place was found, into the slot that lies `slot` bytes behind the
+  /// first. What lies behind the last token becomes zeros.
   template <int i>
   TILEWAVE_DEVICE void copy(typename L::Shared& shared, std::int32_t slot) {
-    char* const tiles = reinterpret_cast<char*>(&shared);
-    if constexpr (i < latent_copies) {
-      constexpr int token = i / token_copies, part = i % token_copies;
-      if constexpr (i == 0) {
-        from = place.offset;
-      } else if constexpr (part == 0) {
-        from += token_stride;
+    if constexpr (i < latent_steps) {
+      constexpr int token = i / token_steps, part = i % token_steps - 1;
+      if constexpr (part < 0) {
+        from = i == 0 ? place.offset : from + token_stride;
+        begin(slot + (first + token) * L::pitch);
+      } else {
+        start<part * copy_bytes>(shared, latent_at);
       }
-      std::int32_t to = slot + first * L::pitch;
-      B::keep_uniform(to), B::keep_uniform(from);
-      this->source().template copy_words<part * 2 * copy_bytes, 2>(tiles + to + token * L::pitch, 4 * L::lane(),
-                                                                   min_of(from, place.bytes));
     } else {
-      constexpr int token = (i - latent_copies) * rope_tokens;
-      std::int32_t to = slot + L::latent_tile_bytes + first * L::rope_bytes;
-      B::keep_uniform(to);
-      std::int32_t at = place.offset + token * token_stride;
-      B::keep_uniform(at);
-      this->source().copy_word(tiles + to + token * L::rope_bytes, rope_at[i - latent_copies], min_of(at, place.bytes));
+      constexpr int copy = (i - latent_steps) / 2;
+      if constexpr ((i - latent_steps) % 2 == 0) {
+        from = place.offset + copy * rope_tokens * token_stride;
+        begin(slot + L::latent_tile_bytes + (first + copy * rope_tokens) * L::rope_bytes);
+      } else {
+        start<0>(shared, rope_at[copy]);
+      }
     }
+  }
+
+ private:
+  TILEWAVE_DEVICE void begin(std::int32_t target) {
+    to = target;
+    at = min_of(from, place.bytes);
+    B::keep_uniform(to), B::keep_uniform(from), B::keep_uniform(at);
+  }
+  template <int both>
+  TILEWAVE_DEVICE void start(typename L::Shared& shared, std::int32_t lane) const {
+    this->source().template copy_word<both>(reinterpret_cast<char*>(&shared) + to, lane, at);
   }
 };
 
@@ -118,21 +129,34 @@ struct MlaLdsTurnedProducts {
   static constexpr int score_rows = mla_lds_wave_rows / side, row_elements = key_tiles * Map::sums;
   static constexpr int elements = score_rows * row_elements;  // scores of a lane
   static constexpr int group_reads = L::group_tokens, groups = L::value_groups;
-  static constexpr int score_products = key_tiles * units, value_products = groups * group_reads;
-  static constexpr int products = score_products + value_products;
-  static constexpr int ahead = 4;  // units of keys are read so many products before their use
+  // A unit of keys is two products of each of the lane's rows. Each product stands alone, so that what is done behind
+  // it is done while the matrix unit is busy.
+  static constexpr int keys = key_tiles * units, unit_products = 2 * score_rows, score_products = keys * unit_products;
+  static constexpr int value_products = groups * group_reads, products = score_products + value_products;
+  static constexpr int ahead = 4;  // units of keys are read so many before their use
   // The first group of values is read behind the last products of scores, each of the others during the one before it,
   // and the first keys of the next tile during the last one.
   static constexpr int last_read = products - ahead;
-  static constexpr int first_exponential = 1, last_exponential = value_products - ahead;
-  static constexpr int word_parts = 3, copy_products = score_products / 2;
+  static constexpr int look_up_at = products - group_reads;
+  static constexpr int first_exponential = 1, last_exponential = value_products - 2;
+  static constexpr int word_parts = 3;
+  // Copies stand behind products of the first two thirds of a tile's keys, so that they have the rest of the step to
+  // land, but not behind those with a read.
+  static constexpr int copy_slots = keys * 2 / 3 * (unit_products - 1);
+  static constexpr int copy_slot(int i) {
+    const int part = i % unit_products;
+    return part < unit_products - 1 ? i / unit_products * (unit_products - 1) + part : copy_slots;
+  }
+  static constexpr int exchanged = score_products / 3;  // by then the other lane's probabilities are there
 
   std::int32_t key_at, value_at, rope_at;  // bytes from the slot
   Chunk q[score_rows][units];
   Vec<float, Map::sums> sums[key_tiles][score_rows];  // products of scores
-  Chunk keys_read[ahead];                             // that of product i is at i % ahead
+  Chunk keys_read[ahead];                             // that of unit i is at i % ahead
   Half values_read[2][group_reads];                   // that of group g is at g % 2
-  std::uint32_t turned[4];                            // of fp8: pairs of bytes of two tokens
+  Half values[2];                                     // operands: that of product i is at i % 2
+  std::uint32_t pairs[4];                             // of fp8: pairs of bytes of two tokens
+  std::uint32_t others[2];                            // probabilities of the lane 16 away
 
   TILEWAVE_DEVICE MlaLdsTurnedProducts() {
     const int lane = L::lane();
@@ -160,20 +184,24 @@ struct MlaLdsTurnedProducts {
   /// Puts a word of probabilities, whose first score is e, among those of the next tile.
   template <int e>
   TILEWAVE_DEVICE static void put(std::uint32_t word, Probabilities& to) {
-    to[0][e * L::element / 4] = word;
+    float kept = __builtin_bit_cast(float, word);
+    B::keep(kept);  // LLVM would make all words behind the last product
+    to[0][e * L::element / 4] = __builtin_bit_cast(std::uint32_t, kept);
   }
   TILEWAVE_DEVICE static void clear(Probabilities& to) { to[0] = {}; }
-  /// Makes an operand. A lane has eight tokens of its row: four are its own, and four those of the lane 16 away, which
-  /// has its own row's. Words of bf16 have two of them, of fp8 four.
-  TILEWAVE_DEVICE static void take(const Probabilities& from, Probabilities& to) {
-    const bool odd = is_odd();
+  /// Makes an operand, behind product i of scores. A lane has eight tokens of its row: four are its own, and four those
+  /// of the lane 16 away, which has its own row's. Words of bf16 have two of them, of fp8 four.
+  template <int i>
+  TILEWAVE_DEVICE void take(const Probabilities& from, Probabilities& to) {
     TILEWAVE_UNROLL
     for (int w = 0; w < 2; ++w) {
       const std::uint32_t first = from[0][w], second = from[0][w + 2];
-      const std::uint32_t other = B::shuffle_xor(odd ? first : second, 16);
-      const int low = L::element == 2 ? w : 2 * w, high = L::element == 2 ? w + 2 : 2 * w + 1;
-      to[0][low] = odd ? other : first;
-      to[0][high] = odd ? second : other;
+      if constexpr (i == 0) others[w] = B::shuffle_xor(is_odd() ? first : second, 16);
+      if constexpr (i == exchanged) {
+        const int low = L::element == 2 ? w : 2 * w, high = L::element == 2 ? w + 2 : 2 * w + 1;
+        to[0][low] = is_odd() ? others[w] : first;
+        to[0][high] = is_odd() ? second : others[w];
+      }
     }
   }
   /// Returns what the lane's row of sums has, from that of its rows of scores.
@@ -187,60 +215,38 @@ struct MlaLdsTurnedProducts {
   TILEWAVE_DEVICE void begin(const char* shared) {
     static_for<ahead>([&](auto i) TILEWAVE_INLINE_LAMBDA { read_key<i>(shared, 0); });
   }
-  /// Reads what a later product takes. `later` is the slot of the tile behind `keys`.
+  /// Reads what later products take, and turns the operand of the product after next: the next one would wait for it.
+  /// `later` is the slot of the tile behind `keys_slot`.
   template <int i>
-  TILEWAVE_DEVICE void read_behind(const char* shared, std::int32_t values, std::int32_t keys, std::int32_t later) {
-    constexpr int key = i + ahead, at_once = group_reads / ahead;
-    if constexpr (key < score_products) {
-      read_key<key>(shared, keys);
-    } else if constexpr (i < score_products) {
-      static_for<at_once>(
-          [&](auto j) TILEWAVE_INLINE_LAMBDA { read_value<(key - score_products) * at_once + j>(shared, values); });
-    } else if constexpr (i + group_reads < products) {
-      read_value<i - score_products + group_reads>(shared, values);
-    } else if constexpr (i >= last_read) {
-      read_key<i - last_read>(shared, later);
+  TILEWAVE_DEVICE void read_behind(const char* shared, std::int32_t values_slot, std::int32_t keys_slot,
+                                   std::int32_t later) {
+    constexpr int unit = i / unit_products + ahead, part = i % unit_products, of = i - score_products;
+    if constexpr (of >= 0) {
+      constexpr int e = of % group_reads - first_read, group = of / group_reads + 1;
+      if constexpr (e >= 0 && e * reads < group_reads && group < groups)
+        static_for<reads>([&](auto j) TILEWAVE_INLINE_LAMBDA {
+          read_value<group * group_reads + e * reads + j>(shared, values_slot);
+        });
+      if constexpr (i >= last_read) read_key<i - last_read>(shared, later);
+    } else if constexpr (unit < keys) {
+      if constexpr (part == unit_products - 1) read_key<unit>(shared, keys_slot);
+    } else if constexpr ((unit - keys) * unit_products < group_reads) {
+      read_value<(unit - keys) * unit_products + part>(shared, values_slot);
     }
+    if constexpr (of >= -2 && of + 2 < value_products) turn<of + 2>();
   }
   template <int i>
   TILEWAVE_DEVICE void multiply(const Probabilities& probabilities, typename L::ValueSums (&out)[L::value_tiles]) {
     if constexpr (i < score_products) {
-      const Chunk& kv = keys_read[i % ahead];
-      constexpr int t = i % key_tiles, unit = i / key_tiles;
-      TILEWAVE_UNROLL
-      for (int h = 0; h < 2; ++h) {
-        TILEWAVE_UNROLL
-        for (int r = 0; r < score_rows; ++r) {
-          if (unit == 0 && h == 0) sums[t][r] = {};
-          B::template multiply_half<type, side>(half(kv, h), half(q[r][unit], h), sums[t][r]);
-        }
-      }
-      TILEWAVE_UNROLL
-      for (int r = 0; r < score_rows; ++r) B::keep(sums[t][r]);
+      constexpr int key = i / unit_products, t = key % key_tiles, unit = key / key_tiles;
+      constexpr int h = i % unit_products / score_rows, r = i % score_rows;
+      if constexpr (unit == 0 && h == 0) sums[t][r] = {};
+      B::template multiply_half<type, side>(half(keys_read[key % ahead], h), half(q[r][unit], h), sums[t][r]);
+      B::keep(sums[t][r]);
     } else {
-      constexpr int g = (i - score_products) / group_reads, e = (i - score_products) % group_reads;
-      constexpr int first_tile = g / L::token_groups * L::group_tiles;
-      const Half(&read)[group_reads] = values_read[g % 2];
-      if constexpr (L::element == 2) {
-        // Products of one tile are not neighbours.
-        constexpr int word = e / 4, tokens = e / 2 % 2, of_word = e % 2;
-        B::template multiply_half<type, L::value_side>(
-            Half{{pair<of_word>(read[4 * tokens][word], read[4 * tokens + 1][word]),
-                  pair<of_word>(read[4 * tokens + 2][word], read[4 * tokens + 3][word])}},
-            half(probabilities[0], tokens), out[first_tile + 2 * word + of_word]);
-      } else {
-        constexpr int word = e / 4, byte = e % 4;
-        if constexpr (byte % 2 == 0) {
-          TILEWAVE_UNROLL
-          for (int t = 0; t < 4; ++t) {
-            const std::uint32_t a = read[2 * t][word], b = read[2 * t + 1][word];
-            turned[t] = byte == 0 ? B::template pick_bytes<0, 4, 1, 5>(a, b) : B::template pick_bytes<2, 6, 3, 7>(a, b);
-          }
-        }
-        B::template multiply_half<type, L::value_side>(
-            Half{{pair<byte % 2>(turned[0], turned[1]), pair<byte % 2>(turned[2], turned[3])}},
-            half(probabilities[0], g % L::token_groups), out[first_tile + e]);
-      }
+      constexpr int of = i - score_products;
+      B::template multiply_half<type, L::value_side>(values[of % 2], half(probabilities[0], tokens_of(of)),
+                                                     out[tile_of(of)]);
     }
   }
   /// Calls f with the first column of each run of columns of the lane, and their sums.
@@ -261,6 +267,38 @@ struct MlaLdsTurnedProducts {
   }
 
  private:
+  // Behind which product of a group reads of the next group begin, and how many are together. The first operand of bf16
+  // has half of a group's tokens, of fp8 all.
+  static constexpr int reads = L::element == 2 ? 1 : 2, first_read = L::element == 2 ? 0 : 2;
+
+  /// Returns which of the operand's tokens product i of values takes, and its tile. Of bf16, products of one tile are
+  /// not neighbours.
+  static constexpr int tokens_of(int i) { return L::element == 2 ? i / 2 % 2 : i / group_reads % L::token_groups; }
+  static constexpr int tile_of(int i) {
+    const int group = i / group_reads / L::token_groups * L::group_tiles, e = i % group_reads;
+    return group + (L::element == 2 ? e / 4 * 2 + e % 2 : e);
+  }
+  /// Makes the operand of product i of values: tokens of one dimension side by side.
+  template <int i>
+  TILEWAVE_DEVICE void turn() {
+    constexpr int e = i % group_reads, word = e / 4;
+    const Half(&read)[group_reads] = values_read[i / group_reads % 2];
+    if constexpr (L::element == 2) {
+      constexpr int first = 4 * tokens_of(i);
+      values[i % 2] = {{pair<e % 2>(read[first][word], read[first + 1][word]),
+                        pair<e % 2>(read[first + 2][word], read[first + 3][word])}};
+    } else {
+      constexpr int byte = e % 4;
+      if constexpr (byte % 2 == 0) {
+        TILEWAVE_UNROLL
+        for (int t = 0; t < 4; ++t) {
+          const std::uint32_t a = read[2 * t][word], b = read[2 * t + 1][word];
+          pairs[t] = byte == 0 ? B::template pick_bytes<0, 4, 1, 5>(a, b) : B::template pick_bytes<2, 6, 3, 7>(a, b);
+        }
+      }
+      values[i % 2] = {{pair<byte % 2>(pairs[0], pairs[1]), pair<byte % 2>(pairs[2], pairs[3])}};
+    }
+  }
   TILEWAVE_DEVICE static bool is_odd() { return B::lane_id() / side % 2 != 0; }
   TILEWAVE_DEVICE static Half half(const Chunk& of, int h) { return {{of[2 * h], of[2 * h + 1]}}; }
   /// Returns the low, or the high, halves of two words.
@@ -268,6 +306,7 @@ struct MlaLdsTurnedProducts {
   TILEWAVE_DEVICE static std::uint32_t pair(std::uint32_t a, std::uint32_t b) {
     return high == 0 ? B::template pick_bytes<0, 1, 4, 5>(a, b) : B::template pick_bytes<2, 3, 6, 7>(a, b);
   }
+  /// Reads unit i of keys.
   template <int i>
   TILEWAVE_DEVICE void read_key(const char* shared, std::int32_t slot) {
     constexpr int t = i % key_tiles, c = i / key_tiles;
