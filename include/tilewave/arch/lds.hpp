@@ -81,6 +81,7 @@ concept LdsBackend = Backend<B> &&
   { B::template multiply<DType::i8, 32>(operand, operand, ints) } -> std::same_as<void>;
   { typename B::Source{base, offset}.load(offset, 0) } -> std::same_as<Chunk>;
   { typename B::Source{base, offset}.load_word(offset, 0) } -> std::same_as<std::uint32_t>;
+  { typename B::Source{base, offset}.load_two_words(offset, 0) } -> std::same_as<Vec<std::uint32_t, 2>>;
   { typename B::Source{base, offset}.load_sixes(offset, 0) } -> std::same_as<Vec<Chunk, 2>>;
   { typename B::Source{base, offset}.template copy_word<256>(shared, offset, 0) } -> std::same_as<void>;
   // at most this many copies of the wave are under way afterwards

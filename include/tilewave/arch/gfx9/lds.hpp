@@ -24,6 +24,11 @@ struct Source {
     const auto resource = __builtin_amdgcn_make_buffer_rsrc(const_cast<void*>(base), 0, bytes, format);
     return __builtin_amdgcn_raw_buffer_load_b32(resource, lane_offset, offset, 0);
   }
+  TILEWAVE_DEVICE Vec<std::uint32_t, 2> load_two_words(std::uint32_t lane_offset, std::int32_t offset) const {
+    const auto resource = __builtin_amdgcn_make_buffer_rsrc(const_cast<void*>(base), 0, bytes, format);
+    const auto two = __builtin_amdgcn_raw_buffer_load_b64(resource, lane_offset, offset, 0);
+    return {{two[0], two[1]}};
+  }
   TILEWAVE_DEVICE Vec<Chunk, 2> load_sixes(std::uint32_t lane_offset, std::int32_t offset) const {
     const auto resource = __builtin_amdgcn_make_buffer_rsrc(const_cast<void*>(base), 0, bytes, format);
     const auto last = __builtin_amdgcn_raw_buffer_load_b64(resource, lane_offset + 16, offset, 0);

@@ -258,6 +258,11 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
       const void* const from = at(lane_offset, offset, 4, where);
       return from == nullptr ? 0 : Memory<Id>::load(static_cast<const std::uint32_t*>(from), where);
     }
+    Vec<std::uint32_t, 2> load_two_words(std::uint32_t lane_offset, std::int32_t offset, Where where = {}) const {
+      using Two = Vec<std::uint32_t, 2>;
+      const void* const from = at(lane_offset, offset, 8, where);
+      return from == nullptr ? Two{} : Memory<Id>::load(static_cast<const Two*>(from), where);
+    }
     Vec<Chunk, 2> load_sixes(std::uint32_t lane_offset, std::int32_t offset, Where where = {}) const {
       using Eight = Vec<std::uint32_t, 2>;
       Vec<Chunk, 2> sixes = {};

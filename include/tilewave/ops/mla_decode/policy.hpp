@@ -83,6 +83,12 @@ constexpr int mla_lds_stages(const ArchFacts& facts, const MlaDecodeSpec& s) {
   return min_of(4, facts.lds_bytes / (mla_lds_tokens(facts, s) * (mla_lds_pitch(facts, s) + 64 * size_of(s.q))));
 }
 
+/// Returns whether waves without rows hold tiles in their registers until there is room in LDS. Elsewhere all waves copy
+/// straight into LDS.
+constexpr bool mla_lds_held(const ArchFacts& facts, const MlaDecodePolicy& p) {
+  return !facts.direct_copies && p.rows <= 2 * mla_lds_wave_rows;
+}
+
 /// Returns whether the copy engine brings tiles of path tensor, else lanes do.
 constexpr bool mla_decode_copies(const MlaDecodeSpec& s, const MlaDecodePolicy& p) {
   return p.path == MlaDecodePath::tensor && !p.gathered && (p.waves == 12 || is_fp8(s.kv));
@@ -94,8 +100,9 @@ constexpr Status mla_lds_status(ArchId arch, const MlaDecodeSpec& s, const MlaDe
   constexpr StatusCode bad = StatusCode::bad_value;
   const ArchFacts& facts = facts_of(arch);
   if (facts.family != Family::cdna) return {bad, "lds: copies into LDS past the registers of lanes are CDNA's"};
-  if (s.kv != s.q || s.layout != LatentLayout::plain || s.head_size != 576)
-    return {bad, "lds: rows are 576 dimensions of q's type"};
+  const bool copied = s.kv == s.q && s.layout == LatentLayout::plain;
+  if (facts.lds_transposed && (!copied || s.head_size != 576)) return {bad, "lds: rows are 576 dimensions of q's type"};
+  if (!copied && !mla_lds_held(facts, p)) return {bad, "lds: waves without rows widen codes, so 64 rows are the most"};
   if (p.rows < mla_lds_wave_rows || p.rows % mla_lds_wave_rows != 0) return {bad, "lds: waves have 32 rows each"};
   if (p.waves != 4 || p.rows > p.waves * mla_lds_wave_rows) return {bad, "lds: four waves fetch, and have all rows"};
   if (p.tokens != mla_lds_tokens(facts, s))

@@ -10,8 +10,7 @@
 
 #include <limits>
 
-#include "tilewave/ops/mla_decode/lds/main_loop.hpp"
-#include "tilewave/ops/mla_decode/row_output.hpp"
+#include "tilewave/ops/mla_decode/lds/output.hpp"
 #include "tilewave/ops/mla_decode/work.hpp"
 
 namespace tilewave {
@@ -40,11 +39,13 @@ struct MlaDecodeLds : MlaDecodeQueued<P> {
         State s;
         begin(s);
         if (item.tiles > 0) MlaLdsMainLoop<L>(args, item, shared, s).run();
-        finish(args.attention, item, s);
-      } else if (item.tiles > 0) {
-        MlaLdsFetching<L>::run(args.attention, item, shared);
+        B::lds_barrier();  // nobody reads tiles any more
+        MlaLdsOutput<L>::write(args.attention, item, s, shared);
+      } else {
+        if (item.tiles > 0) Fetching::run(args, item, shared);
+        B::lds_barrier();
       }
-      B::lds_barrier();  // nobody reads tiles any more
+      B::lds_barrier();  // nor rows
     }
   }
 
@@ -52,8 +53,7 @@ struct MlaDecodeLds : MlaDecodeQueued<P> {
   using Work = MlaDecodeWork<MlaDecodeLds>;
   using Item = PagedAttentionWorkItem;
   using State = MlaLdsState<L>;
-  using Map = typename L::ValueMap;
-  using Products = MlaLdsProducts<L>;
+  using Fetching = std::conditional_t<L::held, MlaLdsHeldFetching<L>, MlaLdsFetching<L>>;
 
   /// All lanes of a wave have the same item, which belongs into scalar registers.
   TILEWAVE_DEVICE static Item uniform(Item item) {
@@ -73,20 +73,6 @@ struct MlaDecodeLds : MlaDecodeQueued<P> {
     }
     TILEWAVE_UNROLL
     for (auto& sums : s.out) sums = {};
-  }
-
-  TILEWAVE_DEVICE static void finish(const PagedAttentionArgs& a, const Item& item, const State& s) {
-    const int lane = L::lane();
-    const std::int32_t in_block = B::wave_id() * mla_lds_wave_rows + Map::row(lane);
-    float sum[State::score_rows];
-    TILEWAVE_UNROLL
-    for (int r = 0; r < State::score_rows; ++r) sum[r] = Products::over_lanes(s.sum[r], Sum{});
-    const MlaDecodeRow of{in_block, min_of(item.first_row + in_block, a.rows - 1), Products::of_sums(sum),
-                          Products::of_sums(s.reference)};
-    float v_scale = 1.0f;
-    if constexpr (is_fp8(S.kv)) v_scale = B::load(a.k_scale);
-    const auto each_run = [&](const auto& f) TILEWAVE_INLINE_LAMBDA { Products::each_run(s.out, f); };
-    MlaDecodeRowOutput<B, P>::write(a, item, of, v_scale, Map::unit(lane) == 0, each_run);
   }
 };
 

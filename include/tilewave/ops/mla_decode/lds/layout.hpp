@@ -23,14 +23,13 @@ struct MlaLdsTile {
   static constexpr DType type = S.q;  // of products, and of a tile
   static constexpr int element = size_of(type);
   static constexpr int row_waves = P.rows / mla_lds_wave_rows;  // that multiply
+  // Waves that fetch. Chips that copy words alone leave it to two waves without rows, if there are some.
+  static constexpr bool held = mla_lds_held(B::facts, P);
+  static constexpr int fetch_waves = held ? 2 : waves, fetch_tokens = P.tokens / fetch_waves;  // tokens of a wave
   static constexpr int row_bytes = S.row().token_bytes(), stages = mla_lds_stages(B::facts, S);
   static constexpr int latent_bytes = latent_value_size * element, rope_bytes = S.head_size * element - latent_bytes;
   static constexpr int pitch = mla_lds_pitch(B::facts, S), latent_tile_bytes = P.tokens * pitch;
   static constexpr int tile_bytes = P.tokens * (pitch + rope_bytes);
-  // Sums of values are 32 x 32: what a wave's lanes have of its rows.
-  static constexpr int value_side = 32, value_tiles = latent_value_size / value_side;
-  using ValueMap = ProductMap<value_side>;
-  using ValueSums = Vec<float, ValueMap::sums>;
 
   /// LLVM would otherwise keep what follows from the lane's number across items, for which there are no registers.
   TILEWAVE_DEVICE static int lane() { return B::opaque(std::int32_t{B::lane_id()}); }
@@ -47,11 +46,11 @@ struct MlaLdsTile {
   };
 };
 
-/// Finds the tokens that a wave copies. It has P.tokens / waves neighbouring tokens of a tile, which lie in one page.
+/// Finds the tokens that a wave fetches: neighbouring ones of a tile, which lie in one page.
 template <class L>
 struct MlaLdsPlaces {
   using B = typename L::B;
-  static constexpr int tokens = L::policy.tokens / L::policy.waves;
+  static constexpr int tokens = L::fetch_tokens;
   static_assert(mla_lds_page_tokens % tokens == 0, "the tokens of a wave lie in one page");
 
   struct Found {
@@ -70,6 +69,7 @@ struct MlaLdsPlaces {
   std::int32_t begin, first, last;  // tokens: the wave's first one of tile 0, and in the tile, the last that is wanted
   Found next;
   Place place;
+  std::int32_t in_page;  // the wave's first token
 
   TILEWAVE_DEVICE MlaLdsPlaces(const PagedAttentionArgs& a, const PagedAttentionWorkItem& item)
       : base(static_cast<const char*>(a.k)),
@@ -77,9 +77,12 @@ struct MlaLdsPlaces {
         token_stride(static_cast<std::int32_t>(size_of(L::spec.kv) * a.k_strides.token)),
         block_size(a.block_size),
         table(a.block_table + item.sequence * a.table_row_stride),
-        begin(item.begin + B::wave_id() * tokens),
-        first(B::wave_id() * tokens),
+        begin(item.begin + wave() * tokens),
+        first(wave() * tokens),
         last(min_of(item.end, item.begin + item.tiles * L::policy.tokens) - 1) {}
+
+  /// Returns the number of the wave among those that fetch, which are a block's last.
+  TILEWAVE_DEVICE static int wave() { return B::wave_id() - (L::waves - L::fetch_waves); }
 
   /// Looks up the page of the wave's tokens of tile n: its id is on its way then.
   TILEWAVE_DEVICE void look_up(std::int32_t n) {
@@ -91,6 +94,7 @@ struct MlaLdsPlaces {
   }
   /// Turns what was looked up into the place of copies.
   TILEWAVE_DEVICE void find() {
+    in_page = next.offset;
     place = {base + 16 * (std::uint64_t{static_cast<std::uint32_t>(next.id)} * page_units),
              next.bytes < 0 ? 0 : next.offset * token_stride,
              next.bytes < 0 ? 0 : next.bytes * token_stride + L::row_bytes};

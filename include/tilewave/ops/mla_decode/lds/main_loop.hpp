@@ -15,7 +15,9 @@
 #pragma once
 
 #include <limits>
+#include <type_traits>
 
+#include "tilewave/ops/mla_decode/lds/held_fetch.hpp"
 #include "tilewave/ops/mla_decode/lds/transposed.hpp"
 #include "tilewave/ops/mla_decode/lds/turned.hpp"
 
@@ -24,18 +26,21 @@ namespace tilewave {
 /// How values get their tokens side by side.
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
 using MlaLdsLayout = std::conditional_t<B::facts.lds_transposed, MlaLdsTransposed<B, S, P>, MlaLdsTurned<B, S, P>>;
+/// The copies of a wave with rows.
 template <class L>
-using MlaLdsFetch = std::conditional_t<L::B::facts.lds_transposed, MlaLdsTransposedFetch<L>, MlaLdsTurnedFetch<L>>;
+using MlaLdsFetch =
+    std::conditional_t<L::held, MlaLdsNoFetch<L>,
+                       std::conditional_t<L::B::facts.lds_transposed, MlaLdsTransposedFetch<L>, MlaLdsTurnedFetch<L>>>;
 template <class L>
 using MlaLdsProducts =
     std::conditional_t<L::B::facts.lds_transposed, MlaLdsTransposedProducts<L>, MlaLdsTurnedProducts<L>>;
 
-/// What a wave has of its rows. A lane has one row of sums of values, and one or more of scores.
+/// What a wave has of its rows. A lane has one of them, or two.
 template <class L>
 struct MlaLdsState {
   static constexpr int score_rows = MlaLdsProducts<L>::score_rows;
   static constexpr float lowest = -std::numeric_limits<float>::max();
-  typename L::ValueSums out[L::value_tiles];
+  typename L::Out out;
   float reference[score_rows], sum[score_rows];  // log2 units; sum of the probabilities of this lane's tokens
 };
 
@@ -46,9 +51,9 @@ struct MlaLdsFetching {
   using Fetch = MlaLdsFetch<L>;
   static constexpr int stages = L::stages, copies = Fetch::copies, under_way = Fetch::under_way;
 
-  TILEWAVE_DEVICE static void run(const PagedAttentionArgs& a, const PagedAttentionWorkItem& item,
+  TILEWAVE_DEVICE static void run(const MlaDecodeArgs& args, const PagedAttentionWorkItem& item,
                                   typename L::Shared& shared) {
-    Fetch fetch(a, item);
+    Fetch fetch(args.attention, item);
     static_for<stages - 2>([&](auto n) TILEWAVE_INLINE_LAMBDA { copy_tile<n>(fetch, shared); });
     fetch.look_up(stages - 2);
     B::template copies_wait<(stages - 3) * under_way>();
@@ -116,7 +121,8 @@ struct MlaLdsMainLoop {
         whole(max_of(item.full_end - item.begin, 0) / tile_tokens),
         fetch(a, item),
         scale(a.scale_log2) {
-    if constexpr (is_fp8(type)) scale *= uniform_float(args.q_scale) * uniform_float(a.k_scale);
+    if constexpr (is_fp8(type)) scale *= uniform_float(args.q_scale);
+    if constexpr (mla_one_scale(L::spec)) scale *= uniform_float(a.k_scale);
     load_queries(item);
   }
   TILEWAVE_DEVICE static float uniform_float(const float* at) {
@@ -184,7 +190,7 @@ struct MlaLdsMainLoop {
         interleave<copies, copy_slots, Products::copy_slot(i)>(
             [&](auto c) TILEWAVE_INLINE_LAMBDA { fetch.template copy<c>(shared, free); });
       }
-      if constexpr (i >= score_products) exponentials_behind<i - score_products>();
+      exponentials_behind<i>();
       if constexpr (i == Products::look_up_at) fetch.look_up(n + stages);
       if constexpr (i == last_read - 1) {
         B::template copies_wait<(stages - 3) * under_way>();
@@ -195,12 +201,12 @@ struct MlaLdsMainLoop {
     });
   }
 
-  /// Exponentials stand behind product i of values.
+  /// Exponentials stand behind products of values.
   template <int i>
   TILEWAVE_DEVICE void exponentials_behind() {
-    constexpr int from = Products::first_exponential, slots = Products::last_exponential - from;
-    if constexpr (i >= from && i < from + slots) {
-      interleave<word_parts * elements / in_word, slots, i - from>(
+    constexpr int slots = Products::exponential_slots, slot = Products::exponential_slot(i);
+    if constexpr (slot < slots) {
+      interleave<word_parts * elements / in_word, slots, slot>(
           [&](auto part) TILEWAVE_INLINE_LAMBDA { make_part<part / word_parts, part % word_parts>(); });
     }
   }
@@ -295,12 +301,10 @@ struct MlaLdsMainLoop {
       s.reference[r] = raised;
       s.sum[r] *= factor[r];
     }
-    const float of_sums = Products::of_sums(factor);
-    TILEWAVE_UNROLL
-    for (int d = 0; d < L::value_tiles; ++d) {
+    static_for<std::extent_v<typename L::Out>>([&](auto n) TILEWAVE_INLINE_LAMBDA {
       TILEWAVE_UNROLL
-      for (int i = 0; i < L::ValueMap::sums; ++i) s.out[d][i] *= of_sums;
-    }
+      for (float& sum_of : s.out[n].data) sum_of *= factor[n % score_rows];
+    });
   }
 
   /// Runs those of `count` actions, spread evenly over `slots` slots, that fall into slot `slot`.

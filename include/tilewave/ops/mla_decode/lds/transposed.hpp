@@ -11,9 +11,11 @@ template <class RoomOf, MlaDecodeSpec S, MlaDecodePolicy P>
 struct MlaLdsTransposed : MlaLdsTile<RoomOf, S, P> {
   using Tile = MlaLdsTile<RoomOf, S, P>;
   using B = RoomOf;
-  static constexpr int side = Tile::value_side;  // rows and tokens of a product
+  static constexpr int side = 32;  // rows and tokens of a product
   using Map = ProductMap<side>;
   using Sums = Vec<float, Map::sums>;
+  static constexpr int value_tiles = latent_value_size / side;
+  using Out = Sums[value_tiles];  // sums of values
   static constexpr int element = Tile::element, pitch = Tile::pitch, rope_bytes = Tile::rope_bytes;
   static constexpr int chunks = B::template product_chunks<Tile::type>;  // of an operand
   static constexpr int key_tiles = P.tokens / side;
@@ -182,7 +184,12 @@ struct MlaLdsTransposedProducts {
                        products = score_products + L::value_tiles * key_slices;
   static constexpr int last_read = products - ahead;  // from this product on the next tile is read
   /// The first products of values follow upon the last of scores, which are done some products later.
-  static constexpr int first_exponential = 4 / chunks, last_exponential = products - score_products - ahead;
+  static constexpr int first_exponential = 4 / chunks,
+                       exponential_slots = products - score_products - ahead - first_exponential;
+  static constexpr int exponential_slot(int i) {
+    const int slot = i - score_products - first_exponential;
+    return slot >= 0 ? slot : exponential_slots;
+  }
   static constexpr int word_parts = 1;
   static constexpr int copy_slots = score_products, look_up_at = score_products;
   static constexpr int copy_slot(int i) { return i; }
@@ -235,8 +242,6 @@ struct MlaLdsTransposedProducts {
       }
     }
   }
-  /// Returns what the lane's row of sums has, from that of its rows of scores.
-  TILEWAVE_DEVICE static float of_sums(const float (&of)[score_rows]) { return of[0]; }
   template <class Op>
   TILEWAVE_DEVICE static float over_lanes(float value, Op op) {
     return op(value, B::shuffle_xor(value, 32));
@@ -255,7 +260,7 @@ struct MlaLdsTransposedProducts {
     }
   }
   template <int i>
-  TILEWAVE_DEVICE void multiply(const Probabilities& probabilities, typename L::ValueSums (&out)[L::value_tiles]) {
+  TILEWAVE_DEVICE void multiply(const Probabilities& probabilities, typename L::Out& out) {
     const Chunk(&kv)[chunks] = operands[i % ahead];
     if constexpr (i < score_products) {
       typename L::Sums& to = sums[i % key_tiles];
@@ -267,16 +272,17 @@ struct MlaLdsTransposedProducts {
       B::template multiply<type, side>(kv, probabilities[of % key_slices], out[of / key_slices]);
     }
   }
-  /// Calls f with the first column of each run of columns of the lane, and their sums.
-  template <class F>
-  TILEWAVE_DEVICE static void each_run(const typename L::ValueSums (&out)[L::value_tiles], const F& f) {
+  /// Calls f with one of the lane's rows, the first of four columns, counted from column 64 * pass, and their sums, until it has had
+  /// all of the lane's of 64 columns.
+  template <int pass, class F>
+  TILEWAVE_DEVICE static void each_run(const typename L::Out& out, const F& f) {
     const int lane = L::lane();
     TILEWAVE_UNROLL
-    for (int d = 0; d < L::value_tiles; ++d) {
+    for (int d = 0; d < 64 / side; ++d) {
+      const typename L::Sums& of = out[64 / side * pass + d];
       TILEWAVE_UNROLL
-      for (int i = 0; i < Map::sums; i += 4) {
-        f(side * d + Map::kv_row(lane, i), Vec<float, 4>{{out[d][i], out[d][i + 1], out[d][i + 2], out[d][i + 3]}});
-      }
+      for (int i = 0; i < Map::sums; i += 4)
+        f(0, side * d + Map::kv_row(lane, i), Vec<float, 4>{{of[i], of[i + 1], of[i + 2], of[i + 3]}});
     }
   }
 
