@@ -118,7 +118,7 @@ struct MlaLdsMainLoop {
         shared(lds),
         s(state),
         tiles(item.tiles),
-        whole(max_of(item.full_end - item.begin, 0) / tile_tokens),
+        whole(min_of(max_of(item.full_end - item.begin, 0) / tile_tokens, tiles)),
         fetch(a, item),
         scale(a.scale_log2) {
     if constexpr (is_fp8(type)) scale *= uniform_float(args.q_scale);
@@ -136,20 +136,25 @@ struct MlaLdsMainLoop {
     Products::clear(next);
     std::int32_t values = 0, keys = 0;  // slots of tiles n and n + 1
     operands.begin(base());
-    for (std::int32_t n = -1; n < tiles; ++n) {
-      TILEWAVE_UNROLL
-      for (int r = 0; r < score_rows; ++r) {
-        s.sum[r] += sum[r];
-        sum[r] = 0.0f;
-      }
-      largest = minus_infinity;
-      step(n, values, keys);
-      const bool again = n + 1 >= whole || B::any(largest > most);
-      if (again) [[unlikely]]
-        make_probabilities(n + 1);
-      values = keys;
-      keys = L::template slot_behind<1>(keys);
-      B::keep_uniform(values), B::keep_uniform(keys);
+    // Steps that end alike are a loop of their own: what the others do would move sums between registers at each end.
+    for (std::int32_t n = -1; n < tiles;) {
+      bool again;
+      do {
+        TILEWAVE_UNROLL
+        for (int r = 0; r < score_rows; ++r) {
+          s.sum[r] += sum[r];
+          sum[r] = 0.0f;
+        }
+        largest = minus_infinity;
+        step(n, values, keys);
+        values = keys;
+        keys = L::template slot_behind<1>(keys);
+        B::keep_uniform(values), B::keep_uniform(keys);
+        ++n;
+        again = n >= whole || B::any(largest > most);
+      } while (!again);
+      make_probabilities(n);
+      B::sched_fence();
     }
     B::template copies_wait<0>();
   }

@@ -190,7 +190,7 @@ struct MlaLdsTransposedProducts {
     const int slot = i - score_products - first_exponential;
     return slot >= 0 ? slot : exponential_slots;
   }
-  static constexpr int word_parts = 1;
+  static constexpr int word_parts = 1, permutes = 0;
   static constexpr int copy_slots = score_products, look_up_at = score_products;
   static constexpr int copy_slot(int i) { return i; }
 

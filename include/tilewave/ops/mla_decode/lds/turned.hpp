@@ -139,6 +139,7 @@ struct MlaLdsTurnedProducts {
   static constexpr int group_ahead = 3;
   static constexpr int last_read = products - 2 * ahead;  // from this product on the next tile is read
   static constexpr int look_up_at = last_read - 6;
+  static constexpr int permutes = value_operands * (L::element == 2 ? 2 : 4);  // that turn operands
   /// Every second product of values has a word's exponentials behind it, the others turn operands.
   static constexpr int word_parts = 3, exponential_slots = (value_products - 12) / 2;
   static constexpr int exponential_slot(int i) {
