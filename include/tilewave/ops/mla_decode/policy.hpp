@@ -83,13 +83,13 @@ constexpr int mla_lds_stages(const ArchFacts& facts, const MlaDecodeSpec& s) {
   return min_of(4, facts.lds_bytes / (mla_lds_tokens(facts, s) * (mla_lds_pitch(facts, s) + 64 * size_of(s.q))));
 }
 
-/// Returns the rows of the smallest block. Where waves without rows fetch for 64 rows, a block of 32 would be no faster.
+/// Returns the rows of the smallest block. Where waves without rows fetch for 64 rows, one of 32 would be no faster.
 constexpr int mla_lds_least_rows(const ArchFacts& facts) {
   return facts.direct_copies ? mla_lds_wave_rows : 2 * mla_lds_wave_rows;
 }
 
-/// Returns whether waves without rows hold tiles in their registers until there is room in LDS. Elsewhere all waves copy
-/// straight into LDS.
+/// Returns whether waves without rows hold tiles in their registers until there is room in LDS. Elsewhere all waves
+/// copy straight into LDS.
 constexpr bool mla_lds_held(const ArchFacts& facts, const MlaDecodePolicy& p) {
   return !facts.direct_copies && p.rows <= 2 * mla_lds_wave_rows;
 }

@@ -46,8 +46,8 @@ constexpr MlaDecodePolicies mla_decode_policies(ArchId arch, const MlaDecodeSpec
          .schedule = balanced,
          .waves_per_simd = 1});
   }
-  // Wide blocks read the cache less often. On gfx950 they have the LDS for q of 64 rows, or of 32 twice. Path lds leaves
-  // them pages of odd sizes, and of codes under bf16 q nothing.
+  // Wide blocks read the cache less often. On gfx950 they have the LDS for q of 64 rows, or of 32 twice. Path lds
+  // leaves them pages of odd sizes, and of codes under bf16 q nothing.
   const bool wide_lds = cdna && facts.lds_bytes > 128 * 1024, lds = all.size() > 0;
   if (cdna && !lds) add({.rows = 64, .schedule = balanced, .waves_per_simd = 1});
   if (!cdna || !lds || s.kv == s.q) add({.rows = 32, .schedule = balanced, .waves_per_simd = wide_lds ? 2 : 1});

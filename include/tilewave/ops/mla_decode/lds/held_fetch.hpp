@@ -44,12 +44,10 @@ struct MlaLdsHeldFetch : MlaLdsPlaces<L> {
   };
 
   std::int32_t latent_at, rope_at;  // where the lane reads, from the token of a load
-  std::int32_t scales, scales_end;  // of those apart: bytes from a page to its first one, and to the end
+  std::int32_t scales;              // of those apart: bytes from a page to its first one
 
   TILEWAVE_DEVICE MlaLdsHeldFetch(const MlaDecodeArgs& args, const PagedAttentionWorkItem& item)
-      : Places(args.attention, item),
-        scales(static_cast<std::int32_t>(args.page_scales)),
-        scales_end(scales + LatentRow::apart_bytes * args.attention.block_size.divisor) {
+      : Places(args.attention, item), scales(static_cast<std::int32_t>(args.page_scales)) {
     latent_at = B::opaque(token_of(0) * token_stride + byte_of(unit_of(0)));
     if constexpr (rope_units > 0)
       rope_at = B::opaque(token_of(latent_loads) * token_stride + byte_of(unit_of(latent_loads)));
@@ -70,9 +68,11 @@ struct MlaLdsHeldFetch : MlaLdsPlaces<L> {
       to.low[i] = source.load_two_words(lane, at);
       if constexpr (has_wide<i>()) to.high[i] = source.load_two_words(lane + 8, at);
       if constexpr (row.scales_apart()) {
+        // Behind the last token are scales of any value, NaN among them.
         const std::int32_t word = unit_of(i) / group_units / 4 * 4;
-        to.scale[i] = typename B::Source{place.page, static_cast<std::uint32_t>(scales_end)}.load_word(
-            word, min_of(scales + LatentRow::apart_bytes * (this->in_page + token), scales_end));
+        const std::int32_t end = scales + LatentRow::apart_bytes * this->end_in_page;
+        to.scale[i] = typename B::Source{place.page, static_cast<std::uint32_t>(end)}.load_word(
+            word, min_of(scales + LatentRow::apart_bytes * (this->in_page + token), end));
       } else if constexpr (row.group() > 0 && has_codes<i>()) {
         to.scale[i] = source.load_word(row.scale_byte() + unit_of(i) / group_units * 4, at);
       }

@@ -3,7 +3,7 @@
 //
 // Grid: by the schedule of the policy (work.hpp). A block has P.rows query rows, query tokens times heads, in waves of
 // 32 rows, and walks their tokens in tiles of P.tokens. A wave has q and all 512 output columns of its rows in
-// registers, so it multiplies a tile by itself: nothing but the tile is shared. LDS: a ring of tiles (tile.hpp), of
+// registers, so it multiplies a tile by itself: nothing but the tile is shared. LDS: a ring of tiles (layout.hpp), of
 // which all waves fetch a part. Where there are fewer rows, the other waves do nothing else.
 // Bound: reads of the cache; with 128 rows the matrix rate is near.
 #pragma once

@@ -69,7 +69,7 @@ struct MlaLdsPlaces {
   std::int32_t begin, first, last;  // tokens: the wave's first one of tile 0, and in the tile, the last that is wanted
   Found next;
   Place place;
-  std::int32_t in_page;  // the wave's first token
+  std::int32_t in_page, end_in_page;  // tokens of the page: the wave's first one, and behind the last that is wanted
 
   TILEWAVE_DEVICE MlaLdsPlaces(const PagedAttentionArgs& a, const PagedAttentionWorkItem& item)
       : base(static_cast<const char*>(a.k)),
@@ -95,6 +95,7 @@ struct MlaLdsPlaces {
   /// Turns what was looked up into the place of copies.
   TILEWAVE_DEVICE void find() {
     in_page = next.offset;
+    end_in_page = next.bytes + 1;
     place = {base + 16 * (std::uint64_t{static_cast<std::uint32_t>(next.id)} * page_units),
              next.bytes < 0 ? 0 : next.offset * token_stride,
              next.bytes < 0 ? 0 : next.bytes * token_stride + L::row_bytes};

@@ -97,8 +97,10 @@ struct MlaLdsMainLoop {
   static constexpr int products = Products::products, score_products = Products::score_products;
   static constexpr int last_read = Products::last_read, copy_slots = Products::copy_slots;
   static constexpr int in_word = 4 / L::element, word_parts = Products::word_parts;
-  /// Probabilities are at most 2^most. Those of fp8 begin with 2^6, so that they have four bits down to 2^-12.
-  static constexpr float most = 8.0f, first = is_fp8(type) ? 6.0f : 0.0f;
+  /// Probabilities are at most 2^most. Those of fp8 begin with 2^6, so that they have four bits down to 2^-12; the
+  /// flavour whose largest value is 240 has everything a power lower.
+  static constexpr float most = is_fp8(type) && fp8_max(type) < 256.0f ? 7.0f : 8.0f,
+                         first = is_fp8(type) ? most - 2.0f : 0.0f;
 
   const PagedAttentionArgs& a;
   typename L::Shared& shared;

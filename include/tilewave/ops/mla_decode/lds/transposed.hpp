@@ -64,8 +64,8 @@ struct MlaLdsTransposed : MlaLdsTile<RoomOf, S, P> {
   static_assert(conflicts() == 0, "lanes that are served together meet no bank twice");
 };
 
-/// Copies rows of tokens into LDS. A copy of all lanes has the latent dimensions of one token of bf16, or of two of fp8;
-/// the last one has the rotated dimensions of all.
+/// Copies rows of tokens into LDS. A copy of all lanes has the latent dimensions of one token of bf16, or of two of
+/// fp8; the last one has the rotated dimensions of all.
 template <class L>
 struct MlaLdsTransposedFetch : MlaLdsPlaces<L> {
   using B = typename L::B;
@@ -272,8 +272,8 @@ struct MlaLdsTransposedProducts {
       B::template multiply<type, side>(kv, probabilities[of % key_slices], out[of / key_slices]);
     }
   }
-  /// Calls f with one of the lane's rows, the first of four columns, counted from column 64 * pass, and their sums, until it has had
-  /// all of the lane's of 64 columns.
+  /// Calls f with one of the lane's rows, the first of four columns, counted from column 64 * pass, and their sums,
+  /// until it has had all of the lane's of 64 columns.
   template <int pass, class F>
   TILEWAVE_DEVICE static void each_run(const typename L::Out& out, const F& f) {
     const int lane = L::lane();

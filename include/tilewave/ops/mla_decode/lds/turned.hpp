@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Tiles of a chip whose LDS does not transpose: lanes read four tokens, or eight of fp8, of neighbouring dimensions, and
-// permute bytes so that tokens of one dimension lie side by side. LDS has no room for more than 16 tokens of bf16 at a
-// time, so products have 16 tokens and 16 rows, and a lane has two of its wave's rows. The tokens of its scores are
-// those whose values it reads, so that probabilities are operands as they are.
+// Tiles of a chip whose LDS does not transpose: lanes read four tokens, or eight of fp8, of neighbouring dimensions,
+// and permute bytes so that tokens of one dimension lie side by side. LDS has no room for more than 16 tokens of bf16
+// at a time, so products have 16 tokens and 16 rows, and a lane has two of its wave's rows. The tokens of its scores
+// are those whose values it reads, so that probabilities are operands as they are.
 #pragma once
 
 #include "tilewave/ops/mla_decode/lds/layout.hpp"
@@ -240,8 +240,8 @@ struct MlaLdsTurnedProducts {
       B::template multiply_half<type, side>(values[of / score_rows % 2], probabilities[of % score_rows], out[of]);
     }
   }
-  /// Calls f with one of the lane's rows, the first of four columns, counted from column 64 * pass, and their sums, until
-  /// it has had all of the lane's of 64 columns.
+  /// Calls f with one of the lane's rows, the first of four columns, counted from column 64 * pass, and their sums,
+  /// until it has had all of the lane's of 64 columns.
   template <int pass, class F>
   TILEWAVE_DEVICE static void each_run(const typename L::Out& out, const F& f) {
     const int lane = L::lane();
