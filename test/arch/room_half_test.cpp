@@ -93,7 +93,7 @@ void check_words() {
   using K = WordsKernel<B>;
   std::vector<std::uint32_t> in(K::words);
   for (int i = 0; i < K::words; ++i) in[i] = 1000u + static_cast<std::uint32_t>(i);
-  const Device<std::uint32_t> words(in), copied(std::vector<std::uint32_t>(K::words));
+  const Device<std::uint32_t> words(in), copied(std::vector<std::uint32_t>(in.size()));
   const Device<Two> loaded(std::vector<Two>(64));
   launch_kernel<K>(1, 1, typename K::Args{words.data(), copied.data(), loaded.data()});
   const auto in_lds = copied.values();
