@@ -58,7 +58,7 @@ int ask(const Problem& right, const Fields<Problem>& fields, const Answer& answe
   std::mt19937 random(123);
   REQUIRE(answer(right).ok());
   int accepted = 0;
-  for (int trial = 0; trial < 20000; ++trial) {
+  for (int trial = 0; trial < 15000; ++trial) {
     Problem p = right;
     for (unsigned changes = 1 + random() % 4; changes > 0; --changes)
       fields[random() % fields.size()](p, hostile(random));
@@ -69,19 +69,26 @@ int ask(const Problem& right, const Fields<Problem>& fields, const Answer& answe
   return accepted;
 }
 
-/// Asks the op's check, whether each policy takes the problem, and for the workspace.
+/// Asks for the workspace, as a plan that is kept is asked before the launch checks the problem.
+template <class Registry>
+std::size_t workspace_of(const typename Registry::Problem& p, const auto& policy, const ArchFacts& facts, int splits) {
+  if constexpr (requires { Registry::workspace_bytes(p, policy, facts, splits); }) {
+    return Registry::workspace_bytes(p, policy, facts, splits);
+  } else {
+    return 0;
+  }
+}
+/// Asks for the workspace, the op's check, and whether each policy takes the problem.
 template <class Registry>
 auto check_and_takes(ArchId arch) {
   return [arch](const typename Registry::Problem& p) {
     const ArchFacts& facts = facts_of(arch);
-    if (Status s = Registry::check(p, facts); !s.ok()) return s;
+    const Status s = Registry::check(p, facts);
     for (const auto& policy : Registry::policies(arch, p.spec)) {
-      if (!Registry::takes(policy, p, facts).ok()) continue;
-      if constexpr (requires { Registry::workspace_bytes(p, policy, facts, 1); }) {
-        CHECK(Registry::workspace_bytes(p, policy, facts, 1) < std::size_t{1} << 62);
-      }
+      const std::size_t bytes = workspace_of<Registry>(p, policy, facts, 1);
+      if (s.ok() && Registry::takes(policy, p, facts).ok()) CHECK(bytes < std::size_t{1} << 62);
     }
-    return Status{};
+    return s;
   };
 }
 
@@ -134,13 +141,14 @@ TEST_CASE("paged attention answers whatever numbers it gets") {
   for (const ArchId arch : {ArchId::gfx950, ArchId::sm90}) {
     const auto answer = [arch](const P& problem) {
       const ArchFacts& facts = facts_of(arch);
-      if (Status s = paged_attention_check(problem, facts); !s.ok()) return s;
+      const Status s = paged_attention_check(problem, facts);
       for (const PagedAttentionPolicy& policy : paged_attention_policies(arch, problem.spec)) {
-        for (const int splits : {1, 8})
-          if (paged_attention_takes(problem, policy, facts, splits).ok())
-            CHECK(paged_attention_workspace_size(problem, policy, facts, splits) < std::size_t{1} << 62);
+        for (const int splits : {1, 8}) {
+          const std::size_t bytes = workspace_of<PagedAttentionRegistry>(problem, policy, facts, splits);
+          if (s.ok() && paged_attention_takes(problem, policy, facts, splits).ok()) CHECK(bytes < std::size_t{1} << 62);
+        }
       }
-      return Status{};
+      return s;
     };
     CHECK(ask(P::in_units(p, false), fields, answer) > 0);
   }
@@ -223,6 +231,8 @@ TEST_CASE("a product answers whatever numbers it gets") {
         GemmPlan plan;
         const Status s = gemm_select(problem, entries, facts_of(arch), plan);
         if (s.ok()) CHECK(plan.workspace_bytes(problem) < std::size_t{1} << 62);
+        for (const GemmEntry& entry : built)
+          static_cast<void>(workspace_of<GemmRegistry>(problem, entry.policy, facts_of(arch), entry.policy.splits));
         return s;
       };
       CHECK(ask(p, fields, answer) > 0);
@@ -267,6 +277,54 @@ TEST_CASE("a layer of experts answers whatever numbers it gets") {
   p.logits = nullptr, p.logits_stride = 0, p.topk = p.experts = 0;
   p.expert_rows = tensor<std::int32_t>(5), p.capacity = 16, p.x_expert_stride = p.out_expert_stride = 16 * 256;
   CHECK(ask(p, fields, answer) > 0);
+}
+
+/// Lets each tensor that is written begin where another one does.
+template <class Problem, class Check>
+void check_apart(const Problem& right, const Fields<Problem>& written, const Fields<Problem>& read,
+                 const Check& check) {
+  REQUIRE(check(right).ok());
+  Fields<Problem> all = written;
+  all.insert(all.end(), read.begin(), read.end());
+  for (std::size_t w = 0; w < written.size(); ++w) {
+    for (std::size_t other = 0; other < all.size(); ++other) {
+      Problem p = right;
+      for (const std::size_t field : {w, other}) all[field](p, std::int64_t{1} << 52);
+      CAPTURE(w, other);
+      CHECK(check(p).ok() == (w == other));
+    }
+  }
+}
+
+TEST_CASE("what attention writes lies on nothing else") {
+  const auto small = [](int number) { return tensor<std::int32_t>(number); };
+  const auto scale = [](int number) { return tensor<float>(number); };
+  using F = FlashAttentionProblem;
+  F f;
+  f.spec.q = f.spec.kv = f.spec.out = sm90_facts.fp8, f.spec.quant = Scaling::per_head;
+  f.spec.bit_mask = f.spec.alibi = true;
+  f.q = tensor<void>(0), f.k = tensor<void>(1), f.v = tensor<void>(2), f.out = tensor<void>(3), f.lse = scale(4);
+  f.q_scale = scale(5), f.k_scale = scale(6), f.v_scale = scale(7), f.out_scale = scale(8), f.sinks = scale(9);
+  f.alibi_slopes = scale(10), f.mask = tensor<std::uint32_t>(11), f.item_counter = tensor<std::uint32_t>(12);
+  f.q_starts = small(13), f.kv_starts = small(14), f.workspace = tensor<void>(15), f.workspace_bytes = 4096;
+  f.batch = 3, f.q_length = f.kv_length = 100, f.total_q = f.total_kv = 250, f.q_heads = 8, f.kv_heads = 2;
+  Fields<F> written, read;
+  add(written, &F::out, &F::lse, &F::item_counter, &F::workspace);
+  add(read, &F::q, &F::k, &F::v, &F::q_scale, &F::k_scale, &F::v_scale, &F::out_scale, &F::sinks, &F::alibi_slopes,
+      &F::mask, &F::q_starts, &F::kv_starts);
+  check_apart(F::ragged(f), written, read, [](const F& p) { return flash_attention_check(p, sm90_facts); });
+
+  using M = MlaDecodeProblem;
+  M m;
+  m.spec.q = m.spec.kv = sm90_facts.fp8;
+  m.q = tensor<void>(0), m.kv = tensor<void>(1), m.out = tensor<void>(2), m.lse = scale(3), m.q_scale = scale(4);
+  m.kv_scale = scale(5), m.sinks = scale(6), m.block_table = small(7), m.context_lengths = small(8);
+  m.workspace = tensor<void>(9), m.workspace_bytes = 4096, m.softmax_scale = 0.07f;
+  m.batch = 4, m.num_q_heads = 16, m.block_size = 64, m.table_columns = 8, m.num_pages = 40;
+  Fields<M> mla_written, mla_read;
+  add(mla_written, &M::out, &M::lse, &M::workspace);
+  add(mla_read, &M::q, &M::kv, &M::q_scale, &M::kv_scale, &M::sinks, &M::block_table, &M::context_lengths);
+  check_apart(M::dense(m), mla_written, mla_read, [](const M& p) { return mla_decode_check(p, sm90_facts); });
 }
 
 TEST_CASE("numbers that overflowed once are answered") {
