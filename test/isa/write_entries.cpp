@@ -235,6 +235,8 @@ ordered_json mla_lds_claims() {
   constexpr double softmax = 13.0 * Loop::elements, offsets = 3 * Loop::copies + 32, raised = 3 * 256;
   return {{"mfma", gemm_mfma<Kernel::Room::facts.id>(GemmSpec{.a = L::spec.q}, L::side)},
           {"writes_lds", L::held},
+          // Three stages are the tile whose values are multiplied, the next one, and one that lands during a step.
+          {"drains", L::stages == 3},
           {"valu_of_products", (softmax + offsets + Loop::Products::permutes + raised) / Loop::products}};
 }
 

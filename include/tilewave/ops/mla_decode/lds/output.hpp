@@ -33,6 +33,10 @@ struct MlaLdsOutput {
           row(a, item, first_row + Products::row(lane, r), Products::over_lanes(s.sum[r], Sum{}), s.reference[r]);
       scale[r] = Write::scale(a, item, of, v_scale, L::Map::unit(lane) == 0);
     }
+    if constexpr (L::row_waves == 1) {  // a wave alone is as fast without
+      write_straight(a, item, s, scale);
+      return;
+    }
     float* const put = wave + Products::row(lane, 0) * pitch;
     static_for<passes>([&](auto pass) TILEWAVE_INLINE_LAMBDA {
       Products::template each_run<pass>(s.out, [&](int r, int column, const Four& sums) TILEWAVE_INLINE_LAMBDA {
@@ -63,6 +67,28 @@ struct MlaLdsOutput {
   }
 
  private:
+  TILEWAVE_DEVICE static void write_straight(const PagedAttentionArgs& a, const PagedAttentionWorkItem& item,
+                                             const MlaLdsState<L>& s, const MlaDecodeRowScale (&scale)[lane_rows]) {
+    static_assert(lane_rows == 1 || L::row_waves > 1, "a lane that writes straight has one row");
+    const std::int32_t in_block = B::wave_id() * rows + Products::row(L::lane(), 0);
+    if (!Write::is_row(a, item, in_block)) return;
+    const MlaDecodeRow of = row(a, item, in_block, 0.0f, 0.0f);
+    float* const partial = Write::partial_out(a, item, of);
+    std::uint16_t* const out = Write::out(a, item, of.in_sequence);
+    static_for<passes>([&](auto pass) TILEWAVE_INLINE_LAMBDA {
+      Products::template each_run<pass>(s.out, [&](int, int column, const Four& sums) TILEWAVE_INLINE_LAMBDA {
+        Four values;
+        TILEWAVE_UNROLL
+        for (int i = 0; i < 4; ++i) values[i] = scale[0].template of<B>(sums[i]);
+        if (scale[0].partial) {
+          B::store(reinterpret_cast<Four*>(partial + pass * columns + column), values);
+        } else {
+          B::store(reinterpret_cast<Vec<std::uint32_t, 2>*>(out + pass * columns + column),
+                   narrow<B, DType::bf16, 4>(values));
+        }
+      });
+    });
+  }
   TILEWAVE_DEVICE static MlaDecodeRow row(const PagedAttentionArgs& a, const PagedAttentionWorkItem& item,
                                           std::int32_t in_block, float sum, float reference) {
     return {in_block, min_of(item.first_row + in_block, a.rows - 1), sum, reference};
