@@ -33,7 +33,8 @@ struct MlaLdsOutput {
           row(a, item, first_row + Products::row(lane, r), Products::over_lanes(s.sum[r], Sum{}), s.reference[r]);
       scale[r] = Write::scale(a, item, of, v_scale, L::Map::unit(lane) == 0);
     }
-    if constexpr (L::row_waves == 1) {  // a wave alone is as fast without
+    // A wave alone is faster without. Of fp8, LLVM has no registers left for both.
+    if constexpr (L::row_waves == 1 && L::element == 2) {
       write_straight(a, item, s, scale);
       return;
     }
