@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "tilewave/ops/gemm/choice/tile_count.hpp"
-#include "tilewave/ops/gemm/few_rows/strides.hpp"
 #include "tilewave/ops/gemm/stream.hpp"
 
 namespace tilewave {
@@ -47,23 +46,6 @@ inline double gemm_cost_few_rows(const GemmProblem& problem, std::int32_t m, con
   return 5.82 + max_of(bytes / 4.36e6, rounds * max_of(work, waves)) + 1.12 * rounds * passes;
 }
 
-/// The same of weights of 16 or 8 bits straight to registers (few_rows/dense_kernel.hpp): the longer of memory and of
-/// the runs of a wave, one after the other. How its constants were fitted is in
-/// docs/notebook/2026-11-28-gemm-few-rows-of-16-bits.md.
-inline double gemm_cost_dense_few_rows(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p) {
-  if (m > p.rows || !detail::GemmFewRowsStrides(problem).check().ok()) return 1e6;
-  const double row_bytes = double(problem.k) * size_of(problem.spec.a), layers = problem.batch;
-  const double blocks = layers * ceil_div(problem.n, p.columns), slots = sm90_facts.compute_units * p.waves_per_simd;
-  const double rounds = double(std::int64_t((blocks + slots - 1) / slots));
-  // Each block reads A, mostly from L2. Few bytes under way leave memory idle.
-  const double bytes = (layers * problem.n + 0.10 * blocks * m) * row_bytes;
-  const double run_bytes = double(p.waves_k) * p.stages * p.depth_bytes;  // of a row of B, by all waves of a block
-  const double used = min_of(1.0, min_of(blocks, slots) * run_bytes * p.columns / 2.64e6);
-  const double runs = double(std::int64_t(row_bytes / run_bytes + 0.999));
-  const double chain = rounds * runs * (0.15 + 0.18 * p.stages * p.columns / 16);
-  return 3.87 + max_of(bytes / (4.58e6 * used), chain) + 0.63 * min_of(rounds, 2.0);
-}
-
 /// Microseconds on an H200: the longer of what the products and what the bytes take, and what is there once. How its
 /// constants were fitted is in docs/notebook/2026-11-23-gemm-stream-k.md and 2026-11-27-gemm-in-turns.md.
 inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits) {
@@ -99,8 +81,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
     const double tiles = gemm_tiles_of_group(group_rows_scaled, p.rows * p.cluster);
     count.tiles = tiles * ceil_div(problem.n, p.columns) * count.rows / group_rows_scaled;
   }
-  if (p.path == GemmPath::weights_in_registers)
-    return spec.four_bit() ? gemm_cost_few_rows(problem, m, p) : gemm_cost_dense_few_rows(problem, m, p);
+  if (p.path == GemmPath::weights_in_registers) return gemm_cost_few_rows(problem, m, p);
   const double slots = double(clusters_at_a_time(p.sharers() * splits) * p.waves_per_simd);
   const double steps = double(ceil_div(ceil_div(problem.k * element, p.depth_bytes), splits));
   const double rounds_started = double(std::int64_t((count.tiles + slots - 1) / slots));  // rounds
