@@ -24,7 +24,7 @@ using PolicyCost = tilewave::detail::GemmPolicyCost;
 constexpr int shared_count = sizeof(GemmDenseCost) / sizeof(double);
 constexpr int policy_count = 6;  // start, stage, tile, merge, split, memory
 // How far a constant usually is from where it starts: the unit of steps, of differences and of the pull to the start.
-constexpr double shared_units[shared_count] = {.3, .6, .6, .6, .6, .6, .1, .5, .5, .1, .5,
+constexpr double shared_units[shared_count] = {.3, .6, .6, .6, .6, .6, .1, .5, .1, .1, .5,
                                                .2, 15, .1, .4, 1,  .1, .1, .1, .1, .5};
 constexpr double policy_units[policy_count] = {.6, .03, .6, .6, .25, .06};
 constexpr double pull = 1e-4, difference = .02;
@@ -295,7 +295,7 @@ Constants fitted(std::vector<Shape>& shapes, const Constants& start) {
     const double before = objective(shapes, c, start);
     const Equations equations(shapes, c, start);
     bool better = false;
-    for (int tries = 0; tries < 8 && !better; ++tries) {
+    for (int tries = 0; tries < 16 && !better; ++tries) {
       const std::vector<double> step = equations.solved(damping);
       Constants next = c;
       for (int i = 0; i < c.count() && !step.empty(); ++i)

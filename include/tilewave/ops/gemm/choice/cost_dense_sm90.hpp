@@ -67,8 +67,7 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
   // What it has from L2. Rows of A that many blocks read at a time leave L2 less often; B's of one band of tiles come
   // from memory.
   const std::int32_t across = ceil_div(problem.n, p.columns * p.cluster_columns);
-  const double a_again =
-      (c.a_again + (1 - c.a_again) * min_of(1.0, c.a_readers / across)) * (across == 1 && m >= 512 ? c.a_once : 1.0);
+  const double a_again = c.a_again + (1 - c.a_again) * min_of(1.0, c.a_readers / across);
   const double from_l2 = steps * p.depth_bytes *
                          (rows / p.cluster_columns * a_again + p.columns / p.cluster * (m > p.rows ? 1.0 : c.b_once));
   const double l2 = 1e6 * (splits > 1              ? c.l2_split
@@ -78,8 +77,9 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
                                                    : c.l2);
   // Boxes of rows shared by a cluster do not end with A (gemm_launch), and rows beyond it take time of all blocks.
   const double absent = p.cluster_columns > 1 && m < p.rows ? (p.rows - m) / double(p.cluster_columns) : 0.0;
-  // Where few columns lie beside each other, the same rows of A are read by blocks far from each other.
-  const double a_memory = m >= 1024 && across > 1 && problem.n <= 512 && p.cluster_columns == 1 ? 1 + c.a_memory : 1.0;
+  // Where few columns lie under many rows, the same rows of A are read by blocks far from each other.
+  const bool few_columns = m >= 1024 && problem.n <= 512 && p.cluster_columns == 1;
+  const double a_memory = few_columns && across > 1 ? 1 + c.a_memory : 1.0;
   const double bytes = layers * ((a_memory * m + n) * k * element + double(m) * n * size_of(spec.out));
   const double memory = bytes / (1e6 * c.memory * of.memory * tiles);  // of a tile
   const auto round = [&](double at_a_time, double part, bool last) {   // `part` of the steps of so many tiles
@@ -93,7 +93,8 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
       tile += (last ? 0.0 : of.tile) + (p.late ? c.late_stage * max_of(6.0 - steps, 0.0) : 0.0);
     }
     return c.absent * 1e-4 * absent * active * steps * part +
-           detail::beside_each_other(tile, part * active * from_l2 / l2, part * at_a_time * memory);
+           (few_columns && splits == 1 ? 1 + c.few_columns : 1.0) *
+               detail::beside_each_other(tile, part * active * from_l2 / l2, part * at_a_time * memory);
   };
   double us = of.start;
   if (p.stream) {

@@ -17,14 +17,14 @@ struct GemmDenseCost {
   // rows of A by two, of columns of B, and of rows by four.
   double l2, l2_split, l2_rows, l2_columns, l2_rows_by_four;
   // So much of A's bytes leave L2 where many blocks read them, up to so many columns of tiles all, and of B's where one
-  // block reads them. a_once: where tiles have one column.
-  double a_again, a_readers, a_once, b_once;
-  double a_memory;      // more of A that comes from memory where blocks far from each other read it
-  double turns;         // what a second block of an SM adds to the time of one
-  double brought;       // KB a microsecond that an SM is brought
-  double late_stage;    // microseconds of each stage below six, in which values leave late
-  double second_round;  // microseconds of the first further round
-  double merge_rows;    // microseconds less for rows of 128 x 256 that are not there
+  // block reads them.
+  double a_again, a_readers, b_once;
+  double few_columns, a_memory;  // more time of a round, and of A from memory, of few columns under many rows
+  double turns;                  // what a second block of an SM adds to the time of one
+  double brought;                // KB a microsecond that an SM is brought
+  double late_stage;             // microseconds of each stage below six, in which values leave late
+  double second_round;           // microseconds of the first further round
+  double merge_rows;             // microseconds less for rows of 128 x 256 that are not there
   double by_three, by_five, by_six, by_seven;  // microseconds more of splits that are no power of two
   double absent;                               // microseconds of 10^4 rows of boxes that are not there
 };
@@ -56,105 +56,113 @@ struct GemmPolicyCost {
 };
 
 // clang-format off
-inline constexpr GemmDenseCost gemm_dense_cost_sixteen_bits{.memory = 4.583, .l2 = 19.54, .l2_split = 9.541, .l2_rows = 15.31, .l2_columns = 9.686, .l2_rows_by_four = 7.453, .a_again = 0.7096, .a_readers = 4.448, .a_once = 0.7172, .b_once = 0.8311, .a_memory = 0.6699, .turns = 0.1325, .brought = 202.1, .late_stage = 0.3444, .second_round = 0.6724, .merge_rows = 2.789, .by_three = 0.02108, .by_five = 0.02057, .by_six = 0.02141, .by_seven = 0.07415, .absent = 0.18};
+inline constexpr GemmDenseCost gemm_dense_cost_sixteen_bits{
+    .memory = 4.586, .l2 = 19.94, .l2_split = 8.581, .l2_rows = 15.74, .l2_columns = 8.734, .l2_rows_by_four = 7.153, .a_again = 0.5681, .a_readers = 0, .b_once = 0.8737, .few_columns = 0.06378,
+    .a_memory = 0.353, .turns = 0.1323, .brought = 210, .late_stage = 0.189, .second_round = 0.5054, .merge_rows = 2.8, .by_three = 0.0311, .by_five = 0.002149, .by_six = 0, .by_seven = 0.03867, .absent = 0.1787};
 inline constexpr GemmPolicyCost gemm_policy_costs_sixteen_bits[] = {
-    {8, 16, 1, GemmForm::few_rows, 3.33, 0.2934, 1.48, 0.56, 0.112, 1.273},
-    {8, 16, 2, GemmForm::few_rows, 3.76, 0.2352, 0.84, 0.28, -0.289, 0.989},
-    {8, 16, 4, GemmForm::few_rows, 3.98, 0.4245, 0.70, -0.08, -0.366, 0.961},
-    {16, 64, 1, GemmForm::two_blocks, 7.35, 0.1484, 0.08, 0.38, -0.142, 0.965},
-    {32, 64, 1, GemmForm::swapped, 7.10, 0.1379, 0.90, 0.84, -0.125, 0.985},
-    {64, 64, 1, GemmForm::shared_by_four, 5.93, 0.1244, 2.13, 1.30, 0.000, 0.954},
-    {64, 64, 1, GemmForm::shared_rows, 6.27, 0.1567, 0.43, 1.30, 0.000, 0.981},
-    {64, 64, 1, GemmForm::swapped, 8.46, 0.1417, 1.01, 0.81, -0.240, 0.989},
-    {64, 64, 1, GemmForm::two_blocks, 7.19, 0.1959, 0.20, 1.30, 0.000, 0.979},
-    {64, 96, 1, GemmForm::clustered, 6.59, 0.1428, 0.36, 1.55, 0.000, 1.051},
-    {64, 96, 1, GemmForm::plain, 6.23, 0.1270, 0.73, 1.55, 0.000, 0.958},
-    {64, 96, 1, GemmForm::shared_rows, 6.80, 0.1574, 0.27, 1.55, 0.000, 0.992},
-    {64, 112, 1, GemmForm::clustered, 6.91, 0.1400, 0.55, 1.68, 0.000, 0.986},
-    {64, 128, 1, GemmForm::shared_rows, 6.64, 0.1755, 0.29, 1.80, 0.000, 0.969},
-    {64, 128, 2, GemmForm::swapped, 6.22, 0.1683, 0.00, 1.29, 0.009, 0.956},
-    {64, 160, 1, GemmForm::plain, 7.33, 0.1778, 0.85, 1.95, -0.357, 0.962},
-    {64, 224, 1, GemmForm::plain, 7.77, 0.2587, 0.76, 2.55, 0.000, 0.952},
-    {80, 64, 1, GemmForm::swapped, 6.25, 0.1187, 0.57, 1.19, 0.001, 0.947},
-    {80, 128, 2, GemmForm::swapped, 6.87, 0.1918, 0.66, 1.24, 0.005, 0.968},
-    {96, 64, 1, GemmForm::shared_by_four, 6.08, 0.1303, 3.47, 1.55, 0.000, 0.996},
-    {96, 64, 1, GemmForm::swapped, 6.25, 0.1316, 0.47, 1.38, -0.036, 0.942},
-    {96, 128, 2, GemmForm::swapped, 7.03, 0.2283, 0.73, 1.38, 0.020, 0.970},
-    {128, 64, 1, GemmForm::swapped, 6.76, 0.1662, 0.77, 1.45, -0.076, 0.947},
-    {128, 96, 2, GemmForm::shared_rows, 7.18, 0.2519, 0.42, 2.30, 0.000, 0.932},
-    {128, 112, 2, GemmForm::clustered, 7.32, 0.2570, 0.60, 2.55, 0.000, 0.966},
-    {128, 112, 2, GemmForm::plain, 7.35, 0.2911, 0.60, 1.67, 0.025, 1.012},
-    {128, 128, 2, GemmForm::clustered, 7.24, 0.3024, 0.56, 2.80, 0.000, 1.094},
-    {128, 128, 2, GemmForm::shared_rows, 7.40, 0.3387, 0.20, 2.80, 0.000, 1.066},
-    {128, 128, 2, GemmForm::swapped, 7.23, 0.3190, 0.99, 1.58, 0.027, 1.009},
-    {128, 144, 1, GemmForm::pingpong, 5.81, 0.3726, 3.42, 3.05, 0.000, 0.978},
-    {128, 144, 2, GemmForm::late, 7.72, 0.3751, 0.65, 3.05, 0.000, 1.012},
-    {128, 160, 1, GemmForm::pingpong, 5.31, 0.4108, 3.63, 3.30, 0.000, 0.976},
-    {128, 176, 1, GemmForm::pingpong, 5.10, 0.4541, 3.81, 3.55, 0.000, 1.003},
-    {128, 192, 1, GemmForm::pingpong, 6.31, 0.4916, 3.15, 3.80, 0.000, 0.971},
-    {128, 224, 2, GemmForm::late, 8.82, 0.5766, 0.49, 4.30, 0.000, 1.009},
-    {128, 240, 2, GemmForm::late, 9.35, 0.6091, 0.81, 4.55, 0.000, 0.997},
-    {128, 256, 2, GemmForm::late, 9.09, 0.6589, 0.56, 4.80, 0.000, 1.017},
-    {192, 112, 3, GemmForm::plain, 7.48, 0.4418, 0.67, 2.47, -0.189, 0.927},
+    {8, 16, 1, GemmForm::few_rows, 3.25, 0.2301, 1.54, 0.49, 0.070, 1.238},
+    {8, 16, 2, GemmForm::few_rows, 3.60, 0.2023, 0.94, 0.25, -0.250, 0.988},
+    {8, 16, 4, GemmForm::few_rows, 3.95, 0.4099, 0.56, 0.02, -0.323, 0.956},
+    {16, 64, 1, GemmForm::two_blocks, 7.16, 0.1519, 0.07, 0.29, -0.114, 0.963},
+    {32, 64, 1, GemmForm::swapped, 6.94, 0.1385, 0.85, 0.73, -0.103, 0.981},
+    {64, 64, 1, GemmForm::swapped, 8.37, 0.1427, 0.91, 0.56, -0.212, 0.986},
+    {64, 64, 1, GemmForm::shared_rows, 6.10, 0.1531, 0.50, 1.30, 0.000, 0.970},
+    {64, 64, 1, GemmForm::shared_by_four, 5.77, 0.1245, 2.56, 1.30, 0.000, 0.960},
+    {64, 64, 1, GemmForm::two_blocks, 6.98, 0.2027, 0.39, 1.30, 0.000, 0.978},
+    {64, 96, 1, GemmForm::plain, 6.01, 0.1316, 0.77, 1.55, 0.000, 0.954},
+    {64, 96, 1, GemmForm::clustered, 6.45, 0.1441, 0.42, 1.55, 0.000, 1.058},
+    {64, 96, 1, GemmForm::shared_rows, 6.56, 0.1598, 0.31, 1.55, 0.000, 0.974},
+    {64, 112, 1, GemmForm::clustered, 6.65, 0.1460, 0.54, 1.68, 0.000, 0.998},
+    {64, 128, 1, GemmForm::shared_rows, 6.48, 0.1799, 0.36, 1.80, 0.000, 0.963},
+    {64, 128, 2, GemmForm::swapped, 6.04, 0.1688, 0.45, 1.24, 0.029, 0.952},
+    {64, 160, 1, GemmForm::plain, 7.11, 0.1890, 0.81, 1.88, -0.316, 0.964},
+    {64, 224, 1, GemmForm::plain, 7.43, 0.2667, 0.80, 2.55, 0.000, 0.955},
+    {80, 64, 1, GemmForm::swapped, 6.01, 0.1236, 0.56, 1.25, -0.003, 0.946},
+    {80, 128, 2, GemmForm::swapped, 6.63, 0.1977, 0.65, 1.25, 0.031, 0.971},
+    {96, 64, 1, GemmForm::swapped, 6.05, 0.1340, 0.56, 1.40, -0.021, 0.940},
+    {96, 64, 1, GemmForm::shared_by_four, 5.93, 0.1318, 3.84, 1.55, 0.000, 0.993},
+    {96, 128, 2, GemmForm::swapped, 6.83, 0.2331, 0.69, 1.42, 0.028, 0.975},
+    {128, 64, 1, GemmForm::swapped, 6.43, 0.1752, 0.68, 1.55, -0.058, 0.956},
+    {128, 96, 2, GemmForm::shared_rows, 7.04, 0.2563, 0.40, 2.30, 0.000, 0.918},
+    {128, 112, 2, GemmForm::plain, 7.16, 0.2935, 0.59, 1.74, 0.021, 1.022},
+    {128, 112, 2, GemmForm::clustered, 7.18, 0.2651, 0.61, 2.55, 0.000, 1.030},
+    {128, 128, 2, GemmForm::swapped, 7.03, 0.3240, 0.60, 1.54, 0.053, 1.008},
+    {128, 128, 2, GemmForm::clustered, 7.05, 0.3072, 0.54, 2.80, 0.000, 1.098},
+    {128, 128, 2, GemmForm::shared_rows, 7.14, 0.3423, 0.45, 2.80, 0.000, 1.058},
+    {128, 144, 1, GemmForm::pingpong, 5.65, 0.3710, 3.42, 3.05, 0.000, 0.965},
+    {128, 144, 2, GemmForm::late, 7.71, 0.3742, 0.61, 3.05, 0.000, 1.004},
+    {128, 160, 1, GemmForm::pingpong, 5.43, 0.4094, 3.53, 3.30, 0.000, 0.980},
+    {128, 176, 1, GemmForm::pingpong, 5.73, 0.4511, 3.31, 3.55, 0.000, 0.999},
+    {128, 192, 1, GemmForm::pingpong, 6.13, 0.4902, 3.11, 3.80, 0.000, 0.950},
+    {128, 224, 2, GemmForm::late, 8.95, 0.5734, 0.49, 4.30, 0.000, 1.016},
+    {128, 240, 2, GemmForm::late, 10.15, 0.6088, 0.52, 4.55, 0.000, 1.026},
+    {128, 256, 2, GemmForm::late, 9.50, 0.6525, 0.51, 4.80, 0.000, 1.019},
+    {192, 112, 3, GemmForm::plain, 7.28, 0.4428, 0.63, 1.90, 0.032, 0.934},
 };
-inline constexpr GemmDenseCost gemm_dense_cost_fast{.memory = 4.542, .l2 = 20.39, .l2_split = 9.524, .l2_rows = 14.95, .l2_columns = 8, .l2_rows_by_four = 7.366, .a_again = 0.9056, .a_readers = 3.763, .a_once = 0.5274, .b_once = 0.8976, .a_memory = 0.2352, .turns = 0.2047, .brought = 234.5, .late_stage = 0.2165, .second_round = 0.1247, .merge_rows = 2.725, .by_three = 0.01503, .by_five = 0.02457, .by_six = 0.04463, .by_seven = 0.08944, .absent = 0.2042};
+inline constexpr GemmDenseCost gemm_dense_cost_fast{
+    .memory = 4.531, .l2 = 24.27, .l2_split = 11.9, .l2_rows = 17.82, .l2_columns = 8, .l2_rows_by_four = 7.73, .a_again = 1.295, .a_readers = 1.997, .b_once = 0.8425, .few_columns = 0.03183,
+    .a_memory = 0.4919, .turns = 0.1324, .brought = 282, .late_stage = 0.2954, .second_round = 0.1193, .merge_rows = 2.934, .by_three = 0.02503, .by_five = 0.03002, .by_six = 0.03325, .by_seven = 0.04549, .absent = 0.1898};
 inline constexpr GemmPolicyCost gemm_policy_costs_fast[] = {
-    {16, 64, 1, GemmForm::swapped, 6.64, 0.0938, 0.12, 0.15, -0.049, 0.980},
-    {16, 64, 1, GemmForm::two_blocks, 6.38, 0.1296, 0.17, 0.41, -0.050, 0.995},
-    {32, 64, 1, GemmForm::swapped, 6.68, 0.1124, 0.79, 0.48, -0.076, 0.994},
-    {32, 128, 2, GemmForm::swapped, 6.84, 0.1416, 0.54, 0.47, -0.011, 0.980},
-    {64, 64, 1, GemmForm::shared_by_four, 6.27, 0.1202, 2.96, 1.30, 0.000, 1.032},
-    {64, 64, 1, GemmForm::shared_rows, 6.43, 0.1577, 0.58, 1.30, 0.000, 1.019},
-    {64, 64, 1, GemmForm::swapped, 6.49, 0.1141, 0.57, 0.93, -0.088, 0.988},
-    {64, 64, 1, GemmForm::two_blocks, 6.12, 0.1929, 0.02, 1.30, 0.000, 1.001},
-    {64, 96, 1, GemmForm::plain, 6.72, 0.1292, 0.84, 1.55, 0.000, 0.989},
-    {64, 128, 1, GemmForm::shared_rows, 7.12, 0.1731, 0.52, 1.80, 0.000, 0.982},
-    {64, 128, 2, GemmForm::swapped, 6.70, 0.1606, 0.70, 1.01, -0.007, 0.977},
-    {64, 160, 1, GemmForm::plain, 7.67, 0.1900, 0.90, 1.24, -0.224, 0.974},
-    {64, 192, 1, GemmForm::pingpong, 6.32, 0.2358, 2.54, 2.30, 0.000, 0.891},
-    {64, 224, 1, GemmForm::plain, 7.72, 0.2762, 0.84, 2.55, 0.000, 0.985},
-    {80, 64, 1, GemmForm::swapped, 5.30, 0.1335, 0.52, 1.43, 0.000, 1.000},
-    {96, 64, 1, GemmForm::shared_by_four, 6.22, 0.1398, 1.99, 1.55, 0.000, 1.049},
-    {96, 64, 1, GemmForm::swapped, 6.74, 0.1343, 0.62, 1.03, -0.047, 1.004},
-    {96, 128, 2, GemmForm::swapped, 7.11, 0.2379, 0.78, 1.33, -0.002, 0.990},
-    {128, 64, 1, GemmForm::swapped, 7.00, 0.1690, 0.70, 1.31, -0.093, 0.982},
-    {128, 112, 2, GemmForm::plain, 7.45, 0.3003, 0.64, 1.79, -0.052, 1.045},
-    {128, 128, 1, GemmForm::pingpong, 5.69, 0.3390, 3.75, 2.80, 0.000, 0.987},
-    {128, 128, 2, GemmForm::plain, 7.25, 0.3403, 0.66, 1.66, 0.055, 1.050},
-    {128, 128, 2, GemmForm::swapped, 7.01, 0.3331, 0.85, 1.92, 0.010, 1.036},
-    {128, 144, 1, GemmForm::pingpong, 7.18, 0.3708, 3.54, 3.05, 0.000, 0.994},
-    {128, 144, 2, GemmForm::late, 7.88, 0.3834, 0.62, 3.05, 0.000, 1.015},
-    {128, 160, 1, GemmForm::pingpong, 5.84, 0.4173, 3.63, 3.30, 0.000, 0.909},
-    {128, 176, 1, GemmForm::pingpong, 5.98, 0.4611, 3.47, 3.55, 0.000, 1.009},
-    {128, 176, 2, GemmForm::late, 8.24, 0.4712, 0.38, 3.55, 0.000, 1.050},
-    {128, 192, 1, GemmForm::pingpong, 4.85, 0.5005, 4.23, 3.80, 0.000, 0.904},
-    {128, 224, 2, GemmForm::late, 9.47, 0.5944, 0.43, 4.30, 0.000, 1.034},
-    {128, 256, 2, GemmForm::late, 9.69, 0.6795, 0.38, 4.80, 0.000, 1.062},
-    {192, 128, 3, GemmForm::plain, 7.28, 0.5160, 0.82, 3.80, 0.000, 1.054},
+    {16, 64, 1, GemmForm::swapped, 6.47, 0.0991, 0.04, 0.18, -0.047, 0.981},
+    {16, 64, 1, GemmForm::two_blocks, 6.19, 0.1372, 0.29, 0.43, -0.035, 0.996},
+    {32, 64, 1, GemmForm::swapped, 6.52, 0.1138, 0.83, 0.48, -0.072, 0.991},
+    {32, 128, 2, GemmForm::swapped, 6.68, 0.1417, 0.91, 0.53, -0.014, 0.981},
+    {64, 64, 1, GemmForm::swapped, 6.34, 0.1159, 0.68, 0.91, -0.072, 0.988},
+    {64, 64, 1, GemmForm::shared_rows, 6.39, 0.1515, 0.77, 1.30, 0.000, 0.995},
+    {64, 64, 1, GemmForm::shared_by_four, 6.16, 0.1181, 3.42, 1.30, 0.000, 1.007},
+    {64, 64, 1, GemmForm::two_blocks, 5.99, 0.1950, 0.20, 1.30, 0.000, 0.994},
+    {64, 96, 1, GemmForm::plain, 6.61, 0.1305, 0.95, 1.55, 0.000, 0.989},
+    {64, 128, 1, GemmForm::shared_rows, 6.91, 0.1819, 0.61, 1.80, 0.000, 0.972},
+    {64, 128, 2, GemmForm::swapped, 6.54, 0.1652, 0.77, 1.07, -0.002, 0.975},
+    {64, 160, 1, GemmForm::plain, 7.48, 0.1978, 0.99, 1.63, -0.325, 0.977},
+    {64, 192, 1, GemmForm::pingpong, 6.20, 0.2445, 2.61, 2.30, 0.000, 0.909},
+    {64, 224, 1, GemmForm::plain, 7.68, 0.2855, 0.91, 2.55, 0.000, 0.973},
+    {80, 64, 1, GemmForm::swapped, 6.32, 0.1220, 0.76, 1.07, -0.020, 0.991},
+    {96, 64, 1, GemmForm::swapped, 6.65, 0.1328, 0.62, 1.01, -0.029, 0.983},
+    {96, 64, 1, GemmForm::shared_by_four, 6.28, 0.1322, 3.42, 1.55, 0.000, 1.072},
+    {96, 128, 2, GemmForm::swapped, 6.98, 0.2389, 0.75, 1.43, -0.002, 0.989},
+    {128, 64, 1, GemmForm::swapped, 6.90, 0.1663, 0.77, 1.30, -0.081, 0.975},
+    {128, 112, 2, GemmForm::plain, 7.41, 0.2964, 0.76, 1.78, -0.033, 1.021},
+    {128, 128, 1, GemmForm::pingpong, 5.57, 0.3355, 3.85, 2.80, 0.000, 0.977},
+    {128, 128, 2, GemmForm::plain, 7.17, 0.3346, 0.77, 1.80, 0.002, 1.034},
+    {128, 128, 2, GemmForm::swapped, 6.94, 0.3341, 0.64, 1.97, 0.012, 1.033},
+    {128, 144, 1, GemmForm::pingpong, 6.64, 0.3728, 3.54, 3.05, 0.000, 0.998},
+    {128, 144, 2, GemmForm::late, 8.09, 0.3817, 0.60, 3.05, 0.000, 1.029},
+    {128, 160, 1, GemmForm::pingpong, 6.01, 0.4130, 3.70, 3.30, 0.000, 1.003},
+    {128, 176, 1, GemmForm::pingpong, 5.82, 0.4552, 3.72, 3.55, 0.000, 1.014},
+    {128, 176, 2, GemmForm::late, 8.37, 0.4680, 0.33, 3.55, 0.000, 1.084},
+    {128, 192, 1, GemmForm::pingpong, 5.62, 0.4989, 3.57, 3.80, 0.000, 0.920},
+    {128, 224, 2, GemmForm::late, 10.04, 0.5825, 0.63, 4.30, 0.000, 1.035},
+    {128, 256, 2, GemmForm::late, 9.93, 0.6688, 0.56, 4.80, 0.000, 1.045},
+    {192, 128, 3, GemmForm::plain, 7.31, 0.5082, 0.81, 3.80, 0.000, 1.050},
 };
-inline constexpr GemmDenseCost gemm_dense_cost_blocks{.memory = 4.835, .l2 = 14.16, .l2_split = 8.273, .l2_rows = 9.5, .l2_columns = 8, .l2_rows_by_four = 7, .a_again = 0.5244, .a_readers = 3.987, .a_once = 1, .b_once = 0.5582, .a_memory = 0.07011, .turns = 0.4, .brought = 147, .late_stage = 0.25, .second_round = 0, .merge_rows = 2.028, .by_three = 0, .by_five = 0.0424, .by_six = 0.1523, .by_seven = 0.137, .absent = 0.3};
+inline constexpr GemmDenseCost gemm_dense_cost_blocks{
+    .memory = 4.875, .l2 = 13.13, .l2_split = 7.977, .l2_rows = 9.5, .l2_columns = 8, .l2_rows_by_four = 7, .a_again = 0.3359, .a_readers = 3.359, .b_once = 0.5512, .few_columns = 0,
+    .a_memory = 0, .turns = 0.4, .brought = 150.9, .late_stage = 0.25, .second_round = 0, .merge_rows = 2.205, .by_three = 0, .by_five = 0.00929, .by_six = 0.09149, .by_seven = 0.02533, .absent = 0.3};
 inline constexpr GemmPolicyCost gemm_policy_costs_blocks[] = {
-    {16, 64, 1, GemmForm::swapped, 6.21, 0.1352, 0.12, 0.38, -0.058, 0.934},
-    {32, 64, 1, GemmForm::swapped, 6.16, 0.1734, 0.60, 0.83, -0.124, 1.004},
-    {64, 64, 1, GemmForm::swapped, 6.31, 0.2483, 0.68, 1.40, -0.155, 1.317},
-    {64, 128, 2, GemmForm::swapped, 6.36, 0.3615, 1.46, 1.45, -0.043, 0.968},
-    {128, 128, 2, GemmForm::plain, 6.84, 0.3382, 2.36, 1.93, -0.079, 0.936},
-    {128, 256, 2, GemmForm::plain, 8.99, 0.6991, 3.84, 4.80, 0.000, 0.906},
-    {192, 128, 3, GemmForm::plain, 7.62, 0.4606, 1.61, 3.80, 0.000, 0.851},
+    {16, 64, 1, GemmForm::swapped, 6.14, 0.1373, 0.13, 0.37, -0.049, 0.925},
+    {32, 64, 1, GemmForm::swapped, 6.15, 0.1697, 0.57, 0.75, -0.102, 0.984},
+    {64, 64, 1, GemmForm::swapped, 6.21, 0.2505, 0.64, 1.35, -0.140, 1.385},
+    {64, 128, 2, GemmForm::swapped, 6.36, 0.3708, 1.52, 1.41, -0.034, 0.978},
+    {128, 128, 2, GemmForm::plain, 6.76, 0.3316, 1.92, 2.00, -0.108, 0.903},
+    {128, 256, 2, GemmForm::plain, 8.55, 0.6600, 4.59, 4.80, 0.000, 0.874},
+    {192, 128, 3, GemmForm::plain, 7.43, 0.4868, 2.87, 3.80, 0.000, 0.918},
 };
-inline constexpr GemmDenseCost gemm_dense_cost_promoted{.memory = 4.237, .l2 = 14.93, .l2_split = 9.337, .l2_rows = 9.5, .l2_columns = 8.674, .l2_rows_by_four = 7, .a_again = 0.8421, .a_readers = 4.084, .a_once = 0, .b_once = 1.006, .a_memory = 0.114, .turns = 0.3239, .brought = 153, .late_stage = 0.25, .second_round = 0, .merge_rows = 2.957, .by_three = 0, .by_five = 0, .by_six = 0, .by_seven = 0.09682, .absent = 0.3};
+inline constexpr GemmDenseCost gemm_dense_cost_promoted{
+    .memory = 4.738, .l2 = 17.13, .l2_split = 7.987, .l2_rows = 9.5, .l2_columns = 10.34, .l2_rows_by_four = 7, .a_again = 0.03053, .a_readers = 5.842, .b_once = 0.5603, .few_columns = 0.02025,
+    .a_memory = 0, .turns = 0, .brought = 228.3, .late_stage = 0.25, .second_round = 0.09825, .merge_rows = 3.781, .by_three = 0.0001069, .by_five = 0.02564, .by_six = 0.06198, .by_seven = 0.07184, .absent = 0.3};
 inline constexpr GemmPolicyCost gemm_policy_costs_promoted[] = {
-    {16, 64, 1, GemmForm::swapped, 6.62, 0.1325, 0.22, 0.13, -0.017, 0.997},
-    {16, 64, 1, GemmForm::two_blocks, 6.10, 0.1375, 0.67, 0.93, 0.000, 0.986},
-    {32, 64, 1, GemmForm::swapped, 6.49, 0.1300, 1.00, 0.45, -0.031, 0.998},
-    {64, 64, 1, GemmForm::swapped, 6.62, 0.1512, 0.57, 0.84, -0.067, 0.997},
-    {64, 128, 2, GemmForm::swapped, 6.69, 0.2141, 1.29, 0.98, 0.018, 0.955},
-    {128, 128, 2, GemmForm::plain, 6.65, 0.3357, 1.00, 2.32, 0.157, 1.003},
-    {128, 128, 2, GemmForm::streamed, 8.33, 0.3480, 2.08, 2.80, 0.000, 1.230},
-    {128, 128, 2, GemmForm::swapped, 7.19, 0.5165, 1.91, 2.87, -0.176, 0.751},
-    {128, 256, 2, GemmForm::clustered, 8.26, 0.6959, 1.64, 4.80, 0.000, 0.892},
-    {128, 256, 2, GemmForm::plain, 7.63, 0.7016, 1.69, 4.80, 0.000, 1.011},
-    {192, 128, 3, GemmForm::plain, 6.87, 0.5367, 0.65, 3.80, 0.000, 0.991},
+    {16, 64, 1, GemmForm::swapped, 6.13, 0.1007, 0.14, 0.36, -0.122, 0.950},
+    {16, 64, 1, GemmForm::two_blocks, 5.63, 0.1420, 0.39, 0.84, -0.055, 0.945},
+    {32, 64, 1, GemmForm::swapped, 6.11, 0.1069, 1.14, 0.68, -0.076, 0.955},
+    {64, 64, 1, GemmForm::swapped, 6.18, 0.1248, 1.06, 1.19, -0.138, 0.966},
+    {64, 128, 2, GemmForm::swapped, 6.42, 0.1787, 1.44, 1.43, -0.042, 0.933},
+    {128, 128, 2, GemmForm::plain, 7.03, 0.3286, 1.30, 2.90, -0.230, 0.969},
+    {128, 128, 2, GemmForm::swapped, 6.93, 0.3269, 1.19, 2.50, -0.082, 0.969},
+    {128, 128, 2, GemmForm::streamed, 7.43, 0.3326, 1.05, 2.80, 0.000, 1.018},
+    {128, 256, 2, GemmForm::plain, 8.52, 0.6682, 2.05, 4.80, 0.000, 0.897},
+    {128, 256, 2, GemmForm::clustered, 8.98, 0.6692, 2.17, 4.80, 0.000, 1.318},
+    {192, 128, 3, GemmForm::plain, 7.24, 0.5002, 1.47, 3.80, 0.000, 0.949},
 };
 // clang-format on
 
