@@ -72,6 +72,11 @@ struct Shape {
 GemmSpec spec_named(const std::string& name) {
   GemmSpec spec;
   if (name == "bf16") return spec;
+  if (name == "w4a16") {
+    spec.b = DType::i4, spec.scale = Scaling::per_group, spec.scale_k = 128;
+    spec.weights = GemmWeights::preshuffled;
+    return spec;
+  }
   spec.a = spec.b = sm90_facts.fp8;
   spec.scale = name == "fp8.block"              ? Scaling::per_block
                : name.starts_with("fp8.tensor") ? Scaling::per_tensor

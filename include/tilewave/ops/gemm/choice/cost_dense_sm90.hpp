@@ -8,10 +8,12 @@
 
 namespace tilewave {
 
-/// True for the specs whose choice gemm_cost_dense_sm90 makes. Other ones have few policies, and gemm_cost_sm90.
+/// True for the specs whose choice gemm_cost_dense_sm90 makes: one product, whose weights are row-major, or int4 under 16
+/// bits. Other ones have few policies, and gemm_cost_sm90.
 constexpr bool gemm_is_dense_sm90(const GemmSpec& s) {
-  return s.groups == GemmGroups::one && !s.gated && !s.four_bit() && s.a != DType::i8 &&
-         s.weights == GemmWeights::row_major && s.layout == GemmLayout::nt && s.out_scale != Scaling::per_group;
+  if (s.groups != GemmGroups::one || s.gated || s.out_scale == Scaling::per_group) return false;
+  if (s.b == DType::i4) return size_of(s.a) == 2 && s.scale_k == 128 && !s.rounds_weights();
+  return !s.four_bit() && s.a != DType::i8 && s.weights == GemmWeights::row_major && s.layout == GemmLayout::nt;
 }
 
 namespace detail {
@@ -42,6 +44,18 @@ inline double gemm_cost_dense_few_rows(const GemmProblem& problem, std::int32_t 
          of.tile * min_of(rounds, 2.0) + of.merge * (m - 1) / 8;
 }
 
+/// Int4 weights straight to registers (few_rows/kernel.hpp): memory, the work of the block that has most strips, and the
+/// stages of one of its waves.
+inline double gemm_cost_int4_few_rows(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p,
+                                      const GemmDenseCost& c, const GemmPolicyCost& of) {
+  if (m > p.rows) return 1e6;  // would read all weights again
+  const GemmFewRowsWork work = gemm_few_rows_work(problem, p);
+  return of.start +
+         beside_each_other(work.bytes / (1e6 * c.memory * of.memory), of.stage * work.waves,
+                           (1 + of.split) * work.block) +
+         of.tile * work.passes + of.merge * (m - 1) / p.rows;
+}
+
 }  // namespace detail
 
 /// Microseconds on an H200 by given constants: what a block's tiles take one after the other, beside what all blocks have from L2 and from
@@ -50,26 +64,34 @@ inline double gemm_cost_dense_few_rows(const GemmProblem& problem, std::int32_t 
 inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits,
                                     const GemmDenseCost& c, const detail::GemmPolicyCost& of) {
   const GemmSpec& spec = problem.spec;
-  if (p.path == GemmPath::weights_in_registers) return detail::gemm_cost_dense_few_rows(problem, m, p, c, of);
+  if (p.path == GemmPath::weights_in_registers) {
+    return spec.four_bit() ? detail::gemm_cost_int4_few_rows(problem, m, p, c, of)
+                           : detail::gemm_cost_dense_few_rows(problem, m, p, c, of);
+  }
   const int element = size_of(spec.a);
   const double sms = sm90_facts.compute_units, n = problem.n, k = problem.k, layers = problem.batch;
   const double tiles = gemm_tile_count(problem, m, p).tiles, blocks = p.sharers() * splits;  // of a tile
   // Blocks share K only where tiles leave some of them nothing to do.
   if (splits > 1 && tiles * splits > 1.22 * sms) return 1e6;
   // Many bands of few rows were not timed where columns are many.
-  if (p.swapped && m > max_of(256, 8 * p.rows) && problem.n > 512) return 1e6;
+  if (p.swapped && m > max_of(256, 8 * p.rows) && problem.n > 512 && !(spec.four_bit() && p.rows >= 128)) return 1e6;
   const double slots = double(clusters_at_a_time(p.sharers() * splits) * p.waves_per_simd);
   const double steps = ceil_div(ceil_div(problem.k * element, p.depth_bytes), splits);
 
+  // Bytes of a value of B, and of a row of it in a stage.
+  const double b_value = spec.four_bit() ? 0.5 + 2.0 / spec.scale_k : element,
+               b_row = p.depth_bytes * b_value / element;
+
   // A stage of one block: its products, or what it is brought.
   const double rows = min_of(p.rows, m), area = p.rows * p.columns / 32768.0;  // in tiles of 128 x 256
-  const double stage = detail::beside_each_other(of.stage, (rows + p.columns) * p.depth_bytes * 1e-3 / c.brought, 0);
+  const double stage =
+      detail::beside_each_other(of.stage, (rows * p.depth_bytes + p.columns * b_row) * 1e-3 / c.brought, 0);
   // What it has from L2. Rows of A that many blocks read at a time leave L2 less often; B's of one band of tiles come
   // from memory.
   const std::int32_t across = ceil_div(problem.n, p.columns * p.cluster_columns);
   const double a_again = c.a_again + (1 - c.a_again) * min_of(1.0, c.a_readers / across);
-  const double from_l2 = steps * p.depth_bytes *
-                         (rows / p.cluster_columns * a_again + p.columns / p.cluster * (m > p.rows ? 1.0 : c.b_once));
+  const double from_l2 = steps * (rows * p.depth_bytes / p.cluster_columns * a_again +
+                                  p.columns * b_row / p.cluster * (m > p.rows ? 1.0 : c.b_once));
   const double l2 = 1e6 * (splits > 1              ? c.l2_split
                            : p.cluster_columns > 2 ? c.l2_rows_by_four
                            : p.cluster_columns > 1 ? c.l2_rows
@@ -80,7 +102,7 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
   // Where few columns lie under many rows, the same rows of A are read by blocks far from each other.
   const bool few_columns = m >= 1024 && problem.n <= 512 && p.cluster_columns == 1;
   const double a_memory = few_columns && across > 1 ? 1 + c.a_memory : 1.0;
-  const double bytes = layers * ((a_memory * m + n) * k * element + double(m) * n * size_of(spec.out));
+  const double bytes = layers * ((a_memory * m * element + n * b_value) * k + double(m) * n * size_of(spec.out));
   const double memory = bytes / (1e6 * c.memory * of.memory * tiles);  // of a tile
   const auto round = [&](double at_a_time, double part, bool last) {   // `part` of the steps of so many tiles
     const double active = at_a_time * blocks;

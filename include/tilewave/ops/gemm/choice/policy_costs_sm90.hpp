@@ -164,6 +164,24 @@ inline constexpr GemmPolicyCost gemm_policy_costs_promoted[] = {
     {128, 256, 2, GemmForm::clustered, 8.98, 0.6692, 2.17, 4.80, 0.000, 1.318},
     {192, 128, 3, GemmForm::plain, 7.24, 0.5002, 1.47, 3.80, 0.000, 0.949},
 };
+inline constexpr GemmDenseCost gemm_dense_cost_int4{
+    .memory = 4.503, .l2 = 15.03, .l2_split = 6.237, .l2_rows = 9.5, .l2_columns = 8, .l2_rows_by_four = 7, .a_again = 0.6291, .a_readers = 3.885, .b_once = 0.593, .few_columns = 0.03768,
+    .a_memory = 0.198, .turns = 0.6323, .brought = 166.5, .late_stage = 0.25, .second_round = 0.9166, .merge_rows = 2.522, .by_three = 0, .by_five = 0, .by_six = 0, .by_seven = 0.00528, .absent = 0};
+inline constexpr GemmPolicyCost gemm_policy_costs_int4[] = {
+    {8, 32, 1, GemmForm::few_rows, 5.08, 0.9211, 0.31, 0.16, 0.789, 0.966},
+    {8, 64, 1, GemmForm::few_rows, 5.24, 0.8642, 0.42, 0.16, 1.346, 0.963},
+    {8, 128, 1, GemmForm::few_rows, 4.29, 0.9700, 0.99, 0.42, 0.406, 0.887},
+    {8, 256, 1, GemmForm::few_rows, 2.57, 0.9024, 2.78, 0.20, 0.012, 0.845},
+    {16, 64, 1, GemmForm::two_blocks, 6.02, 0.3262, 0.00, 0.48, -0.059, 0.979},
+    {16, 64, 1, GemmForm::few_rows, 5.24, 0.9967, 0.26, 0.57, 0.378, 1.035},
+    {16, 256, 1, GemmForm::few_rows, 4.12, 1.0055, 0.99, 0.77, -0.306, 1.104},
+    {16, 256, 4, GemmForm::swapped, 6.31, 0.7735, 0.59, 0.55, 0.110, 1.026},
+    {32, 128, 2, GemmForm::swapped, 6.19, 0.4682, 1.48, 0.76, -0.015, 1.026},
+    {64, 128, 2, GemmForm::swapped, 6.32, 0.5914, 1.17, 1.26, -0.024, 1.000},
+    {64, 192, 3, GemmForm::swapped, 6.02, 0.8310, 1.68, 1.46, 0.109, 0.994},
+    {128, 128, 2, GemmForm::swapped, 6.41, 0.8491, 1.58, 2.17, 0.027, 1.011},
+    {256, 128, 2, GemmForm::swapped, 6.79, 0.7643, 2.06, 4.80, 0.000, 1.000},
+};
 // clang-format on
 
 constexpr GemmForm gemm_form(const GemmPolicy& p) {
@@ -201,6 +219,7 @@ constexpr GemmPolicyCost gemm_untimed_cost(const GemmSpec& s, const GemmPolicy& 
 
 /// What the policies of a spec have in common.
 constexpr const GemmDenseCost& gemm_dense_cost(const GemmSpec& s) {
+  if (s.four_bit()) return detail::gemm_dense_cost_int4;
   if (size_of(s.a) > 1) return detail::gemm_dense_cost_sixteen_bits;
   if (s.scale == Scaling::per_block) return detail::gemm_dense_cost_blocks;
   if (s.has_sums_to_choose() && s.sums == GemmSums::promoted) return detail::gemm_dense_cost_promoted;
@@ -208,6 +227,7 @@ constexpr const GemmDenseCost& gemm_dense_cost(const GemmSpec& s) {
 }
 /// The policies of a spec that were timed.
 constexpr std::span<const detail::GemmPolicyCost> gemm_policy_costs(const GemmSpec& s) {
+  if (s.four_bit()) return detail::gemm_policy_costs_int4;
   if (size_of(s.a) > 1) return detail::gemm_policy_costs_sixteen_bits;
   if (s.scale == Scaling::per_block) return detail::gemm_policy_costs_blocks;
   if (s.has_sums_to_choose() && s.sums == GemmSums::promoted) return detail::gemm_policy_costs_promoted;
