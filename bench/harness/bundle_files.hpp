@@ -2,6 +2,8 @@
 // The files of a repro bundle (docs/reference/bundle.md).
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -45,14 +47,24 @@ inline void clear_bundle(const std::filesystem::path& dir) {
   }
 }
 
+/// Creates a directory that is to be written into. Throws where that cannot be done.
+inline void create_directory_for_output(const std::filesystem::path& dir) {
+  std::error_code error;
+  std::filesystem::create_directories(dir, error);
+  if (!std::filesystem::is_directory(dir, error)) throw std::runtime_error(dir.string() + ": not a directory");
+  if (::access(dir.c_str(), W_OK | X_OK) != 0) throw std::runtime_error(dir.string() + ": cannot write");
+}
+
+/// Does so for a bundle, and throws where the directory has anything else than an older bundle.
+inline void check_bundle_directory(const std::filesystem::path& dir) {
+  create_directory_for_output(dir);
+  if (!std::filesystem::is_empty(dir) && !exists(dir / "bundle.json"))
+    throw std::runtime_error(dir.string() + ": not empty, and no bundle");
+}
+
 /// Creates the directory, or empties it of an older bundle.
 inline void prepare_bundle(const std::filesystem::path& dir) {
-  namespace fs = std::filesystem;
-  if (fs::exists(dir) && !fs::is_directory(dir)) throw std::runtime_error(dir.string() + ": not a directory");
-  if (fs::exists(dir) && !fs::is_empty(dir) && !fs::exists(dir / "bundle.json")) {
-    throw std::runtime_error(dir.string() + ": not empty, and no bundle");
-  }
-  fs::create_directories(dir);
+  check_bundle_directory(dir);
   clear_bundle(dir);
 }
 

@@ -36,7 +36,7 @@ struct ModelStep {
 void declare(CLI::App& app, ShapeOptions& o);
 
 /// Returns the configs that the options ask for, in their order. `start` has the architecture, the seed, and defaults.
-/// `others` are columns of a row that do not belong to its config. Throws std::invalid_argument, with the position, for
+/// `others` are columns of a row that do not belong to its config; files may have them. Throws std::invalid_argument, with the position, for
 /// a bad one.
 template <class Case, class ModelCases>
 std::vector<Case> cases_of(const ShapeOptions& o, const Case& start, const std::set<std::string>& others,
@@ -57,7 +57,7 @@ std::vector<Case> cases_of(const ShapeOptions& o, const Case& start, const std::
     Case::each_column(c, reader);
     reader.check_derived();
     Case::each_column(c, reader);
-    reader.expect_no_more(others);
+    reader.expect_no_more(o.config.empty() ? others : std::set<std::string>{});  // who says a word by hand means it
     if (c.arch != start.arch)
       words.refuse("arch is " + std::string(name_of(c.arch)) + ", this run's is " + std::string(name_of(start.arch)));
     c.complete();

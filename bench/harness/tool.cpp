@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
@@ -15,6 +16,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bench/harness/bundle_files.hpp"
 #include "bench/harness/progress.hpp"
 #include "bench/harness/report.hpp"
 
@@ -96,10 +98,26 @@ void declare(CLI::App& app, ToolOptions& o, MeasureOptions& measure) {
   app.footer("All --benchmark_* options of Google Benchmark work too; rows are chosen with --benchmark_filter=REGEX.");
 }
 
+/// Returns the first option whose comma list has an empty place, which CLI11 would leave out; "" if there is none.
+static std::string list_with_a_hole(const CLI::App& app, const std::vector<std::string>& arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::size_t equals = arguments[i].find('=');
+    const CLI::Option* option = app.get_option_no_throw(arguments[i].substr(0, equals));
+    if (option == nullptr || option->get_delimiter() != ',') continue;
+    const bool apart = equals == std::string::npos && i + 1 < arguments.size();
+    const std::string list =
+        apart ? arguments[i + 1] : arguments[i].substr(std::min(equals, arguments[i].size() - 1) + 1);
+    if (list.starts_with(',') || list.ends_with(',') || list.find(",,") != list.npos)
+      return option->get_name() + ": '" + list + "' has an empty place";
+  }
+  return "";
+}
+
 std::optional<int> parse(CLI::App& app, int argc, char** argv) {
   app.allow_extras();
   try {
     app.parse(argc, argv);
+    if (const std::string hole = list_with_a_hole(app, {argv + 1, argv + argc}); !hole.empty()) return fail(hole);
   } catch (const CLI::CallForHelp&) {
     std::cout << app.help();
     return 0;
@@ -219,6 +237,8 @@ int run_rows(std::size_t count, const std::function<RowFacts(std::size_t)>& row_
   if (bundle_request.on() && count != 1) {
     return fail("--export-bundle takes one row, --benchmark_filter leaves " + std::to_string(count));
   }
+  if (bundle_request.on()) check_bundle_directory(bundle_request.directory);
+  if (model_time.on && !model_time.trace.empty()) create_directory_for_output(model_time.trace);
   if (!google.out.empty() && !writable(google.out)) return fail("--benchmark_out=" + google.out + ": cannot write");
   benchmark::AddCustomContext("tilewave_arch", std::string(name_of(arch)) + (emulated_device ? " (emulated)" : ""));
   Report report{columns_of(row_of(0), {}), {}};

@@ -65,6 +65,13 @@ def columns_of(done):
     return columns[:columns.index("family_index")], cells
 
 
+def documented():
+    """The names between backticks of the page about columns."""
+    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/reference/benchmarking-columns.md")
+    with open(page, encoding="utf-8") as file:
+        return set(re.findall(r"\w+", " ".join(re.findall("`([^`]+)`", file.read()))))
+
+
 def lines_of(path):
     with open(path, "rb") as file:
         return file.read().count(b"\n")
@@ -77,6 +84,7 @@ class Contract(unittest.TestCase):
         own = ["name"] + identity + MEASURED + ORIGIN
         self.assertEqual(header, own + [column for column in GOOGLE if column not in own])
         self.assertNotIn("DEBUG", done.stderr)
+        self.assertEqual(set(header) - documented(), set())
         for line in lines:
             self.assertEqual(len(line), len(header))
         matched = []
@@ -233,7 +241,11 @@ class Contract(unittest.TestCase):
         for name in ("", "nonsense", first.split(",")[0] + "/bf16/bf16/bf16", "seed=1/seed=2", "seed"):
             self.refuses(f"--config={name}", "--benchmark_list_tests")
         self.refuses("--config=seed=1", "--shapes=x")
+        for column in ("us", "waves_per_simd", "config_id"):  # which a file may have
+            self.assertIn(f"no column is named '{column}'", self.refuses(f"--config=seed=1/{column}=4"))
         self.refuses("--tp=8")
+        for batch in ("1,", ",1", "1,,2"):
+            self.assertIn("has an empty place", self.refuses("--model=llama3-8b", f"--batch={batch}"))
         self.refuses("--model=llama9")
 
     def test_lists_without_a_device(self):

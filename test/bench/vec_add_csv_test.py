@@ -3,7 +3,9 @@
 """The CSV contract of bench_vec_add on the emulated device. Usage: vec_add_csv_test.py BENCH_VEC_ADD"""
 import itertools
 import json
+import os
 import re
+import tempfile
 
 import contract
 import op_contract
@@ -85,6 +87,15 @@ class Csv(op_contract.OpContract):
             self.assertLessEqual(set(IDENTITY + contract.MEASURED + contract.ORIGIN), set(row))
             self.assertEqual((row["seed"], row["err"]), (7, 0))
             self.assertAlmostEqual(row["roof_us"], row["bytes_ideal"] / 4e6, places=6)
+
+    def test_folders_that_cannot_be_written(self):
+        one = "--benchmark_filter=^copy/gfx950/(1MiBof)?64MiB/"
+        with tempfile.NamedTemporaryFile() as file, tempfile.TemporaryDirectory() as scratch:
+            for option in (["--export-bundle"], ["--model-time", "--model-trace"]):
+                for path in (file.name, file.name + "/x", "/proc/x"):
+                    self.assertIn(f"{path}: not a directory", self.refuses(*option[:-1], f"{option[-1]}={path}", one))
+            with open(os.path.join(scratch, "thesis"), "w", encoding="utf-8"):
+                self.assertIn("not empty, and no bundle", self.refuses(f"--export-bundle={scratch}", one))
 
     def test_own_shapes(self):
         self.check_shapes(by_name=False)  # a size is config_bytes=67108864

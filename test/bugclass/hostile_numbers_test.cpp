@@ -69,19 +69,26 @@ int ask(const Problem& right, const Fields<Problem>& fields, const Answer& answe
   return accepted;
 }
 
-/// Asks the op's check, whether each policy takes the problem, and for the workspace.
+/// Asks for the workspace, as a plan that is kept is asked before the launch checks the problem.
+template <class Registry>
+std::size_t workspace_of(const typename Registry::Problem& p, const auto& policy, const ArchFacts& facts, int splits) {
+  if constexpr (requires { Registry::workspace_bytes(p, policy, facts, splits); }) {
+    return Registry::workspace_bytes(p, policy, facts, splits);
+  } else {
+    return 0;
+  }
+}
+/// Asks for the workspace, the op's check, and whether each policy takes the problem.
 template <class Registry>
 auto check_and_takes(ArchId arch) {
   return [arch](const typename Registry::Problem& p) {
     const ArchFacts& facts = facts_of(arch);
-    if (Status s = Registry::check(p, facts); !s.ok()) return s;
+    const Status s = Registry::check(p, facts);
     for (const auto& policy : Registry::policies(arch, p.spec)) {
-      if (!Registry::takes(policy, p, facts).ok()) continue;
-      if constexpr (requires { Registry::workspace_bytes(p, policy, facts, 1); }) {
-        CHECK(Registry::workspace_bytes(p, policy, facts, 1) < std::size_t{1} << 62);
-      }
+      const std::size_t bytes = workspace_of<Registry>(p, policy, facts, 1);
+      if (s.ok() && Registry::takes(policy, p, facts).ok()) CHECK(bytes < std::size_t{1} << 62);
     }
-    return Status{};
+    return s;
   };
 }
 
@@ -134,13 +141,14 @@ TEST_CASE("paged attention answers whatever numbers it gets") {
   for (const ArchId arch : {ArchId::gfx950, ArchId::sm90}) {
     const auto answer = [arch](const P& problem) {
       const ArchFacts& facts = facts_of(arch);
-      if (Status s = paged_attention_check(problem, facts); !s.ok()) return s;
+      const Status s = paged_attention_check(problem, facts);
       for (const PagedAttentionPolicy& policy : paged_attention_policies(arch, problem.spec)) {
-        for (const int splits : {1, 8})
-          if (paged_attention_takes(problem, policy, facts, splits).ok())
-            CHECK(paged_attention_workspace_size(problem, policy, facts, splits) < std::size_t{1} << 62);
+        for (const int splits : {1, 8}) {
+          const std::size_t bytes = workspace_of<PagedAttentionRegistry>(problem, policy, facts, splits);
+          if (s.ok() && paged_attention_takes(problem, policy, facts, splits).ok()) CHECK(bytes < std::size_t{1} << 62);
+        }
       }
-      return Status{};
+      return s;
     };
     CHECK(ask(P::in_units(p, false), fields, answer) > 0);
   }
@@ -223,6 +231,8 @@ TEST_CASE("a product answers whatever numbers it gets") {
         GemmPlan plan;
         const Status s = gemm_select(problem, entries, facts_of(arch), plan);
         if (s.ok()) CHECK(plan.workspace_bytes(problem) < std::size_t{1} << 62);
+        for (const GemmEntry& entry : built)
+          static_cast<void>(workspace_of<GemmRegistry>(problem, entry.policy, facts_of(arch), entry.policy.splits));
         return s;
       };
       CHECK(ask(p, fields, answer) > 0);

@@ -88,6 +88,15 @@ TEST_CASE("parts of a fused tensor are apart, and a byte too near they are not")
   CHECK(overlap(rows, Region(address(base + 4 * 73), 4, 100, {})));
 }
 
+TEST_CASE("a tensor that has the same bytes in another order of its indices is another one") {
+  constexpr std::int64_t base = 1 << 20;
+  const Region rows(address(base), 2, 8, {{3, 24}, {3, 8}});
+  CHECK(rows == Region(address(base), 2, 8, {{3, 24}, {3, 8}}));
+  CHECK_FALSE(rows == Region(address(base), 2, 8, {{3, 8}, {3, 24}}));  // transposed
+  CHECK_FALSE(Region(address(base), 2, 8, {{3, 8}}) == Region(address(base + 32), 2, 8, {{3, -8}}));  // reversed
+  CHECK(Region(address(base), 2, 8, {{3, 8}, {1, 5}}) == Region(address(base), 2, 8, {{3, 8}, {1, 7}}));
+}
+
 TEST_CASE("a region that ends before its last pieces ends there") {
   constexpr std::int64_t base = 1 << 20;
   Region rows(address(base), 4, 8, {{2, 8}, {3, 16}});

@@ -151,6 +151,7 @@ TEST_CASE("a bad launch is one clear error") {
         Broken{"args", json::array({1, 1, 1, 1ull << 32}), "too few for 4294967296"},
         Broken{"args", json::array({1, 1, 1, {{"u32", -1}}}), "no whole number in range: -1"},
         Broken{"args", json::array({1, 1, 1, {{"hex", "0102030405"}}}), "has 4 bytes, given 5"},
+        Broken{"args", json::array({1, 1, 1, {{"hex", "01"}}}), "has 4 bytes, given 1"},
         Broken{"args", json::array({1, 1, 1, nullptr}), "a number or an object is expected"},
         Broken{"args", {{"@-8", 1}}, "offset of an argument is no number in range"},
         Broken{"args", json::array({{{"bytes", 8}, {"fill", "byte:256"}}, 1, 1, 1}), "byte of a fill"},

@@ -46,6 +46,7 @@ class Region {
       const std::int64_t stride = (d.stride < 0 ? -d.stride : d.stride) * size;
       bytes += (d.count - 1) * stride;
       if (d.stride < 0) first_ -= static_cast<std::uintptr_t>((d.count - 1) * stride);
+      steps_[dimensions_] = d.stride * size;
       int at = dimensions_++;  // sorted by falling stride
       for (; at > 0 && outer_[at - 1].stride < stride; --at) outer_[at] = outer_[at - 1];
       outer_[at] = {d.count, stride};
@@ -54,6 +55,7 @@ class Region {
     for (int i = dimensions_; i-- > 0;) bytes_[i] = bytes_[i + 1] + (outer_[i].count - 1) * outer_[i].stride;
   }
 
+  /// True if every element lies where the other tensor has the element of the same indices.
   friend bool operator==(const Region&, const Region&) = default;
 
   bool empty() const { return bytes_[0] == 0; }
@@ -103,7 +105,8 @@ class Region {
   bool addressable_ = true;
   const char* zero_ = nullptr;
   int dimensions_ = 0;
-  std::array<Dimension, most_dimensions> outer_{};  // strides in bytes
+  std::array<Dimension, most_dimensions> outer_{};     // strides in bytes
+  std::array<std::int64_t, most_dimensions> steps_{};  // the same with their signs, in the order of the indices
   std::array<std::int64_t, most_dimensions + 1>
       bytes_{};  // bytes from the lowest to the highest, without the first i dimensions
 };

@@ -56,7 +56,7 @@ struct EntryPart {
 };
 
 /// An entry and the run-time part of its policy. A Registry (registry.hpp) may also have
-///   workspace_bytes(problem, policy, facts, splits)   the bytes, where a launch needs a workspace
+///   workspace_bytes(problem, policy, facts, splits)   the bytes, where a launch needs a workspace; of any problem
 ///   considers(problem, entry, facts)                  ok, or the reason why the choice passes over an entry
 ///   cost_us(problem, entry, splits)                   the modelled time by which the choice ranks entries
 ///   name(entry, splits)                               the name in rows and tables, where the policy's is not enough
@@ -73,7 +73,7 @@ struct OpPlan {
       candidates{};  // the entries among which it was chosen; the maker of the plan keeps them
 
   /// Returns the bytes that launch() needs at problem.workspace, 16-byte aligned, with any contents. It is 0 for most
-  /// ops, and for a plan without an entry.
+  /// ops, for a plan without an entry, and for extents that launch() refuses: a plan that is kept may meet any.
   std::size_t workspace_bytes(const Problem& p) const {
     if (entry == nullptr) return 0;
     if constexpr (requires { Registry::workspace_bytes(p, entry->policy, facts_of(entry->arch), splits); }) {

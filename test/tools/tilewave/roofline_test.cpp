@@ -177,6 +177,17 @@ TEST_CASE("work of an op by its definition") {
   is("kv_cache_write", "rows=1,kv_heads=8,kv=fp8", 2048, 2048 * 3 + 8);
   is("gemm", "m=1,n=512,k=768,b=i4,group=128", 786432, 205312);
   is("mqa_logits", "batch=1,context=570", 9448320, 87824 - 4 * (1024 - 570));  // that has room for 1024 logits
+  is("flash_attention", "batch=1,q_length=320,q_heads=2,kv_heads=2", 52592640, 655360);
+  is("flash_attention", "batch=1,q_length=320,q_heads=2,kv_heads=2,causal=0,q=fp8", 104857600, 409612);
+  is("mla_decode", "batch=1,context=160,q_heads=128", 44564480, 462864);
+  is("mla_decode", "batch=1,context=160,q_heads=128,q=fp8", 44564480, 296984);
+  is("latent_cache_write", "rows=1,q_heads=128", 24768, 35336);
+  is("latent_cache_write", "rows=455,kv=fp8", 611520, 906360);
+  is("moe", "rows=9,columns=256,intermediate=128,experts=8,topk=2,weights=fp8", 3538944, 795792);
+  is("moe", "rows=9,columns=256,intermediate=128,experts=16,topk=4", 7077888, 3155232);
+  CHECK(status_of([] { work_of("flash_attention", "batch=1,q_length=2,kv_length=1,q_heads=1,kv_heads=1"); }) ==
+        Exit::usage);
+  CHECK(status_of([] { work_of("moe", "rows=1,columns=8,intermediate=8,experts=2,topk=3"); }) == Exit::usage);
   CHECK(status_of([] { work_of("rope", "rows=1,q_heads=1,kv_heads=1,head_size=64,rotary=65"); }) == Exit::usage);
   CHECK(status_of([] { work_of("topk_gating", "rows=1,experts=8,topk=9"); }) == Exit::usage);
   CHECK(status_of([] { work_of("mqa_logits", "batch=1,context=2,mtp=3"); }) == Exit::usage);

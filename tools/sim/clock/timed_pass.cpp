@@ -118,6 +118,44 @@ class Crowds {
   std::vector<std::vector<Crowd>> marks_;
 };
 
+using Xcds = std::vector<std::unique_ptr<Xcd>>;
+
+/// Starts one block for each CU before any CU gets its second.
+void start_first_blocks(const Xcds& all, std::size_t cus, const PassOptions& o, double waves, Upcoming& events) {
+  for (std::size_t x = 0; x < all.size(); ++x) {
+    double start = 0;
+    for (int r = 0; r < o.resident; ++r)
+      for (std::size_t i = 0; i < cus && all[x]->start_block(i, start); ++i) start += waves;
+    for (std::size_t i = 0; i < cus; ++i) events.set(x * cus + i, all[x]->units[i].next());
+  }
+}
+
+/// Adds up what units and memories of all XCDs did in t clk.
+void sum_up(const Xcds& all, const Chip& chip, double t, Pass& pass) {
+  double valu = 0, matrix = 0, lds = 0, vmem = 0, active = 0, l2 = 0, hbm = 0;
+  for (const auto& xcd : all) {
+    for (const ComputeUnit& unit : xcd->units) {
+      valu += unit.valu_busy, matrix += unit.matrix_busy, lds += unit.lds_busy, vmem += unit.vmem_busy;
+      active += unit.valu_busy + unit.vmem_busy > 0;
+    }
+    const Traffic& traffic = xcd->memory.traffic();
+    pass.traffic.l1 += traffic.l1, pass.traffic.l2 += traffic.l2;
+    pass.traffic.mall += traffic.mall, pass.traffic.hbm += traffic.hbm, pass.traffic.posted += traffic.posted;
+    l2 += xcd->memory.l2_busy(), hbm += xcd->memory.hbm_busy();
+    pass.flops += xcd->launch.matrix_flops, pass.loaded += xcd->launch.loaded;
+  }
+  const auto xcds_timed = static_cast<double>(all.size());
+  active = std::max(active, 1.0) * std::max(t, 1.0);
+  pass.busy = {valu / 4 / active,
+               matrix / 4 / active,
+               lds / active,
+               vmem / active,
+               std::min(1.0, l2 / xcds_timed / std::max(t, 1.0)),  // some of it is still to come when the pass ends
+               std::min(1.0, hbm / xcds_timed / std::max(t, 1.0))};
+  const double of_all = active / std::max(t, 1.0) / chip.cus / xcds_timed;
+  pass.valu_duty = pass.busy[0] * of_all, pass.matrix_duty = pass.busy[1] * of_all;
+}
+
 }  // namespace
 
 Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
@@ -125,19 +163,14 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
   const std::vector<Pace> pace = paces(c.object);
   Pass pass;
   pass.ops.resize(pace.size());
-  std::vector<std::unique_ptr<Xcd>> all;
+  Xcds all;
   const auto xcds = static_cast<std::uint64_t>(chip.xcds), timed = o.whole_chip ? xcds : 1;
   const std::uint64_t first = o.whole_chip ? 0 : o.xcd;
   for (std::uint64_t x = 0; x < timed; ++x) all.push_back(std::make_unique<Xcd>(c, pace, pass.ops, chip, o, first + x));
   pass.blocks_all = o.whole_chip ? c.blocks() : (c.blocks() - first + xcds - 1) / xcds;
   const auto cus = static_cast<std::size_t>(chip.cus);
   Upcoming events(all.size() * cus);
-  for (std::size_t x = 0; x < all.size(); ++x) {
-    double start = 0;
-    for (int r = 0; r < o.resident; ++r)  // one for each CU before any CU gets its second
-      for (std::size_t i = 0; i < cus && all[x]->start_block(i, start); ++i) start += c.waves();
-    for (std::size_t i = 0; i < cus; ++i) events.set(x * cus + i, all[x]->units[i].next());
-  }
+  start_first_blocks(all, cus, o, c.waves(), events);
   std::vector<Mark> marks, rounds;  // of instructions; of blocks, as many as there are places
   std::vector<std::unique_ptr<TimedBlock>> finished;
   std::uint64_t block_instructions = 0, block_loaded = 0;
@@ -189,28 +222,7 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
   } else {
     pass.steady_rate = static_cast<double>(pass.instructions) / std::max(t, 1.0);
   }
-  double valu = 0, matrix = 0, lds = 0, vmem = 0, active = 0, l2 = 0, hbm = 0;
-  for (const auto& xcd : all) {
-    for (const ComputeUnit& unit : xcd->units) {
-      valu += unit.valu_busy, matrix += unit.matrix_busy, lds += unit.lds_busy, vmem += unit.vmem_busy;
-      active += unit.valu_busy + unit.vmem_busy > 0;
-    }
-    const Traffic& traffic = xcd->memory.traffic();
-    pass.traffic.l1 += traffic.l1, pass.traffic.l2 += traffic.l2;
-    pass.traffic.mall += traffic.mall, pass.traffic.hbm += traffic.hbm, pass.traffic.posted += traffic.posted;
-    l2 += xcd->memory.l2_busy(), hbm += xcd->memory.hbm_busy();
-    pass.flops += xcd->launch.matrix_flops, pass.loaded += xcd->launch.loaded;
-  }
-  const auto xcds_timed = static_cast<double>(all.size());
-  active = std::max(active, 1.0) * std::max(t, 1.0);
-  pass.busy = {valu / 4 / active,
-               matrix / 4 / active,
-               lds / active,
-               vmem / active,
-               std::min(1.0, l2 / xcds_timed / std::max(t, 1.0)),  // some of it is still to come when the pass ends
-               std::min(1.0, hbm / xcds_timed / std::max(t, 1.0))};
-  const double of_all = active / std::max(t, 1.0) / chip.cus / xcds_timed;
-  pass.valu_duty = pass.busy[0] * of_all, pass.matrix_duty = pass.busy[1] * of_all;
+  sum_up(all, chip, t, pass);
   pass.touched = all[0]->memory.touched_bytes();
   pass.crowds = crowds.later_half();
   for (std::size_t i = 0; i < cus; ++i)

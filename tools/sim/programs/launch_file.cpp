@@ -224,7 +224,7 @@ void set_arguments(const json& args, const std::vector<KernelArgument>& known, V
     if (!to) throw Error("the kernel has no argument " + name);
     const Bytes bytes =
         values.bytes(value, to->bytes, to->name.empty() ? "argument " + std::to_string(next) : to->name);
-    if (bytes.size() > to->bytes)
+    if (bytes.size() != to->bytes)  // a part of a struct is placed by offset
       throw Error((to->name.empty() ? "argument " + std::to_string(next) : "argument " + to->name) + " has " +
                   std::to_string(to->bytes) + " bytes, given " + std::to_string(bytes.size()));
     put(segment, to->offset, bytes);

@@ -69,6 +69,13 @@ class Campaign {
   bool command(const std::string& what, const std::string& shell, bool on_gpu, std::string& failure, int round = 0);
   bool measured(std::string& failure);  // build, test, quick, benchmark of the worktree into the round's folder
   std::string decide();
+  std::filesystem::path artifacts_of(int round) const;
+  Csv measured_rows(const CompareOptions& options) const;  // of the current round
+  Comparison measure_and_compare(const Csv& base, CompareOptions& options);
+  std::string ask_for_repair(const Comparison& result);
+  void compare_formatted(Comparison& result, const Csv& base, const CompareOptions& options);
+  void compare_kernels(Comparison& result, const CompareOptions& options);
+  void write_down(const Comparison& result, const CompareOptions& options);
   std::string finish(const std::string& status, const std::string& reason);
   void take_patch();
   Git worktree() const { return Git(manifest_.worktree, manifest_.repository, branch_of(manifest_)); }

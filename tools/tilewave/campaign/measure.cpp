@@ -39,6 +39,22 @@ double geomean(const Comparison& c) {
   return c.classes.empty() ? 0 : std::exp(sum / static_cast<double>(c.classes.size()));
 }
 
+/// What a step of a round's verdict throws where the round ends with it.
+struct RoundEnds {
+  std::string status, reason;
+};
+
+/// Does something with files that a round's commands wrote. Where they do not fit (missing rows, less work, no CSV), the
+/// round has failed.
+template <class Body>
+void of_files(const std::string& when, const Body& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    throw RoundEnds{"failed", when + error.what()};
+  }
+}
+
 }  // namespace
 
 /// Runs one of the manifest's commands in the worktree, its output in the round's artifacts; false, with why, if it fails.
@@ -208,86 +224,107 @@ std::string Campaign::validate() {
 }
 
 std::string Campaign::decide() {
-  Round& current = state_.current;
-  const fs::path folder = round_folder(current.number), artifacts = folder / "artifacts";
-  const fs::path best = round_folder(state_.best_round) / "artifacts";
-  std::string failure;
-  const CompareOptions plain = options_of(manifest_, current.proposal.target);
-  CompareOptions options = plain;
-  const Csv base = read_csv((best / "bench.csv").string(), options.map.us);
-  const bool good = measured(failure);
-  Comparison result;
+  CompareOptions options = options_of(manifest_, state_.current.proposal.target);
+  const Csv base = read_csv((artifacts_of(state_.best_round) / "bench.csv").string(), options.map.us);
   try {
-    if (!good && failure.starts_with("bench: exit status 1,")) failure.clear();  // wrong rows, perhaps
-    if (!failure.empty()) {
-      const bool tests = failure.starts_with("test") || failure.starts_with("quick");
-      if (!tests) return finish("failed", failure);
-      result.verdict = Verdict::incorrect, result.reason = failure;
-    } else {
-      const Csv cand = read_csv((artifacts / "bench.csv").string(), options.map.us);
-      const int before = current.number - 1;
-      if (before > 1 && state_.rounds.back().status == "tie") {
-        const auto file = (round_folder(before) / "artifacts" / "compare.json").string();
-        options.previous = ratios_of(read_file(file), file);
-        options.previous_kernel = kernel_ratio_of(read_file(file), file);
-      }
-      result = compare(base, cand, options);
-      if (!good && result.verdict != Verdict::incorrect)
-        return finish("failed", "bench: exit status 1, but no wrong row");
+    Comparison result = measure_and_compare(base, options);
+    if (result.verdict == Verdict::incorrect) return ask_for_repair(result);
+    const Round& best = state_.rounds[static_cast<std::size_t>(state_.best_round) - 1];
+    state_.current.best_us = best.us, state_.current.best_gpu_us = best.gpu_us;
+    if (result.verdict == Verdict::keep) compare_formatted(result, base, options);
+    compare_kernels(result, options);
+    if (result.verdict == Verdict::keep)
+      of_files("skewed routing: ", [&] { check_skew(result, base, measured_rows(options)); });
+    write_down(result, options);
+    return finish(word_of(result.verdict), result.reason);
+  } catch (const RoundEnds& end) {
+    return finish(end.status, end.reason);
+  }
+}
+
+fs::path Campaign::artifacts_of(int round) const { return round_folder(round) / "artifacts"; }
+
+Csv Campaign::measured_rows(const CompareOptions& options) const {
+  return read_csv((artifacts_of(state_.current.number) / "bench.csv").string(), options.map.us);
+}
+
+/// Builds, tests and times the candidate, and compares it with the best version. Where the round before was a tie, it
+/// puts its ratios into `options`: the second time in one direction counts.
+Comparison Campaign::measure_and_compare(const Csv& base, CompareOptions& options) {
+  std::string failure;
+  const bool good = measured(failure);
+  if (!good && failure.starts_with("bench: exit status 1,")) failure.clear();  // wrong rows, perhaps
+  Comparison result;
+  if (failure.starts_with("test") || failure.starts_with("quick")) {
+    result.verdict = Verdict::incorrect, result.reason = failure;
+    return result;
+  }
+  if (!failure.empty()) throw RoundEnds{"failed", failure};
+  of_files("", [&] {
+    const Csv candidate = measured_rows(options);
+    const int before = state_.current.number - 1;
+    if (before > 1 && state_.rounds.back().status == "tie") {
+      const auto file = (artifacts_of(before) / "compare.json").string();
+      options.previous = ratios_of(read_file(file), file);
+      options.previous_kernel = kernel_ratio_of(read_file(file), file);
     }
-  } catch (const Error& error) {  // missing rows, less work, no CSV
-    return finish("failed", error.what());
-  }
-  if (result.verdict == Verdict::incorrect) {
-    if (current.fix_attempts >= max_fix_attempts)
-      return finish("incorrect", fmt::format("{}; {} repairs did not help", result.reason, max_fix_attempts));
-    write_atomically(folder / "feedback.txt", fmt::format("repair {} of {}: {}\n{}", current.fix_attempts + 1,
-                                                          max_fix_attempts, result.reason, join(result.wrong, "\n")));
-    ++current.fix_attempts;
-    current.pitfalls.push_back(fmt::format("{}; repair {} changed it", result.reason, current.fix_attempts));
-    state_.stage = Stage::proposing;
-    save();
-    return "repair";
-  }
-  current.best_us = state_.rounds[static_cast<std::size_t>(state_.best_round) - 1].us;
-  current.best_gpu_us = state_.rounds[static_cast<std::size_t>(state_.best_round) - 1].gpu_us;
-  if (result.verdict == Verdict::keep && !manifest_.format_command.empty()) {
-    // Formatted it has to be still better; if formatting changes nothing, it is.
-    if (!command("format", manifest_.format_command, false, failure)) return finish("failed", failure);
-    const std::string formatted = worktree().patch_from(state_.best_commit);
-    if (formatted != read_file((folder / "candidate.patch").string())) {
-      take_patch();
-      if (!measured(failure)) return finish("failed", "after formatting: " + failure);
-      try {
-        result = compare(base, read_csv((artifacts / "bench.csv").string(), options.map.us), options);
-      } catch (const Error& error) {
-        return finish("failed", std::string("after formatting: ") + error.what());
-      }
-      if (result.verdict == Verdict::incorrect) return finish("incorrect", "after formatting: " + result.reason);
-    }
-  }
-  if (!manifest_.trace_command.empty()) {
-    if (!command("trace", manifest_.trace_command, true, failure)) return finish("failed", failure);
-    try {
-      take_trace(current);
-      if (fs::exists(best / "trace.csv")) {
-        const auto [before, after] = kernel_sums((best / "trace.csv").string(), (artifacts / "trace.csv").string(),
-                                                 {manifest_.trace_kernel, manifest_.trace_per_call});
-        decide_by_kernels(result, before, after, manifest_.tie_percent, options.previous_kernel);
-      }
-    } catch (const Error& error) {
-      return finish("failed", error.what());
-    }
-  }
-  if (result.verdict == Verdict::keep) {
-    try {
-      check_skew(result, base, read_csv((artifacts / "bench.csv").string(), options.map.us));
-    } catch (const Error& error) {
-      return finish("failed", std::string("skewed routing: ") + error.what());
-    }
-  }
+    result = compare(base, candidate, options);
+  });
+  if (!good && result.verdict != Verdict::incorrect)
+    throw RoundEnds{"failed", "bench: exit status 1, but no wrong row"};
+  return result;
+}
+
+/// Writes down what is wrong with the candidate and lets it be repaired, or ends the round if that was tried enough.
+std::string Campaign::ask_for_repair(const Comparison& result) {
+  Round& current = state_.current;
+  if (current.fix_attempts >= max_fix_attempts)
+    return finish("incorrect", fmt::format("{}; {} repairs did not help", result.reason, max_fix_attempts));
+  ++current.fix_attempts;
+  write_atomically(round_folder(current.number) / "feedback.txt",
+                   fmt::format("repair {} of {}: {}\n{}", current.fix_attempts, max_fix_attempts, result.reason,
+                               join(result.wrong, "\n")));
+  current.pitfalls.push_back(fmt::format("{}; repair {} changed it", result.reason, current.fix_attempts));
+  state_.stage = Stage::proposing;
+  save();
+  return "repair";
+}
+
+/// Formats a candidate that is to be kept. If that changes it, it has to be still better.
+void Campaign::compare_formatted(Comparison& result, const Csv& base, const CompareOptions& options) {
+  if (manifest_.format_command.empty()) return;
+  std::string failure;
+  if (!command("format", manifest_.format_command, false, failure)) throw RoundEnds{"failed", failure};
+  const std::string formatted = worktree().patch_from(state_.best_commit);
+  if (formatted == read_file((round_folder(state_.current.number) / "candidate.patch").string())) return;
+  take_patch();
+  if (!measured(failure)) throw RoundEnds{"failed", "after formatting: " + failure};
+  of_files("after formatting: ", [&] { result = compare(base, measured_rows(options), options); });
+  if (result.verdict == Verdict::incorrect) throw RoundEnds{"incorrect", "after formatting: " + result.reason};
+}
+
+/// Lets the GPU time of kernels decide, where the manifest says how to trace them.
+void Campaign::compare_kernels(Comparison& result, const CompareOptions& options) {
+  if (manifest_.trace_command.empty()) return;
+  std::string failure;
+  if (!command("trace", manifest_.trace_command, true, failure)) throw RoundEnds{"failed", failure};
+  of_files("", [&] {
+    take_trace(state_.current);
+    const fs::path best = artifacts_of(state_.best_round) / "trace.csv";
+    if (!fs::exists(best)) return;
+    const fs::path own = artifacts_of(state_.current.number) / "trace.csv";
+    const auto [before, after] =
+        kernel_sums(best.string(), own.string(), {manifest_.trace_kernel, manifest_.trace_per_call});
+    decide_by_kernels(result, before, after, manifest_.tie_percent, options.previous_kernel);
+  });
+}
+
+/// Puts the result into the round and its folder, with the sources that were measured.
+void Campaign::write_down(const Comparison& result, const CompareOptions& options) {
+  Round& current = state_.current;
   if (result.verdict == Verdict::split || result.verdict == Verdict::keep) current.routing = routes_of(result);
   for (const std::string& pitfall : current.proposal.pitfalls) current.pitfalls.push_back(pitfall);
+  const fs::path artifacts = artifacts_of(current.number);
   write_atomically(artifacts / "compare.json", json_report(result, options.map.us));
   write_atomically(artifacts / "compare.txt", text_report(result, options.map.us));
   current.us = geomean(result);
@@ -295,13 +332,13 @@ std::string Campaign::decide() {
   current.total = state_.rounds[static_cast<std::size_t>(state_.best_round) - 1].total * result.score;
   for (const ClassResult& c : result.classes) current.classes[c.name] = c.cand_us;
   for (const std::string& source : manifest_.kernel_source) {
-    const fs::path from = fs::path(manifest_.worktree) / source, to = folder / "kernel_snapshot" / source;
+    const fs::path from = fs::path(manifest_.worktree) / source;
+    const fs::path to = round_folder(current.number) / "kernel_snapshot" / source;
     if (!fs::is_regular_file(from) && !fs::is_directory(from)) continue;
     fs::remove_all(to);
     fs::create_directories(to.parent_path());
     fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   }
-  return finish(word_of(result.verdict), result.reason);
 }
 
 /// A gain that turns into a loss where experts' shares differ is none.

@@ -93,6 +93,51 @@ Work attention(Shape& s) {
           "K and V once with scales, Q and out (bf16), lse, block table, lengths"};
 }
 
+Work flash_attention(Shape& s) {
+  const double batch = s.count("batch"), queries = s.count("q_length"), hq = s.count("q_heads"),
+               hkv = s.count("kv_heads"), keys = s.count("kv_length", queries), d = s.count("head_size", 128),
+               dv = s.count("value_size", d), q = s.type("q", "bf16"), out = s.type("out", "bf16");
+  const double kv = s.has("kv") ? s.type("kv", "") : q;
+  if (queries > keys) refuse("--shape: q_length is larger than kv_length");
+  const double hidden = s.flag("causal", true) ? queries * (queries - 1) / 2 : 0;  // the last query sees all keys
+  const double scales = 4 * ((kv == 1 ? 2 : 0) + (q == 1 ? 1 : 0));
+  return {2 * (d + dv) * batch * hq * (queries * keys - hidden),
+          batch * (queries * hq * (d * q + dv * out) + keys * hkv * (d + dv) * kv) + scales,
+          "Q, K, V and out once, scales of tensors"};
+}
+
+Work mla_decode(Shape& s) {
+  const double batch = s.count("batch"), context = s.count("context"), heads = s.count("q_heads"),
+               d = s.count("head_size", 576), mtp = s.count("mtp", 1), page = s.count("block_size", 64),
+               q = s.type("q", "bf16"), value = 512;
+  const double kv = s.has("kv") ? s.type("kv", "") : q;
+  if (mtp > context) refuse("--shape: mtp is larger than context");
+  const double rows = batch * mtp * heads, visible = mtp * context - mtp * (mtp - 1) / 2;
+  const double scales = 4 * ((q == 1 ? 1 : 0) + (kv == 1 ? 1 : 0));
+  return {2 * (d + value) * heads * batch * visible,
+          rows * (d * q + value * 2) + batch * (context * d * kv + 4 * (1 + std::ceil(context / page))) + scales,
+          "plain rows of the cache once, q, out, scales, block table, lengths"};
+}
+
+Work latent_cache_write(Shape& s) {
+  const double r = s.count("rows"), d = s.count("head_size", 576), kv = s.type("kv", "bf16"),
+               table = s.type("table", "f32"), heads = s.has("q_heads") ? s.count("q_heads") : 0, rotated = 64;
+  return {r * ((1 + heads) * 3 * rotated + (kv == 1 ? 2 * d : 0)),
+          r * (d * (2 + kv) + heads * rotated * 4 + 8 + rotated * table),
+          "a plain row in and out, the turned part of q twice, slot and a row of both tables"};
+}
+
+Work moe(Shape& s) {
+  const double r = s.count("rows"), c = s.count("columns"), intermediate = s.count("intermediate"),
+               experts = s.count("experts"), choices = r * s.count("topk"), x = s.type("x", "bf16");
+  const std::string type = s.word("weights", "bf16");
+  const double weight = bytes_of_type(type) + (bytes_of_type(type) < 1 ? 1 / 32. : 0);
+  if (choices > r * experts) refuse("--shape: topk is larger than experts");
+  return {6 * c * intermediate * choices,
+          r * (experts * 2 + 2 * c * x) + 3 * std::min(experts, choices) * c * intermediate * weight,
+          "x, out, logits and once the weights of experts that have a token, where tokens choose one after the other"};
+}
+
 Work gemm(Shape& s) {
   const double m = s.count("m"), n = s.count("n"), k = s.count("k"), batch = s.count("batch", 1);
   const double a = s.type("a", "bf16"), b = s.type("b", "bf16"), out = s.type("out", "bf16");
@@ -194,6 +239,11 @@ struct Op {
 };
 constexpr Op op_table[] = {
     {"paged_attention", "batch,context,q_heads,kv_heads[,head_size,mtp,block_size,kv,quant]", attention},
+    {"flash_attention", "batch,q_length,q_heads,kv_heads[,kv_length,head_size,value_size,causal,q,kv,out]",
+     flash_attention},
+    {"mla_decode", "batch,context,q_heads[,head_size,mtp,block_size,q,kv]", mla_decode},
+    {"latent_cache_write", "rows[,q_heads,head_size,kv,table]", latent_cache_write},
+    {"moe", "rows,columns,intermediate,experts,topk[,x,weights]", moe},
     {"gemm", "m,n,k[,batch,a,b,out,group,gated]", gemm},
     {"norm", "rows,columns[,x,out]", norm},
     {"softmax", "rows,columns[,x,out]", softmax},
@@ -219,7 +269,7 @@ std::string where(const Chip& chip, const Spec& spec) { return fmt::format("{}:{
 
 std::string known_ops(bool shapes) {
   std::vector<std::string> ops;
-  for (const Op& op : op_table) ops.push_back(shapes ? fmt::format("  {:<18}{}", op.name, op.shape) : op.name);
+  for (const Op& op : op_table) ops.push_back(shapes ? fmt::format("  {:<20}{}", op.name, op.shape) : op.name);
   return join(ops, shapes ? "\n" : ", ");
 }
 

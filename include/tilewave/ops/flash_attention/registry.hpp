@@ -37,7 +37,7 @@ struct FlashAttentionRegistry {
     return flash_attention_takes(policy, p);
   }
   static std::size_t workspace_bytes(const Problem& p, const Policy& policy, const ArchFacts&, int) {
-    return flash_attention_workspace_size(p, policy);
+    return detail::check_flash_extents(p).ok() ? flash_attention_workspace_size(p, policy) : 0;
   }
   /// Returns true if policy a is better for the problem than b. On sm90 the expected time decides. Elsewhere path
   /// registers serves what no other path takes. A block of path lds has the rows of a kv head, so most of its waves

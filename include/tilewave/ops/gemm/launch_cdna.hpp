@@ -34,7 +34,7 @@ inline Status check_gemm_reach(const GemmProblem& p, const GemmPolicy& policy) {
 
 /// Returns the bytes of workspace for blocks that share K: their sums in f32.
 inline std::size_t gemm_partial_bytes(const GemmPolicy& p, std::int64_t tiles, int splits) {
-  return splits > 1 ? tiles * splits * p.rows * p.columns * std::int64_t{sizeof(float)} : 0;
+  return splits > 1 ? static_cast<std::size_t>(tiles) * splits * p.rows * p.columns * sizeof(float) : 0;
 }
 
 /// Completes the arguments, which have those of all kernels, the epilogue and the tiles, and launches the kernel. If

@@ -90,7 +90,7 @@ struct GemmRegistry {
   static constexpr auto check = gemm_check;
 
   static std::size_t workspace_bytes(const GemmProblem& p, const GemmPolicy& policy, const ArchFacts&, int splits) {
-    return gemm_workspace_size(p, policy, splits);
+    return detail::check_gemm_extents(p).ok() ? gemm_workspace_size(p, policy, splits) : 0;
   }
   static Status considers(const GemmProblem& p, const GemmEntry& e, const ArchFacts& facts) {
     constexpr StatusCode none = StatusCode::no_matching_entry;

@@ -64,9 +64,10 @@ inline Status mla_tensor_takes(const MlaDecodePolicy& policy, const MlaDecodePro
 inline Status mla_lds_takes(const MlaDecodeProblem& p) {
   if (p.block_size % mla_lds_page_tokens != 0)
     return {StatusCode::unsupported_block_size, "lds: block_size must be a multiple of 16"};
-  if (p.token_stride < 0 || p.token_stride * size_of(p.spec.kv) * p.block_size >= std::int64_t{1} << 31)
+  const std::int64_t page_bytes = std::int64_t{size_of(p.spec.kv)} * p.block_size;  // where tokens are an element apart
+  if (p.token_stride < 0 || p.token_stride >= ceil_div(std::int64_t{1} << 31, page_bytes))
     return {StatusCode::bad_stride, "lds: tokens of a page must not lie backwards, or span 2 GiB"};
-  if (p.page_stride < 0 || p.page_stride * size_of(p.spec.kv) >= std::int64_t{1} << 36)
+  if (p.page_stride < 0 || p.page_stride >= (std::int64_t{1} << 36) / size_of(p.spec.kv))
     return {StatusCode::bad_stride, "lds: pages must lie forwards, less than 2^36 bytes apart"};
   return {};
 }

@@ -61,7 +61,7 @@ struct MlaDecodeRegistry {
            tiles_of_unit * facts.compute_units;
   }
   static std::size_t workspace_bytes(const Problem& p, const Policy& policy, const ArchFacts& facts, int) {
-    return mla_decode_workspace_size(p, policy, facts);
+    return detail::check_mla_extents(p).ok() ? mla_decode_workspace_size(p, policy, facts) : 0;
   }
   template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
   static constexpr auto launch() {

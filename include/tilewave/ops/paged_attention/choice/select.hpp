@@ -60,7 +60,7 @@ struct PagedAttentionRegistry {
 
   static std::size_t workspace_bytes(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                      const ArchFacts& facts, int splits) {
-    return paged_attention_workspace_size(p, policy, facts, splits);
+    return detail::check_extents(p).ok() ? paged_attention_workspace_size(p, policy, facts, splits) : 0;
   }
   /// `t256.r1.w1x4.p1x4.s8`
   static std::string name(const PagedAttentionEntry& e, int splits) {
