@@ -48,7 +48,7 @@ struct Constants {
   /// Keeps constants where they mean something.
   void clamp() {
     for (int i = 0; i < shared_count; ++i) of_shared(i) = std::max(of_shared(i), i < 6 ? 2.5 : 0.0);
-    shared.brought = std::max(shared.brought, 60.0);
+    shared.intake = std::max(shared.intake, 60.0);
     for (PolicyCost& p : policies) {
       p.stage = std::max(p.stage, .02), p.tile = std::max(p.tile, 0.0), p.merge = std::max(p.merge, -1.0);
       p.memory = std::max(p.memory, .5);

@@ -8,8 +8,8 @@
 
 namespace tilewave {
 
-/// True for the specs whose choice gemm_cost_dense_sm90 makes: one product, whose weights are row-major, or int4 under 16
-/// bits. Other ones have few policies, and gemm_cost_sm90.
+/// True for the specs whose choice gemm_cost_dense_sm90 makes: one product, whose weights are row-major, or int4 under
+/// 16 bits. Other ones have few policies, and gemm_cost_sm90.
 constexpr bool gemm_is_dense_sm90(const GemmSpec& s) {
   if (s.groups != GemmGroups::one || s.gated || s.out_scale == Scaling::per_group) return false;
   if (s.b == DType::i4) return size_of(s.a) == 2 && s.scale_k == 128 && !s.rounds_weights();
@@ -35,11 +35,10 @@ inline double gemm_cost_dense_few_rows(const GemmProblem& problem, std::int32_t 
   const double rounds = std::ceil(blocks / (sms * p.waves_per_simd));
   const double run_bytes = double(p.waves_k) * p.stages * p.depth_bytes;  // of a row of B, by all waves of a block
   const double runs = std::ceil(row_bytes / run_bytes);
-  // Each block reads A, mostly from L2.
+  // Each block reads A, mostly from L2. An SM takes in 75 GB/s, and the part of.split more.
   const double bytes = (layers * problem.n + 0.10 * blocks * m) * row_bytes, memory = c.memory * of.memory * 1e6;
   const double run =
-      min_of(run_bytes, row_bytes) * p.columns /
-      min_of(memory / min_of(blocks, sms), 75e3 * (1 + of.split));  // of.split: more than an SM's 75 GB/s
+      min_of(run_bytes, row_bytes) * p.columns / min_of(memory / min_of(blocks, sms), 75e3 * (1 + of.split));
   return of.start + beside_each_other(bytes / memory, rounds * runs * (of.stage + run), 0) +
          of.tile * min_of(rounds, 2.0) + of.merge * (m - 1) / 8;
 }
@@ -58,8 +57,8 @@ inline double gemm_cost_int4_few_rows(const GemmProblem& problem, std::int32_t m
 
 }  // namespace detail
 
-/// Microseconds on an H200 by given constants: what a block's tiles take one after the other, beside what all blocks have from L2 and from
-/// memory, round by round, and what is there once. How its constants were fitted is in
+/// Microseconds on an H200 by given constants: what a block's tiles take one after the other, beside what all blocks
+/// have from L2 and from memory, round by round, and what is there once. How the constants were fitted is in
 /// docs/notebook/2026-11-28-gemm-unseen-shapes.md.
 inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits,
                                     const GemmDenseCost& c, const detail::GemmPolicyCost& of) {
@@ -82,10 +81,10 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
   const double b_value = spec.four_bit() ? 0.5 + 2.0 / spec.scale_k : element,
                b_row = p.depth_bytes * b_value / element;
 
-  // A stage of one block: its products, or what it is brought.
+  // A stage of one block: its products, or what it takes in.
   const double rows = min_of(p.rows, m), area = p.rows * p.columns / 32768.0;  // in tiles of 128 x 256
   const double stage =
-      detail::beside_each_other(of.stage, (rows * p.depth_bytes + p.columns * b_row) * 1e-3 / c.brought, 0);
+      detail::beside_each_other(of.stage, (rows * p.depth_bytes + p.columns * b_row) * 1e-3 / c.intake, 0);
   // What it has from L2. Rows of A that many blocks read at a time leave L2 less often; B's of one band of tiles come
   // from memory.
   const std::int32_t across = ceil_div(problem.n, p.columns * p.cluster_columns);

@@ -24,8 +24,8 @@ inline GemmTail gemm_tail(const GemmPolicy& p, double tiles, double slots, doubl
   return {whole + share / max_of(steps, 1.0), once + megabytes / 3.5 + megabytes / 4.5 + of_parts * blocks / tail};
 }
 
-/// What codes of four bits under few rows (few_rows/kernel.hpp) have to do: bytes, the passes of a block, microseconds of
-/// work of the block that has most strips, and of the stages of one of its waves. The constants are those of
+/// What codes of four bits under few rows (few_rows/kernel.hpp) have to do: bytes, the passes of a block, microseconds
+/// of work of the block that has most strips, and of the stages of one of its waves. The constants are those of
 /// docs/notebook/2026-11-28-gemm-clusters.md.
 struct GemmFewRowsWork {
   double bytes, passes, block, waves;
@@ -47,8 +47,8 @@ inline GemmFewRowsWork gemm_few_rows_work(const GemmProblem& problem, const Gemm
   return {bytes, passes, block, wave_stages * (0.495 * passes + 0.276 * wave_strips)};
 }
 
-/// Returns the microseconds of that, as gemm_cost_sm90 counts them: a launch and both ends of each pass, and the longest
-/// of memory, work and waves.
+/// Returns the microseconds of that, as gemm_cost_sm90 counts them: a launch and both ends of each pass, and the
+/// longest of memory, work and waves.
 inline double gemm_cost_few_rows(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p) {
   if (m > p.rows) return 1e6;  // would read all weights again
   const GemmFewRowsWork work = gemm_few_rows_work(problem, p);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The constants of gemm_cost_dense_sm90: what policies of dense products take on an H200. Each has code of its own, with
-// an order of instructions that no formula knows.
+// The constants of gemm_cost_dense_sm90: what policies of dense products take on an H200. Each has code of its own,
+// with an order of instructions that no formula knows. They were fitted by bench/ops/gemm/fit_choice.cpp to
+// docs/notebook/tuned/gemm_unseen_sm90_2026-11-28.csv.gz (docs/notebook/2026-11-28-gemm-unseen-shapes.md).
 #pragma once
 
 #include <span>
@@ -13,15 +14,15 @@ namespace tilewave {
 /// What all policies of a kind of operands have in common.
 struct GemmDenseCost {
   double memory;  // TB/s
-  // TB/s from L2 to all blocks: whose neighbours in number read the same columns of B, that share K, that share boxes of
-  // rows of A by two, of columns of B, and of rows by four.
+  // TB/s from L2 to all blocks: whose neighbours in number read the same columns of B, that share K, that share boxes
+  // of rows of A by two, of columns of B, and of rows by four.
   double l2, l2_split, l2_rows, l2_columns, l2_rows_by_four;
   // So much of A's bytes leave L2 where many blocks read them, up to so many columns of tiles all, and of B's where one
   // block reads them.
   double a_again, a_readers, b_once;
   double few_columns, a_memory;  // more time of a round, and of A from memory, of few columns under many rows
   double turns;                  // what a second block of an SM adds to the time of one
-  double brought;                // KB a microsecond that an SM is brought
+  double intake;                 // KB a microsecond that an SM takes in
   double late_stage;             // microseconds of each stage below six, in which values leave late
   double second_round;           // microseconds of the first further round
   double merge_rows;             // microseconds less for rows of 128 x 256 that are not there
@@ -55,10 +56,113 @@ struct GemmPolicyCost {
   double start, stage, tile, merge, split, memory;
 };
 
+inline constexpr GemmDenseCost gemm_dense_cost_sixteen_bits{.memory = 4.586,
+                                                            .l2 = 19.94,
+                                                            .l2_split = 8.581,
+                                                            .l2_rows = 15.74,
+                                                            .l2_columns = 8.734,
+                                                            .l2_rows_by_four = 7.153,
+                                                            .a_again = 0.5681,
+                                                            .a_readers = 0,
+                                                            .b_once = 0.8737,
+                                                            .few_columns = 0.06378,
+                                                            .a_memory = 0.353,
+                                                            .turns = 0.1323,
+                                                            .intake = 210,
+                                                            .late_stage = 0.189,
+                                                            .second_round = 0.5054,
+                                                            .merge_rows = 2.8,
+                                                            .by_three = 0.0311,
+                                                            .by_five = 0.002149,
+                                                            .by_six = 0,
+                                                            .by_seven = 0.03867,
+                                                            .absent = 0.1787};
+inline constexpr GemmDenseCost gemm_dense_cost_fast{.memory = 4.531,
+                                                    .l2 = 24.27,
+                                                    .l2_split = 11.9,
+                                                    .l2_rows = 17.82,
+                                                    .l2_columns = 8,
+                                                    .l2_rows_by_four = 7.73,
+                                                    .a_again = 1.295,
+                                                    .a_readers = 1.997,
+                                                    .b_once = 0.8425,
+                                                    .few_columns = 0.03183,
+                                                    .a_memory = 0.4919,
+                                                    .turns = 0.1324,
+                                                    .intake = 282,
+                                                    .late_stage = 0.2954,
+                                                    .second_round = 0.1193,
+                                                    .merge_rows = 2.934,
+                                                    .by_three = 0.02503,
+                                                    .by_five = 0.03002,
+                                                    .by_six = 0.03325,
+                                                    .by_seven = 0.04549,
+                                                    .absent = 0.1898};
+inline constexpr GemmDenseCost gemm_dense_cost_blocks{.memory = 4.875,
+                                                      .l2 = 13.13,
+                                                      .l2_split = 7.977,
+                                                      .l2_rows = 9.5,
+                                                      .l2_columns = 8,
+                                                      .l2_rows_by_four = 7,
+                                                      .a_again = 0.3359,
+                                                      .a_readers = 3.359,
+                                                      .b_once = 0.5512,
+                                                      .few_columns = 0,
+                                                      .a_memory = 0,
+                                                      .turns = 0.4,
+                                                      .intake = 150.9,
+                                                      .late_stage = 0.25,
+                                                      .second_round = 0,
+                                                      .merge_rows = 2.205,
+                                                      .by_three = 0,
+                                                      .by_five = 0.00929,
+                                                      .by_six = 0.09149,
+                                                      .by_seven = 0.02533,
+                                                      .absent = 0.3};
+inline constexpr GemmDenseCost gemm_dense_cost_promoted{.memory = 4.738,
+                                                        .l2 = 17.13,
+                                                        .l2_split = 7.987,
+                                                        .l2_rows = 9.5,
+                                                        .l2_columns = 10.34,
+                                                        .l2_rows_by_four = 7,
+                                                        .a_again = 0.03053,
+                                                        .a_readers = 5.842,
+                                                        .b_once = 0.5603,
+                                                        .few_columns = 0.02025,
+                                                        .a_memory = 0,
+                                                        .turns = 0,
+                                                        .intake = 228.3,
+                                                        .late_stage = 0.25,
+                                                        .second_round = 0.09825,
+                                                        .merge_rows = 3.781,
+                                                        .by_three = 0.0001069,
+                                                        .by_five = 0.02564,
+                                                        .by_six = 0.06198,
+                                                        .by_seven = 0.07184,
+                                                        .absent = 0.3};
+inline constexpr GemmDenseCost gemm_dense_cost_int4{.memory = 4.503,
+                                                    .l2 = 15.03,
+                                                    .l2_split = 6.237,
+                                                    .l2_rows = 9.5,
+                                                    .l2_columns = 8,
+                                                    .l2_rows_by_four = 7,
+                                                    .a_again = 0.6291,
+                                                    .a_readers = 3.885,
+                                                    .b_once = 0.593,
+                                                    .few_columns = 0.03768,
+                                                    .a_memory = 0.198,
+                                                    .turns = 0.6323,
+                                                    .intake = 166.5,
+                                                    .late_stage = 0.25,
+                                                    .second_round = 0.9166,
+                                                    .merge_rows = 2.522,
+                                                    .by_three = 0,
+                                                    .by_five = 0,
+                                                    .by_six = 0,
+                                                    .by_seven = 0.00528,
+                                                    .absent = 0};
+
 // clang-format off
-inline constexpr GemmDenseCost gemm_dense_cost_sixteen_bits{
-    .memory = 4.586, .l2 = 19.94, .l2_split = 8.581, .l2_rows = 15.74, .l2_columns = 8.734, .l2_rows_by_four = 7.153, .a_again = 0.5681, .a_readers = 0, .b_once = 0.8737, .few_columns = 0.06378,
-    .a_memory = 0.353, .turns = 0.1323, .brought = 210, .late_stage = 0.189, .second_round = 0.5054, .merge_rows = 2.8, .by_three = 0.0311, .by_five = 0.002149, .by_six = 0, .by_seven = 0.03867, .absent = 0.1787};
 inline constexpr GemmPolicyCost gemm_policy_costs_sixteen_bits[] = {
     {8, 16, 1, GemmForm::few_rows, 3.25, 0.2301, 1.54, 0.49, 0.070, 1.238},
     {8, 16, 2, GemmForm::few_rows, 3.60, 0.2023, 0.94, 0.25, -0.250, 0.988},
@@ -99,9 +203,6 @@ inline constexpr GemmPolicyCost gemm_policy_costs_sixteen_bits[] = {
     {128, 256, 2, GemmForm::late, 9.50, 0.6525, 0.51, 4.80, 0.000, 1.019},
     {192, 112, 3, GemmForm::plain, 7.28, 0.4428, 0.63, 1.90, 0.032, 0.934},
 };
-inline constexpr GemmDenseCost gemm_dense_cost_fast{
-    .memory = 4.531, .l2 = 24.27, .l2_split = 11.9, .l2_rows = 17.82, .l2_columns = 8, .l2_rows_by_four = 7.73, .a_again = 1.295, .a_readers = 1.997, .b_once = 0.8425, .few_columns = 0.03183,
-    .a_memory = 0.4919, .turns = 0.1324, .brought = 282, .late_stage = 0.2954, .second_round = 0.1193, .merge_rows = 2.934, .by_three = 0.02503, .by_five = 0.03002, .by_six = 0.03325, .by_seven = 0.04549, .absent = 0.1898};
 inline constexpr GemmPolicyCost gemm_policy_costs_fast[] = {
     {16, 64, 1, GemmForm::swapped, 6.47, 0.0991, 0.04, 0.18, -0.047, 0.981},
     {16, 64, 1, GemmForm::two_blocks, 6.19, 0.1372, 0.29, 0.43, -0.035, 0.996},
@@ -136,9 +237,6 @@ inline constexpr GemmPolicyCost gemm_policy_costs_fast[] = {
     {128, 256, 2, GemmForm::late, 9.93, 0.6688, 0.56, 4.80, 0.000, 1.045},
     {192, 128, 3, GemmForm::plain, 7.31, 0.5082, 0.81, 3.80, 0.000, 1.050},
 };
-inline constexpr GemmDenseCost gemm_dense_cost_blocks{
-    .memory = 4.875, .l2 = 13.13, .l2_split = 7.977, .l2_rows = 9.5, .l2_columns = 8, .l2_rows_by_four = 7, .a_again = 0.3359, .a_readers = 3.359, .b_once = 0.5512, .few_columns = 0,
-    .a_memory = 0, .turns = 0.4, .brought = 150.9, .late_stage = 0.25, .second_round = 0, .merge_rows = 2.205, .by_three = 0, .by_five = 0.00929, .by_six = 0.09149, .by_seven = 0.02533, .absent = 0.3};
 inline constexpr GemmPolicyCost gemm_policy_costs_blocks[] = {
     {16, 64, 1, GemmForm::swapped, 6.14, 0.1373, 0.13, 0.37, -0.049, 0.925},
     {32, 64, 1, GemmForm::swapped, 6.15, 0.1697, 0.57, 0.75, -0.102, 0.984},
@@ -148,9 +246,6 @@ inline constexpr GemmPolicyCost gemm_policy_costs_blocks[] = {
     {128, 256, 2, GemmForm::plain, 8.55, 0.6600, 4.59, 4.80, 0.000, 0.874},
     {192, 128, 3, GemmForm::plain, 7.43, 0.4868, 2.87, 3.80, 0.000, 0.918},
 };
-inline constexpr GemmDenseCost gemm_dense_cost_promoted{
-    .memory = 4.738, .l2 = 17.13, .l2_split = 7.987, .l2_rows = 9.5, .l2_columns = 10.34, .l2_rows_by_four = 7, .a_again = 0.03053, .a_readers = 5.842, .b_once = 0.5603, .few_columns = 0.02025,
-    .a_memory = 0, .turns = 0, .brought = 228.3, .late_stage = 0.25, .second_round = 0.09825, .merge_rows = 3.781, .by_three = 0.0001069, .by_five = 0.02564, .by_six = 0.06198, .by_seven = 0.07184, .absent = 0.3};
 inline constexpr GemmPolicyCost gemm_policy_costs_promoted[] = {
     {16, 64, 1, GemmForm::swapped, 6.13, 0.1007, 0.14, 0.36, -0.122, 0.950},
     {16, 64, 1, GemmForm::two_blocks, 5.63, 0.1420, 0.39, 0.84, -0.055, 0.945},
@@ -164,9 +259,6 @@ inline constexpr GemmPolicyCost gemm_policy_costs_promoted[] = {
     {128, 256, 2, GemmForm::clustered, 8.98, 0.6692, 2.17, 4.80, 0.000, 1.318},
     {192, 128, 3, GemmForm::plain, 7.24, 0.5002, 1.47, 3.80, 0.000, 0.949},
 };
-inline constexpr GemmDenseCost gemm_dense_cost_int4{
-    .memory = 4.503, .l2 = 15.03, .l2_split = 6.237, .l2_rows = 9.5, .l2_columns = 8, .l2_rows_by_four = 7, .a_again = 0.6291, .a_readers = 3.885, .b_once = 0.593, .few_columns = 0.03768,
-    .a_memory = 0.198, .turns = 0.6323, .brought = 166.5, .late_stage = 0.25, .second_round = 0.9166, .merge_rows = 2.522, .by_three = 0, .by_five = 0, .by_six = 0, .by_seven = 0.00528, .absent = 0};
 inline constexpr GemmPolicyCost gemm_policy_costs_int4[] = {
     {8, 32, 1, GemmForm::few_rows, 5.08, 0.9211, 0.31, 0.16, 0.789, 0.966},
     {8, 64, 1, GemmForm::few_rows, 5.24, 0.8642, 0.42, 0.16, 1.346, 0.963},
