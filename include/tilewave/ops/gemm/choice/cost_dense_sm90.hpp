@@ -43,8 +43,8 @@ inline double gemm_cost_dense_few_rows(const GemmProblem& problem, std::int32_t 
          of.tile * min_of(rounds, 2.0) + of.merge * (m - 1) / 8;
 }
 
-/// Int4 weights straight to registers (few_rows/kernel.hpp): memory, the work of the block that has most strips, and the
-/// stages of one of its waves.
+/// Int4 weights straight to registers (few_rows/kernel.hpp): memory, the work of the block that has most strips, and
+/// the stages of one of its waves.
 inline double gemm_cost_int4_few_rows(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p,
                                       const GemmDenseCost& c, const GemmPolicyCost& of) {
   if (m > p.rows) return 1e6;  // would read all weights again
