@@ -122,7 +122,9 @@ class Specs {
         const auto cell = [&](const char* name) { return cells[column.at(name)]; };
         const auto plan = plans_.find(cell("spec") + " " + plain_name(cell("plan")));
         if (plan == plans_.end()) continue;
-        Shape& shape = shapes[path + " " + cell("spec") + " " + cell("m") + " x " + cell("n") + " x " + cell("k")];
+        const std::string run = column.contains("run") ? "run " + cell("run") + " " : "";
+        Shape& shape =
+            shapes[path + " " + run + cell("spec") + " " + cell("m") + " x " + cell("n") + " x " + cell("k")];
         shape.problem.spec = spec_named(cell("spec"));
         shape.problem.m = std::stoi(cell("m")), shape.problem.n = std::stoi(cell("n")),
         shape.problem.k = std::stoi(cell("k"));
