@@ -26,11 +26,8 @@ class PartOnly final : public engine::Kernels {
                    std::int32_t rows) override {
     if (wanted(StepPart::embedding)) kernels_.gather_rows(table, table_rows, ids, scale, out, rows);
   }
-  void norm(const void* x, const void* weight, void* out, std::int32_t rows) override {
-    if (wanted(StepPart::norm)) kernels_.norm(x, weight, out, rows);
-  }
-  void add_norm(const void* x, void* sum, const void* weight, void* out, std::int32_t rows) override {
-    if (wanted(StepPart::norm)) kernels_.add_norm(x, sum, weight, out, rows);
+  void norm(const void* x, void* sum, const void* weight, void* out, std::int32_t rows) override {
+    if (wanted(StepPart::norm)) kernels_.norm(x, sum, weight, out, rows);
   }
   bool normalises(const engine::Linear& by, std::int32_t rows) const override { return kernels_.normalises(by, rows); }
   bool writes_squares(const engine::Linear& by, std::int32_t rows) const override {

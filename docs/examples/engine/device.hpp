@@ -5,69 +5,78 @@
 
 #include <cstddef>
 #include <cstring>
+#include <exception>
+#include <memory>
 #include <string>
 #include <tilewave/core/hip.hpp>
-#include <utility>
 #include <vector>
 
 #include "error.hpp"
 
 namespace engine {
 
-inline void must(tilewave::hipError_t error, const char* what) {
-  if (error != tilewave::hipSuccess) throw Error(std::string(what) + ": the device refused");
+using namespace tilewave;  // names of the engine's own come first
+
+inline void must(hipError_t error, const char* what) {
+  if (error != hipSuccess) throw Error(std::string(what) + ": the device refused");
 }
+
+template <auto destroy>
+struct Destroy {
+  template <class T>
+  void operator()(T* handle) const {
+    static_cast<void>(destroy(handle));
+  }
+};
+/// A handle of the runtime with one owner.
+template <class T, auto destroy>
+using Handle = std::unique_ptr<std::remove_pointer_t<T>, Destroy<destroy>>;
 
 /// Device memory of one owner.
 class Buffer {
  public:
   Buffer() = default;
   explicit Buffer(std::size_t bytes) : bytes_(bytes) {
-    if (bytes > 0) must(tilewave::hipMalloc(&data_, bytes), "allocating device memory");
-  }
-  Buffer(Buffer&& other) noexcept : data_(other.data_), bytes_(other.bytes_) {
-    other.data_ = nullptr, other.bytes_ = 0;
-  }
-  Buffer& operator=(Buffer&& other) noexcept {
-    std::swap(data_, other.data_), std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  ~Buffer() {
-    if (data_ != nullptr) static_cast<void>(tilewave::hipFree(data_));
+    void* data = nullptr;
+    if (bytes > 0) must(hipMalloc(&data, bytes), "allocating device memory");
+    data_.reset(data);
   }
 
-  void* data() const { return data_; }
+  void* data() const { return data_.get(); }
   template <class T>
   T* as() const {
-    return static_cast<T*>(data_);
+    return static_cast<T*>(data());
   }
   std::size_t bytes() const { return bytes_; }
 
  private:
-  void* data_ = nullptr;
+  Handle<void*, hipFree> data_;
   std::size_t bytes_ = 0;
 };
 
 /// A copy of host memory on the device.
 inline Buffer on_device(const void* data, std::size_t bytes) {
   Buffer buffer(bytes);
-  must(tilewave::hipMemcpy(buffer.data(), data, bytes, tilewave::hipMemcpyHostToDevice), "copying to the device");
+  must(hipMemcpy(buffer.data(), data, bytes, hipMemcpyHostToDevice), "copying to the device");
   return buffer;
 }
+template <class T>
+Buffer on_device(const std::vector<T>& values) {
+  return on_device(values.data(), values.size() * sizeof(T));
+}
 
-/// A stream of one owner.
 class Stream {
  public:
-  Stream() { must(tilewave::hipStreamCreate(&stream_), "creating a stream"); }
-  Stream(Stream&& other) noexcept : stream_(std::exchange(other.stream_, tilewave::hipStream_t{})) {}
-  ~Stream() {
-    if (stream_ != tilewave::hipStream_t{}) static_cast<void>(tilewave::hipStreamDestroy(stream_));
+  Stream() {
+    hipStream_t stream{};
+    must(hipStreamCreate(&stream), "creating a stream");
+    stream_.reset(stream);
   }
-  tilewave::hipStream_t get() const { return stream_; }
-  void wait() const { must(tilewave::hipStreamSynchronize(stream_), "waiting for the device"); }
+  hipStream_t get() const { return stream_.get(); }
+  void wait() const { must(hipStreamSynchronize(get()), "waiting for the device"); }
 
  private:
-  tilewave::hipStream_t stream_{};
+  Handle<hipStream_t, hipStreamDestroy> stream_;
 };
 
 /// What queue() puts on a stream, captured to be launched again and again. Its kernels have run before, since nothing may
@@ -76,30 +85,26 @@ class Graph {
  public:
   template <class Queue>
   Graph(const Stream& stream, const Queue& queue) {
-    tilewave::hipGraph_t graph{};
-    must(tilewave::hipStreamBeginCapture(stream.get(), tilewave::hipStreamCaptureModeThreadLocal), "capturing a step");
+    must(hipStreamBeginCapture(stream.get(), hipStreamCaptureModeThreadLocal), "capturing a step");
+    std::exception_ptr failed;
     try {
       queue();
     } catch (...) {
-      if (tilewave::hipStreamEndCapture(stream.get(), &graph) == tilewave::hipSuccess && graph != nullptr)
-        static_cast<void>(tilewave::hipGraphDestroy(graph));
-      throw;
+      failed = std::current_exception();
     }
-    must(tilewave::hipStreamEndCapture(stream.get(), &graph), "ending a capture");
-    const tilewave::hipError_t made = tilewave::hipGraphInstantiateWithFlags(&executable_, graph, 0);
-    static_cast<void>(tilewave::hipGraphDestroy(graph));
-    must(made, "making a graph");
+    hipGraph_t captured{};
+    const hipError_t ended = hipStreamEndCapture(stream.get(), &captured);
+    const Handle<hipGraph_t, hipGraphDestroy> graph(captured);
+    if (failed) std::rethrow_exception(failed);
+    must(ended, "ending a capture");
+    hipGraphExec_t executable{};
+    must(hipGraphInstantiateWithFlags(&executable, graph.get(), 0), "making a graph");
+    executable_.reset(executable);
   }
-  Graph(Graph&& other) noexcept : executable_(std::exchange(other.executable_, nullptr)) {}
-  ~Graph() {
-    if (executable_ != nullptr) static_cast<void>(tilewave::hipGraphExecDestroy(executable_));
-  }
-  void launch(tilewave::hipStream_t stream) const {
-    must(tilewave::hipGraphLaunch(executable_, stream), "launching a graph");
-  }
+  void launch(hipStream_t stream) const { must(hipGraphLaunch(executable_.get(), stream), "launching a graph"); }
 
  private:
-  tilewave::hipGraphExec_t executable_{};
+  Handle<hipGraphExec_t, hipGraphExecDestroy> executable_;
 };
 
 /// A part of a step's tables on the device: written on the host, sent with all others in one copy.
@@ -117,9 +122,8 @@ class TableUpload {
     used_ = at + bytes;
     return reinterpret_cast<const T*>(device_.as<std::byte>() + at);
   }
-  void send(tilewave::hipStream_t stream) {
-    must(tilewave::hipMemcpyAsync(device_.data(), host_.data(), used_, tilewave::hipMemcpyHostToDevice, stream),
-         "sending a step's tables");
+  void send(hipStream_t stream) {
+    must(hipMemcpyAsync(device_.data(), host_.data(), used_, hipMemcpyHostToDevice, stream), "sending a step's tables");
   }
 
  private:

@@ -92,10 +92,8 @@ class Kernels {
   /// out[i] = scale * table[ids[i]], rows of `hidden` columns.
   virtual void gather_rows(const void* table, std::int32_t table_rows, const std::int32_t* ids, float scale, void* out,
                            std::int32_t rows) = 0;
-  /// rmsnorm of rows of `hidden` columns, by f32 weights. out may be x.
-  virtual void norm(const void* x, const void* weight, void* out, std::int32_t rows) = 0;
-  /// sum += x, and its rmsnorm goes to out.
-  virtual void add_norm(const void* x, void* sum, const void* weight, void* out, std::int32_t rows) = 0;
+  /// rmsnorm of rows of `hidden` columns, by f32 weights: of x, which may be out, or, where there is a sum, of sum += x.
+  virtual void norm(const void* x, void* sum, const void* weight, void* out, std::int32_t rows) = 0;
   /// Whether linear and gated normalise so many rows themselves.
   virtual bool normalises(const Linear& by, std::int32_t rows) const = 0;
   /// Whether linear writes squares_out of so many rows.
@@ -123,13 +121,13 @@ class Kernels {
 };
 
 /// The kernels of the chip that kernels.cpp is compiled for.
-std::unique_ptr<Kernels> make_kernels(const ModelConfig& config, const CacheShape& cache, tilewave::hipStream_t stream);
+std::unique_ptr<Kernels> make_kernels(const ModelConfig& config, const CacheShape& cache, hipStream_t stream);
 
 /// What the chip has to say while weights are loaded: its fp8, and how weights of four bits are put as products read them.
 struct Loader {
-  tilewave::DType fp8;
-  void (*repack)(const tilewave::GemmRepackProblem&);  // waits until it is done
-  bool norms_in_weights;  // products normalise few rows, if the norm's weights are in their own
+  DType fp8;
+  void (*repack)(const GemmRepackProblem&);  // waits until it is done
+  bool norms_in_weights;                     // products normalise few rows, if the norm's weights are in their own
   /// Whether a head's dimensions i and i + head_size / 2, which are turned together, shall lie side by side.
   bool (*pairs_of_neighbours)(const ModelConfig&);
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The chip's kernels for products of bf16 weights.
-#include "plans_gemm.hpp"
+#include "plans.hpp"
 #include "room.hpp"
 
-template struct engine::GemmPlans<engine::Room>;
+namespace engine {
+template Status plan_product<Room, WeightFormat::bf16>(const GemmProblem&, GemmPlan&);
+}  // namespace engine

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The chip's kernels for products of int4 weights.
-#include "plans_int4.hpp"
+#include "plans.hpp"
 #include "room.hpp"
 
-template struct engine::Int4Plans<engine::Room>;
+namespace engine {
+template Status plan_product<Room, WeightFormat::int4>(const GemmProblem&, GemmPlan&);
+}  // namespace engine

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The chip's kernels for layers of experts as they come.
-#include "plans_moe.hpp"
+#include "plans.hpp"
 #include "room.hpp"
 
-template tilewave::Status engine::MoePlans<engine::Room>::plan(const tilewave::MoeProblem&, tilewave::MoePlan&);
+namespace engine {
+template Status plan_experts<Room, WeightFormat::bf16>(const MoeProblem&, MoePlan&);
+template Status plan_experts<Room, WeightFormat::mxfp4>(const MoeProblem&, MoePlan&);
+}  // namespace engine

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The chip's kernels for layers of experts that were quantised while loading.
-#include "plans_moe.hpp"
+#include "plans.hpp"
 #include "room.hpp"
 
-template tilewave::Status engine::MoePlans<engine::Room>::quantised(const tilewave::MoeProblem&, tilewave::MoePlan&);
+namespace engine {
+template Status plan_experts<Room, WeightFormat::fp8>(const MoeProblem&, MoePlan&);
+template Status plan_experts<Room, WeightFormat::int4>(const MoeProblem&, MoePlan&);
+}  // namespace engine

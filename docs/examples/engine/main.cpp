@@ -25,37 +25,25 @@ void print(const nlohmann::json& object) {
 }
 
 /// Says on stderr every few seconds how fast tokens come, while they do. A disk that is full loses lines and stops nothing.
-class Progress {
- public:
-  Progress(const Service& service, double seconds) : thread_([this, &service, seconds] { report(service, seconds); }) {}
-  ~Progress() {
-    {
-      const std::lock_guard lock(mutex_);
-      over_ = true;
-    }
-    wake_.notify_all();
-    thread_.join();
+void report(const std::stop_token& stop, const Service& service, double seconds) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any over;
+  const auto stopped = [&] { return stop.stop_requested(); };
+  for (std::uint64_t before = 0;; before = service.tokens()) {
+    if (over.wait_for(lock, stop, std::chrono::duration<double>(seconds), stopped)) return;
+    if (service.tokens() == before) continue;
+    std::cerr.clear();
+    std::cerr << service.unfinished() << " requests, " << service.tokens() << " tokens, "
+              << static_cast<double>(service.tokens() - before) / seconds << " tokens/s\n";
   }
-
- private:
-  void report(const Service& service, double seconds) {
-    std::unique_lock lock(mutex_);
-    for (std::uint64_t before = 0;; before = service.tokens()) {
-      if (wake_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return over_; })) return;
-      if (service.tokens() == before) continue;
-      std::cerr.clear();
-      std::cerr << service.unfinished() << " requests, " << service.tokens() << " tokens, "
-                << static_cast<double>(service.tokens() - before) / seconds << " tokens/s\n";
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool over_ = false;
-  std::thread thread_;  // last: it uses all the others
-};
+}
 
 void answer_lines(Service& service) {
+  const auto events = std::make_shared<Events>();
+  const std::jthread printer([&] {
+    while (const std::optional<Event> event = events->get()) print(to_json(*event));
+  });
   std::string line;
   for (std::uint64_t number = 1; !output_failed && std::getline(std::cin, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
@@ -65,13 +53,14 @@ void answer_lines(Service& service) {
       Request request = parse_request(line);
       if (request.id.empty()) request.id = id;
       id = request.id;
-      error = service.submit(std::move(request), [](const Event& event) { print(to_json(event)); });
+      error = service.submit(std::move(request), events);
     } catch (const std::exception& wrong) {
       error = wrong.what();
     }
     if (error) print({{"id", id}, {"error", *error}});
   }
   service.drain();
+  events->close();
 }
 
 }  // namespace
@@ -110,7 +99,7 @@ int main(int argc, char** argv) {
   try {
     Engine engine(folder, options);
     Service service(engine);
-    const Progress lines(service, progress);
+    const std::jthread lines([&](const std::stop_token& stop) { report(stop, service, progress); });
     const auto begin = std::chrono::steady_clock::now();
 #ifdef ENGINE_HTTP
     if (port > 0) serve(service, folder, host, port);

@@ -10,8 +10,6 @@ namespace engine {
 
 namespace {
 
-using tilewave::hipMemcpyDeviceToHost;
-
 constexpr std::size_t most_graphs = 256;
 
 std::size_t bf16_bytes(std::int64_t rows, std::int64_t columns) { return static_cast<std::size_t>(rows * columns) * 2; }
@@ -19,7 +17,7 @@ std::size_t bf16_bytes(std::int64_t rows, std::int64_t columns) { return static_
 /// Bytes that a step's tables take at most: eleven of them with at most 80 bytes for a token, and the block table. Its
 /// width is the pages of the longest sequence, rounded up to a power of two.
 std::size_t table_bytes(const ModelConfig& c, const CacheShape& cache, std::int32_t tokens) {
-  const std::int64_t pages = std::min(cache.pages, tilewave::ceil_div(c.max_positions, cache.page_tokens));
+  const std::int64_t pages = std::min(cache.pages, ceil_div(c.max_positions, cache.page_tokens));
   const std::int64_t block_table = 4 * 2 * pages * std::min(tokens, most_logit_rows);
   return 16 * 256 + static_cast<std::size_t>(tokens) * 80 + static_cast<std::size_t>(block_table);
 }
@@ -36,8 +34,8 @@ Model::Model(const ModelConfig& config, ModelWeights weights, const CacheShape& 
   const ModelConfig& c = config_;
   const auto angles = [&](const RopeConfig& rope, Buffer& cos, Buffer& sin) {
     const RopeTables tables = rope_tables(c, rope);
-    cos = on_device(tables.cos.data(), tables.cos.size() * sizeof(float));
-    sin = on_device(tables.sin.data(), tables.sin.size() * sizeof(float));
+    cos = on_device(tables.cos);
+    sin = on_device(tables.sin);
   };
   angles(c.rope, cos_, sin_);
   if (c.gemma) angles(c.local_rope, local_cos_, local_sin_);
@@ -72,7 +70,7 @@ const void* Model::queue_norm(Kernels& kernels, const Buffer& weight, Linear& by
     by.norm = weight.data();
     return hidden_.data();
   }
-  kernels.norm(hidden_.data(), weight.data(), normed_.data(), tokens);
+  kernels.norm(hidden_.data(), nullptr, weight.data(), normed_.data(), tokens);
   return normed_.data();
 }
 
@@ -117,7 +115,7 @@ void Model::queue_layer(Kernels& kernels, std::int32_t index, const StepTables& 
     queue_attention(kernels, index, step);
     queue_residual(kernels, attention_.data(), out, tokens);
     if (c.experts > 0) {
-      kernels.norm(hidden_.data(), layer.mlp_norm.data(), normed_.data(), tokens);
+      kernels.norm(hidden_.data(), nullptr, layer.mlp_norm.data(), normed_.data(), tokens);
       const Experts experts{.router = linear_of(layer.router, c.experts, c.hidden),
                             .gate_up = gate_up,
                             .down = down,
@@ -131,18 +129,17 @@ void Model::queue_layer(Kernels& kernels, std::int32_t index, const StepTables& 
     return;
   }
   // A branch is normalised before it joins the stream, which it does in the next norm.
-  const auto next_norm = [&](bool first, const Buffer& weight) {
-    first ? kernels.norm(hidden_.data(), weight.data(), normed_.data(), tokens)
-          : kernels.add_norm(branch_.data(), hidden_.data(), weight.data(), normed_.data(), tokens);
+  const auto norm = [&](const Buffer& x, void* sum, const Buffer& weight, const Buffer& out_rows) {
+    kernels.norm(x.data(), sum, weight.data(), out_rows.data(), tokens);
   };
-  next_norm(index == 0, layer.attention_norm);
+  norm(index == 0 ? hidden_ : branch_, index == 0 ? nullptr : hidden_.data(), layer.attention_norm, normed_);
   queue_attention(kernels, index, step);
   kernels.linear(attention_.data(), out, nullptr, branch_.data(), tokens);
-  kernels.norm(branch_.data(), layer.attention_post_norm.data(), branch_.data(), tokens);
-  next_norm(false, layer.mlp_norm);
+  norm(branch_, nullptr, layer.attention_post_norm, branch_);
+  norm(branch_, hidden_.data(), layer.mlp_norm, normed_);
   kernels.gated(normed_.data(), gate_up, gated_.data(), tokens);
   kernels.linear(gated_.data(), down, nullptr, branch_.data(), tokens);
-  kernels.norm(branch_.data(), layer.mlp_post_norm.data(), branch_.data(), tokens);
+  norm(branch_, nullptr, layer.mlp_post_norm, branch_);
 }
 
 void Model::queue(Kernels& kernels, const Step& step) {
@@ -150,8 +147,7 @@ void Model::queue(Kernels& kernels, const Step& step) {
   const ModelConfig& c = config_;
   const std::int32_t rows = step.sample.rows;
   // Gemma's factor is rounded as its activations are.
-  const float scale =
-      c.gemma ? tilewave::bf16_to_f32(tilewave::f32_to_bf16(std::sqrt(static_cast<float>(c.hidden)))) : 1.0f;
+  const float scale = c.gemma ? bf16_to_f32(f32_to_bf16(std::sqrt(static_cast<float>(c.hidden)))) : 1.0f;
   kernels.gather_rows(weights_.embeddings.data(), c.vocab, tables.ids, scale, hidden_.data(), tables.tokens);
   squares_ready_ = false;
   for (std::int32_t i = 0; i < c.layers; ++i) queue_layer(kernels, i, tables);
@@ -159,19 +155,15 @@ void Model::queue(Kernels& kernels, const Step& step) {
   // Only some tokens need logits: their rows are gathered into the idle projection's room.
   const bool all = step.sample.all;
   const Buffer &stream = all ? hidden_ : normed_, &normed = all ? normed_ : hidden_;
-  const Buffer& branch = all ? branch_ : branch_rows_;
+  const Buffer& branch = all ? branch_ : branch_rows_;  // Gemma's last one joins the stream here
   const Buffer& output = c.tied_embeddings ? weights_.embeddings : weights_.output;
-  const void* const final_norm = weights_.final_norm.data();
   const auto gather = [&](const Buffer& from, const Buffer& to) {
     if (!all) kernels.gather_rows(from.data(), tables.tokens, step.sample.from, 1.0f, to.data(), rows);
   };
   gather(hidden_, normed_);
-  if (c.gemma) {
-    gather(branch_, branch_rows_);
-    kernels.add_norm(branch.data(), stream.data(), final_norm, normed.data(), rows);
-  } else {
-    kernels.norm(stream.data(), final_norm, normed.data(), rows);
-  }
+  if (c.gemma) gather(branch_, branch_rows_);
+  kernels.norm((c.gemma ? branch : stream).data(), c.gemma ? stream.data() : nullptr, weights_.final_norm.data(),
+               normed.data(), rows);
   kernels.logits(normed.data(), {output.data(), nullptr, nullptr, c.vocab, c.hidden}, logits_.as<float>(), rows);
   kernels.sample(logits_.as<float>(), step.sample, drawn_.as<std::int32_t>(), drawn_.as<float>() + rows);
 }
@@ -223,7 +215,7 @@ StepOutput Model::run(const StepInput& in) {
   StepOutput out{std::vector<std::int32_t>(rows), std::vector<float>(rows)};
   std::vector<std::byte> drawn(rows * (sizeof(std::int32_t) + sizeof(float)));
   if (rows == 0) return out;
-  must(tilewave::hipMemcpy(drawn.data(), drawn_.data(), drawn.size(), hipMemcpyDeviceToHost), "reading tokens");
+  must(hipMemcpy(drawn.data(), drawn_.data(), drawn.size(), hipMemcpyDeviceToHost), "reading tokens");
   std::memcpy(out.tokens.data(), drawn.data(), rows * sizeof(std::int32_t));
   std::memcpy(out.logprobs.data(), drawn.data() + rows * sizeof(std::int32_t), rows * sizeof(float));
   return out;
@@ -231,7 +223,7 @@ StepOutput Model::run(const StepInput& in) {
 
 std::vector<float> Model::logits(std::size_t rows) const {
   std::vector<float> values(rows * config_.vocab);
-  must(tilewave::hipMemcpy(values.data(), logits_.data(), values.size() * sizeof(float), hipMemcpyDeviceToHost),
+  must(hipMemcpy(values.data(), logits_.data(), values.size() * sizeof(float), hipMemcpyDeviceToHost),
        "reading logits");
   return values;
 }

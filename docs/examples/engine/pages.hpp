@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <list>
+#include <map>
+#include <optional>
 #include <span>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace engine {
@@ -30,27 +32,31 @@ class PagePool {
   };
   /// Finds whole pages alone. At least one token is left over: something must be computed to have logits.
   Beginning reuse(std::span<const std::int32_t> tokens);
-  /// `page` now holds a whole page of tokens behind the pages of key `before` (0: it is the first). Gives its key.
+  /// `page` now holds a whole page of tokens behind the page of key `before` (0: it is the first). Gives its key.
   std::uint64_t publish(std::int32_t page, std::uint64_t before, std::span<const std::int32_t> tokens);
 
   /// Throws Error if a page is lost or in two places; for tests and soak runs.
   void check() const;
 
  private:
+  /// The page that has some tokens behind the page of a key, by both. Keys are numbers that are never given again, so what
+  /// came behind a page is not found any more once it has other tokens.
+  struct Known {
+    std::int32_t page;
+    std::uint64_t key;
+  };
+  using KnownPages = std::map<std::pair<std::uint64_t, std::vector<std::int32_t>>, Known>;
   struct Page {
     std::int32_t holders = 0;
-    std::uint64_t key = 0;                      // 0: not published
-    std::vector<std::int32_t> tokens;           // of the page, as published
-    std::int32_t before = -1;                   // the page in front, as published
+    std::optional<KnownPages::iterator> known;  // where it is published
     std::list<std::int32_t>::iterator idle_at;  // valid while nobody has the page
   };
-  void forget(std::int32_t page);
-  std::int32_t find(std::uint64_t key, std::int32_t before, std::span<const std::int32_t> tokens) const;
 
   std::int32_t page_tokens_;
   std::vector<Page> pages_;
   std::list<std::int32_t> idle_;  // least recently idle first
-  std::unordered_map<std::uint64_t, std::int32_t> published_;
+  KnownPages known_;
+  std::uint64_t last_key_ = 0;
 };
 
 }  // namespace engine

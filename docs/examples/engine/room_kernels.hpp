@@ -36,43 +36,33 @@ template <class R>
 class RoomKernels final : public Kernels {
  public:
   /// Entries of sm90 divide a few rows by their root mean square (GemmProblem::rms_norm).
-  static constexpr bool norms_in_weights = R::facts.matrix == tilewave::Matrix::mma;
+  static constexpr bool norms_in_weights = R::facts.matrix == Matrix::mma;
   /// They also turn heads and write them into caches of their type, if what turns together is side by side.
   static bool pairs_of_neighbours(const ModelConfig& c) {
-    return write_spec<R, false, false>.pairs == tilewave::RopePairs::neighbours && !c.qk_norm && !c.fp8_cache;
+    return write_spec<R, false, DType::bf16>.pairs == RopePairs::neighbours && !c.qk_norm && !c.fp8_cache;
   }
 
-  RoomKernels(const ModelConfig& config, const CacheShape& cache, tilewave::hipStream_t stream)
+  RoomKernels(const ModelConfig& config, const CacheShape& cache, hipStream_t stream)
       : config_(config), cache_(cache), stream_(stream) {
-    if (!config.fp8_cache) return;
-    const float ones[] = {1.0f, 1.0f};  // K and V are written and read as they are
-    cache_scales_ = Buffer(sizeof(ones));
-    must(tilewave::hipMemcpy(cache_scales_.data(), ones, sizeof(ones), tilewave::hipMemcpyHostToDevice),
-         "copying scales of the cache");
+    if (config.fp8_cache) cache_scales_ = on_device(std::vector<float>{1.0f, 1.0f});  // K and V are as they are
   }
 
   void gather_rows(const void* table, std::int32_t table_rows, const std::int32_t* ids, float scale, void* out,
                    std::int32_t rows) override {
-    tilewave::EmbeddingProblem p{.spec = rows_spec, .table = table, .ids = ids, .out = out};
+    EmbeddingProblem p{.spec = rows_spec, .table = table, .ids = ids, .out = out};
     p.scale = scale;
     p.rows = rows, p.columns = config_.hidden, p.vocab_rows = table_rows;
     p.table_stride = p.out_stride = p.columns;
-    launch("embedding", rows_[rows], p, tilewave::embedding_plan<R, rows_spec>);
+    launch("embedding", rows_[rows], p, embedding_plan<R, rows_spec>);
   }
 
-  void norm(const void* x, const void* weight, void* out, std::int32_t rows) override {
-    tilewave::NormProblem p{.spec = norm_spec, .x = x, .weight = weight, .out = out};
-    p.eps = config_.norm_eps;
-    p.rows = rows, p.columns = config_.hidden;
-    p.x_strides = p.out_strides = {.outer = p.columns};
-    launch_rows("norm", norms_[{rows, 0}], p, tilewave::norm_plan<R, norm_spec>);
-  }
-  void add_norm(const void* x, void* sum, const void* weight, void* out, std::int32_t rows) override {
-    tilewave::NormProblem p{.spec = norm_spec, .x = x, .weight = weight, .residual = sum, .residual_out = sum};
+  void norm(const void* x, void* sum, const void* weight, void* out, std::int32_t rows) override {
+    NormProblem p{.spec = norm_spec, .x = x, .weight = weight, .residual = sum, .residual_out = sum};
     p.out = out, p.eps = config_.norm_eps;
     p.rows = rows, p.columns = config_.hidden;
-    p.x_strides = p.out_strides = p.residual_strides = p.residual_out_strides = {.outer = p.columns};
-    launch_rows("norm", norms_[{rows, 1}], p, tilewave::norm_plan<R, norm_spec>);
+    p.x_strides = p.out_strides = {.outer = p.columns};
+    if (sum != nullptr) p.residual_strides = p.residual_out_strides = p.x_strides;
+    launch_rows("norm", norms_[{rows, sum != nullptr ? 1 : 0}], p, norm_plan<R, norm_spec>);
   }
 
   bool normalises(const Linear& by, std::int32_t rows) const override {
@@ -81,8 +71,8 @@ class RoomKernels final : public Kernels {
     return norms_in_weights && by.norm_in_weight && (rows <= 4 || by.squares != nullptr);
   }
   bool writes_squares(const Linear& by, std::int32_t rows) const override {
-    return norms_in_weights && by.format == WeightFormat::bf16 && by.n % tilewave::gemm_squares_columns == 0 &&
-           rows > 4 && rows <= most_square_rows && !config_.batch_invariant;
+    return norms_in_weights && by.format == WeightFormat::bf16 && by.n % gemm_squares_columns == 0 && rows > 4 &&
+           rows <= most_square_rows && !config_.batch_invariant;
   }
   /// Attention then begins while the product ends. That pays where its blocks are not in clusters, or in pairs of which
   /// each SM has two blocks, and costs up to 12 % of a step where they are few (2026-11-28-step-placement.md).
@@ -96,7 +86,7 @@ class RoomKernels final : public Kernels {
     if (by.bias != nullptr) p = p.with_bias(by.bias);
     if (residual != nullptr) p = p.with_residual(residual);
     p.out_squares = by.squares_out;
-    tilewave::KvCacheWriteProblem write;
+    KvCacheWriteProblem write;
     if (by.cache != nullptr) write = cache_problem(out, *by.cache), p.cache_write = &write;
     const std::int32_t extras = (by.bias != nullptr ? 1 : 0) + (residual != nullptr ? 2 : 0) + norm_of(by) +
                                 (by.squares_out != nullptr ? 16 : 0) + (by.cache != nullptr ? 32 : 0);
@@ -113,11 +103,10 @@ class RoomKernels final : public Kernels {
     grow(router_logits_, static_cast<std::size_t>(rows) * experts * sizeof(float), "router");
     auto router = product(logits_spec, x, by.router, router_logits_.data(), rows);
     if (by.router.bias != nullptr) router = router.with_bias(by.router.bias);
-    launch("router", routers_[rows], router, GemmPlans<R>::plan);
-    tilewave::MoeProblem p{.spec = spec_of_experts(by.gate_up.format), .x = x, .residual = sum, .out = sum};
-    const bool quantised = p.spec == fp8_experts_spec<R> || p.spec == int4_experts_spec;
+    launch("router", routers_[rows], router, plan_product<R, WeightFormat::bf16>);
+    MoeProblem p{.spec = experts_spec<R>(by.gate_up.format), .x = x, .residual = sum, .out = sum};
     const auto weights = [&](const Linear& of) {
-      tilewave::MoeWeights w = tilewave::MoeWeights::packed(p.spec, of.weight, of.n, of.k);
+      MoeWeights w = MoeWeights::packed(p.spec, of.weight, of.n, of.k);
       if (p.spec.quantised()) {
         w.scale = static_cast<const float*>(of.scale);
       } else {
@@ -132,23 +121,23 @@ class RoomKernels final : public Kernels {
     p.tokens = rows, p.hidden = by.gate_up.k, p.intermediate = by.down.k;
     p.experts = p.local_experts = experts, p.topk = by.chosen;
     p.x_stride = p.out_stride = p.residual_stride = p.hidden, p.logits_stride = experts;
-    launch("moe", experts_[rows], p, quantised ? MoePlans<R>::quantised : MoePlans<R>::plan);
+    launch("moe", experts_[rows], p, plan_of(by));
   }
 
   void logits(const void* x, const Linear& by, float* out, std::int32_t rows) override {
-    launch("gemm of logits", logits_[{rows, by.n, by.k}], product(logits_spec, x, by, out, rows), GemmPlans<R>::plan);
+    launch("gemm of logits", logits_[{rows, by.n, by.k}], product(logits_spec, x, by, out, rows),
+           plan_product<R, WeightFormat::bf16>);
     if (config_.logits_cap == 0.0f) return;
     using Cap = CapKernel<R>;
     const std::int64_t count = std::int64_t{rows} * by.n;
-    const tilewave::LaunchShape shape{tilewave::ceil_div(count, std::int64_t{Cap::block_threads}), Cap::block_threads};
+    const LaunchShape shape{ceil_div(count, std::int64_t{Cap::block_threads}), Cap::block_threads};
     served(R::template launch<Cap>(shape, {out, count, config_.logits_cap}, stream_), "cap of logits");
   }
 
   void rotate_and_cache(void* qkv, const CacheWrite& write) override {
-    const tilewave::KvCacheWriteProblem p = cache_problem(qkv, write);
-    if (config_.fp8_cache)
-      return config_.qk_norm ? queue<write_spec<R, true, true>>(p) : queue<write_spec<R, false, true>>(p);
-    config_.qk_norm ? queue<write_spec<R, true, false>>(p) : queue<write_spec<R, false, false>>(p);
+    const KvCacheWriteProblem p = cache_problem(qkv, write);
+    with_write_spec(
+        [&]<KvCacheWriteSpec spec>() { launch("kv_cache_write", writes_[p.tokens], p, kv_cache_write_plan<R, spec>); });
   }
 
   void attend(const void* qkv, const void* k_cache, const void* v_cache, std::int32_t window, const float* sinks,
@@ -163,19 +152,19 @@ class RoomKernels final : public Kernels {
       p.block_size = cache_.page_tokens, p.table_columns = step.table_columns, p.num_pages = cache_.pages;
     };
     if (step.most_queries == 1 && !c.batch_invariant) {
-      tilewave::PagedAttentionProblem p{.q = qkv, .k = k_cache, .v = v_cache, .out = out};
+      PagedAttentionProblem p{.q = qkv, .k = k_cache, .v = v_cache, .out = out};
       p.spec = decode_spec(c.head_size, c.attention_cap > 0, cache_type());
       fill(p);
       p.context_lengths = step.kv_lengths, p.sliding_window = left;
       p.tables_ready = true;  // they were there before the step's first kernel
       p.num_q_heads = c.q_heads, p.num_kv_heads = c.kv_heads;
-      p = tilewave::PagedAttentionProblem::nhd(p);
+      p = PagedAttentionProblem::nhd(p);
       p.q_row_stride = c.qkv_columns();
       launch("paged_attention", decodes_[{step.sequences, step.table_columns, left}], p,
-             c.fp8_cache ? Fp8Plans<R>::decode : AttentionPlans<R>::decode);
+             c.fp8_cache ? plan_decode<R, R::facts.fp8> : plan_decode<R, DType::bf16>);
       return;
     }
-    tilewave::FlashAttentionProblem p{.q = qkv, .k = k_cache, .v = v_cache, .out = out};
+    FlashAttentionProblem p{.q = qkv, .k = k_cache, .v = v_cache, .out = out};
     p.spec = mixed_spec(c.head_size, c.attention_cap > 0, cache_type());
     fill(p);
     p.q_starts = step.q_starts, p.kv_lengths = step.kv_lengths;
@@ -183,19 +172,19 @@ class RoomKernels final : public Kernels {
     if (left > 0) p.window_left = left;
     p.q_length = step.most_queries, p.total_q = step.tokens;
     p.q_heads = c.q_heads, p.kv_heads = c.kv_heads;
-    p = tilewave::FlashAttentionProblem::nhd(p);
+    p = FlashAttentionProblem::nhd(p);
     p.q_strides.token = c.qkv_columns();
     launch("flash_attention", mixed_[{step.sequences, step.tokens, step.most_queries, step.table_columns, left}], p,
-           c.fp8_cache ? Fp8Plans<R>::mixed : AttentionPlans<R>::mixed);
+           c.fp8_cache ? plan_mixed<R, R::facts.fp8> : plan_mixed<R, DType::bf16>);
   }
 
   void sample(const float* logits, const SampleTables& tables, std::int32_t* tokens, float* logprobs) override {
-    tilewave::SamplingProblem p{.spec = sampling_spec, .x = logits, .tokens = tokens, .logprobs = logprobs};
+    SamplingProblem p{.spec = sampling_spec, .x = logits, .tokens = tokens, .logprobs = logprobs};
     p.temperature.data = tables.temperature, p.top_p.data = tables.top_p, p.top_k.data = tables.top_k;
     p.seed.data = tables.seed, p.offset.data = tables.offset;
     p.raw_logprobs = true;
     p.rows = tables.rows, p.columns = config_.vocab, p.row_stride = p.columns;
-    launch_rows("sampling", samplings_[p.rows], p, tilewave::sampling_plan<R, sampling_spec>);
+    launch_rows("sampling", samplings_[p.rows], p, sampling_plan<R, sampling_spec>);
   }
 
   std::uint64_t workspace_moves() const override { return workspace_moves_; }
@@ -203,12 +192,12 @@ class RoomKernels final : public Kernels {
  private:
   using Shape = std::array<std::int32_t, 3>;
 
-  static void served(const tilewave::Status& status, const char* op) {
+  static void served(const Status& status, const char* op) {
     if (!status.ok()) throw Error(std::string(op) + ": " + std::string(name_of(status.code)) + ": " + status.reason);
   }
   void grow(Buffer& buffer, std::size_t bytes, const char* op) {
     if (bytes <= buffer.bytes()) return;
-    must(tilewave::hipStreamSynchronize(stream_), op);  // kernels may still use the old one
+    must(hipStreamSynchronize(stream_), op);  // kernels may still use the old one
     buffer = Buffer(bytes);
     ++workspace_moves_;
   }
@@ -236,12 +225,12 @@ class RoomKernels final : public Kernels {
     served(plan.launch(p, stream_), op);
   }
 
-  tilewave::KvCacheWriteProblem cache_problem(void* qkv, const CacheWrite& write) const {
+  KvCacheWriteProblem cache_problem(void* qkv, const CacheWrite& write) const {
     const ModelConfig& c = config_;
     const std::int64_t q_columns = std::int64_t{c.q_heads} * c.head_size,
                        kv_columns = std::int64_t{c.kv_heads} * c.head_size;
     auto* const q = static_cast<std::uint16_t*>(qkv);
-    tilewave::KvCacheWriteProblem p{
+    KvCacheWriteProblem p{
         .k = q + q_columns, .v = q + q_columns + kv_columns, .k_cache = write.k_cache, .v_cache = write.v_cache};
     p.slots = write.step.slots, p.positions = write.step.positions, p.tables_ready = true;
     p.q = p.q_out = q;
@@ -250,47 +239,50 @@ class RoomKernels final : public Kernels {
     p.tokens = write.step.tokens, p.q_heads = c.q_heads, p.kv_heads = c.kv_heads, p.head_size = p.rotary = c.head_size;
     p.block_size = cache_.page_tokens, p.num_pages = cache_.pages;
     p.q_strides = p.k_strides = p.v_strides = p.q_out_strides = {.token = c.qkv_columns(), .head = c.head_size};
-    const tilewave::PagedAttentionSpec reader = decode_spec(c.head_size, false, cache_type());
+    const PagedAttentionSpec reader = decode_spec(c.head_size, false, cache_type());
     p.k_cache_strides = nhd_key_strides(reader, c.kv_heads, p.block_size);
     p.v_cache_strides = nhd_value_strides(reader, c.kv_heads, p.block_size);
     if (c.fp8_cache) p.k_scale = cache_scales_.data(), p.v_scale = cache_scales_.as<float>() + 1;
-    p.spec = c.qk_norm ? (c.fp8_cache ? write_spec<R, true, true> : write_spec<R, true, false>)
-                       : (c.fp8_cache ? write_spec<R, false, true> : write_spec<R, false, false>);
+    with_write_spec([&]<KvCacheWriteSpec spec>() { p.spec = spec; });
     return p;
   }
-  template <tilewave::KvCacheWriteSpec spec>
-  void queue(const tilewave::KvCacheWriteProblem& p) {
-    launch("kv_cache_write", writes_[p.tokens], p, tilewave::kv_cache_write_plan<R, spec>);
+  /// Calls f<spec>() with that of the model's heads and cache.
+  template <class F>
+  void with_write_spec(const F& f) const {
+    constexpr DType fp8 = R::facts.fp8, bf16 = DType::bf16;
+    const bool norm = config_.qk_norm;
+    if (config_.fp8_cache) {
+      norm ? f.template operator()<write_spec<R, true, fp8>>() : f.template operator()<write_spec<R, false, fp8>>();
+    } else {
+      norm ? f.template operator()<write_spec<R, true, bf16>>() : f.template operator()<write_spec<R, false, bf16>>();
+    }
   }
 
   /// What of a plan's key says how rows are normalised.
   static std::int32_t norm_of(const Linear& by) {
     return (by.norm != nullptr ? 4 : 0) + (by.norm != nullptr && by.squares != nullptr ? 8 : 0);
   }
-  tilewave::DType cache_type() const { return config_.fp8_cache ? R::facts.fp8 : tilewave::DType::bf16; }
-  const tilewave::GemmSpec& spec_of(const Linear& by, bool gated) const {
-    const bool gelu = gated && config_.gemma;
-    if (by.format == WeightFormat::fp8) return gelu ? fp8_gelu_spec<R> : gated ? fp8_gated_spec<R> : fp8_linear_spec<R>;
-    if (by.format == WeightFormat::int4) return gelu ? int4_gelu_spec : gated ? int4_gated_spec : int4_linear_spec;
-    return gelu ? gelu_spec : gated ? gated_spec : linear_spec;
-  }
-  static constexpr tilewave::MoeSpec spec_of_experts(WeightFormat format) {
-    return format == WeightFormat::fp8     ? fp8_experts_spec<R>
-           : format == WeightFormat::int4  ? int4_experts_spec
-           : format == WeightFormat::mxfp4 ? mxfp4_experts_spec<R>
-                                           : experts_spec;
+  DType cache_type() const { return config_.fp8_cache ? R::facts.fp8 : DType::bf16; }
+  GemmSpec spec_of(const Linear& by, bool gated) const {
+    const GemmSpec spec = with_weights<R>(by.format, gated ? gated_spec : linear_spec);
+    return gated && config_.gemma ? with_gelu(spec) : spec;
   }
   static auto plan_of(const Linear& by) {
-    return by.format == WeightFormat::fp8    ? Fp8Plans<R>::product
-           : by.format == WeightFormat::int4 ? Int4Plans<R>::plan
-                                             : GemmPlans<R>::plan;
+    return by.format == WeightFormat::fp8    ? plan_product<R, WeightFormat::fp8>
+           : by.format == WeightFormat::int4 ? plan_product<R, WeightFormat::int4>
+                                             : plan_product<R, WeightFormat::bf16>;
+  }
+  static auto plan_of(const Experts& by) {
+    return by.gate_up.format == WeightFormat::fp8     ? plan_experts<R, WeightFormat::fp8>
+           : by.gate_up.format == WeightFormat::int4  ? plan_experts<R, WeightFormat::int4>
+           : by.gate_up.format == WeightFormat::mxfp4 ? plan_experts<R, WeightFormat::mxfp4>
+                                                      : plan_experts<R, WeightFormat::bf16>;
   }
 
   /// The product of rows with weights. Rows for fp8 weights are quantised first.
-  tilewave::GemmProblem product(const tilewave::GemmSpec& spec, const void* x, const Linear& by, void* out,
-                                std::int32_t rows) {
+  GemmProblem product(const GemmSpec& spec, const void* x, const Linear& by, void* out, std::int32_t rows) {
     if (by.format != WeightFormat::fp8) {
-      auto p = tilewave::GemmProblem::packed(spec, x, by.weight, out, rows, by.n, by.k);
+      auto p = GemmProblem::packed(spec, x, by.weight, out, rows, by.n, by.k);
       p.batch_invariant = config_.batch_invariant;
       p.b_group_scale = by.scale, p.b_ready = true;
       if (by.norm != nullptr) p.rms_norm = true, p.norm_eps = config_.norm_eps, p.a_squares = by.squares;
@@ -300,18 +292,18 @@ class RoomKernels final : public Kernels {
     grow(quantised_, bytes, "quant");
     auto* const scales = reinterpret_cast<float*>(quantised_.as<std::byte>() + codes);  // k is a multiple of 16
     if (by.norm != nullptr) {
-      tilewave::NormProblem q{.spec = norm_quant_spec<R>, .x = x, .weight = by.norm};
+      NormProblem q{.spec = norm_quant_spec<R>, .x = x, .weight = by.norm};
       q.out = quantised_.data(), q.scale = scales, q.eps = config_.norm_eps;
       q.rows = rows, q.columns = by.k;
       q.x_strides = q.out_strides = {.outer = by.k};
-      launch_rows("norm", norms_[{rows, 2}], q, tilewave::norm_plan<R, norm_quant_spec<R>>);
+      launch_rows("norm", norms_[{rows, 2}], q, norm_plan<R, norm_quant_spec<R>>);
     } else {
-      tilewave::QuantProblem q{.spec = quant_spec<R>, .x = x, .out = quantised_.data(), .scale = scales};
+      QuantProblem q{.spec = quant_spec<R>, .x = x, .out = quantised_.data(), .scale = scales};
       q.rows = rows, q.columns = by.k;
       q.x_strides = q.out_strides = {.outer = by.k};
-      launch_rows("quant", quants_[{rows, by.k}], q, tilewave::quant_plan<R, quant_spec<R>>);
+      launch_rows("quant", quants_[{rows, by.k}], q, quant_plan<R, quant_spec<R>>);
     }
-    auto p = tilewave::GemmProblem::packed(spec, quantised_.data(), by.weight, out, rows, by.n, by.k);
+    auto p = GemmProblem::packed(spec, quantised_.data(), by.weight, out, rows, by.n, by.k);
     p.a_scale = scales, p.b_scale = static_cast<const float*>(by.scale), p.b_ready = true;
     p.batch_invariant = config_.batch_invariant;
     return p;
@@ -319,21 +311,21 @@ class RoomKernels final : public Kernels {
 
   ModelConfig config_;
   CacheShape cache_;
-  tilewave::hipStream_t stream_;
+  hipStream_t stream_;
   Buffer workspace_{}, quantised_{}, router_logits_{}, cache_scales_{};
   std::uint64_t workspace_moves_ = 0;
-  std::map<std::int32_t, tilewave::EmbeddingPlan> rows_{};
-  std::map<std::array<std::int32_t, 2>, tilewave::NormPlan> norms_{};
-  std::map<std::array<std::int32_t, 2>, tilewave::QuantPlan> quants_{};
-  std::map<std::array<std::int32_t, 4>, tilewave::GemmPlan> linears_{};
-  std::map<std::array<std::int32_t, 4>, tilewave::GemmPlan> gates_{};
-  std::map<Shape, tilewave::GemmPlan> logits_{};
-  std::map<std::int32_t, tilewave::GemmPlan> routers_{};
-  std::map<std::int32_t, tilewave::MoePlan> experts_{};
-  std::map<std::int32_t, tilewave::KvCacheWritePlan> writes_{};
-  std::map<Shape, tilewave::PagedAttentionPlan> decodes_{};
-  std::map<std::array<std::int32_t, 5>, tilewave::FlashAttentionPlan> mixed_{};
-  std::map<std::int32_t, tilewave::SamplingPlan> samplings_{};
+  std::map<std::int32_t, EmbeddingPlan> rows_{};
+  std::map<std::array<std::int32_t, 2>, NormPlan> norms_{};
+  std::map<std::array<std::int32_t, 2>, QuantPlan> quants_{};
+  std::map<std::array<std::int32_t, 4>, GemmPlan> linears_{};
+  std::map<std::array<std::int32_t, 4>, GemmPlan> gates_{};
+  std::map<Shape, GemmPlan> logits_{};
+  std::map<std::int32_t, GemmPlan> routers_{};
+  std::map<std::int32_t, MoePlan> experts_{};
+  std::map<std::int32_t, KvCacheWritePlan> writes_{};
+  std::map<Shape, PagedAttentionPlan> decodes_{};
+  std::map<std::array<std::int32_t, 5>, FlashAttentionPlan> mixed_{};
+  std::map<std::int32_t, SamplingPlan> samplings_{};
 };
 
 }  // namespace engine

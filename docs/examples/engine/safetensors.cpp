@@ -8,9 +8,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
-#include "error.hpp"
+#include "fields.hpp"
 
 namespace engine {
 
@@ -29,22 +28,17 @@ std::size_t element_bytes(const std::string& dtype) {
 /// One tensor of a header, or an Error that says what is wrong with it.
 TensorView read_tensor(const std::string& where, const json& entry, const std::byte* data, std::size_t data_bytes) {
   const auto wrong = [&](const char* why) -> Error { return Error(where + " " + why); };
-  if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") || !entry.contains("data_offsets"))
-    throw wrong("lacks dtype, shape or data_offsets");
-  const json &dtype = entry["dtype"], &shape = entry["shape"], &offsets = entry["data_offsets"];
-  const auto is_size = [](const json& number) { return number.is_number_unsigned(); };
-  if (!dtype.is_string() || !shape.is_array() || !offsets.is_array() || offsets.size() != 2 ||
-      !std::all_of(shape.begin(), shape.end(), is_size) || !std::all_of(offsets.begin(), offsets.end(), is_size))
-    throw wrong("has a dtype, shape or data_offsets of a wrong type");
-  TensorView view{.dtype = dtype.get<std::string>()};
+  const Fields fields(where + ": ", entry);
+  const auto offsets = fields.list<std::uint64_t>("data_offsets");
+  if (offsets.size() != 2) throw wrong("has not two data_offsets");
+  TensorView view{.dtype = fields.get<std::string>("dtype")};
   std::size_t count = 1;
-  for (const json& extent : shape) {
-    const auto size = extent.get<std::uint64_t>();
+  for (const std::uint64_t size : fields.list<std::uint64_t>("shape")) {
     if (size > data_bytes || (size > 0 && count > data_bytes / size)) throw wrong("has a shape larger than its file");
     view.shape.push_back(static_cast<std::int64_t>(size));
     count *= size;
   }
-  const auto begin = offsets[0].get<std::uint64_t>(), end = offsets[1].get<std::uint64_t>();
+  const std::uint64_t begin = offsets[0], end = offsets[1];
   if (begin > end || end > data_bytes) throw wrong("lies outside the file: it is truncated, or its header is wrong");
   const std::size_t size = element_bytes(view.dtype);
   if (size == 0) throw wrong("has an unknown dtype");

@@ -3,9 +3,6 @@
 
 #include <httplib.h>
 
-#include <chrono>
-#include <memory>
-
 #include "request_json.hpp"
 
 namespace engine {
@@ -13,27 +10,6 @@ namespace engine {
 namespace {
 
 using nlohmann::json;
-
-/// The events of one request, from the engine's thread to the connection's.
-struct Mailbox {
-  std::mutex mutex;
-  std::condition_variable arrived;
-  std::deque<Event> events;
-
-  void put(const Event& event) {
-    const std::lock_guard lock(mutex);
-    events.push_back(event);
-    arrived.notify_one();
-  }
-  /// The next event, or none within a second: the connection then looks whether its client is still there.
-  std::optional<Event> get() {
-    std::unique_lock lock(mutex);
-    if (!arrived.wait_for(lock, std::chrono::seconds(1), [this] { return !events.empty(); })) return std::nullopt;
-    Event event = std::move(events.front());
-    events.pop_front();
-    return event;
-  }
-};
 
 std::string error_body(const std::string& message) {
   return json{{"error", {{"message", message}, {"type", "invalid_request_error"}}}}.dump(
@@ -48,9 +24,11 @@ json completion(const std::string& id, const std::string& model, const std::vect
   return {{"id", id}, {"object", "text_completion"}, {"model", model}, {"choices", json::array({choice})}};
 }
 
+constexpr std::chrono::seconds patience(1);  // then a connection looks whether its client is still there
+
 /// Sends each event as it comes. Gives false when the stream is over.
-bool stream_event(Mailbox& mailbox, const std::string& id, const std::string& model, httplib::DataSink& sink) {
-  const std::optional<Event> event = mailbox.get();
+bool stream_event(Events& events, const std::string& id, const std::string& model, httplib::DataSink& sink) {
+  const std::optional<Event> event = events.get(patience);
   if (!event) return sink.is_writable();
   const std::string line =
       "data: " + completion(id, model, event->tokens, event->logprobs, event->finish_reason).dump() + "\n\n";
@@ -62,12 +40,11 @@ bool stream_event(Mailbox& mailbox, const std::string& id, const std::string& mo
   return true;
 }
 
-void answer_whole(Mailbox& mailbox, std::size_t prompt_tokens, const std::string& id, const std::string& model,
+void answer_whole(Events& events, std::size_t prompt_tokens, const std::string& id, const std::string& model,
                   httplib::Response& response) {
   Event all{.id = id};
   while (all.finish_reason.empty()) {
-    const std::optional<Event> event = mailbox.get();
-    if (!event) continue;
+    const std::optional<Event> event = events.get();
     all.tokens.insert(all.tokens.end(), event->tokens.begin(), event->tokens.end());
     all.logprobs.insert(all.logprobs.end(), event->logprobs.begin(), event->logprobs.end());
     all.finish_reason = event->finish_reason;
@@ -99,7 +76,7 @@ void serve(Service& service, const std::string& model, const std::string& host, 
   });
   server.Post("/v1/completions", [&](const httplib::Request& post, httplib::Response& response) {
     const std::string id = "cmpl-" + std::to_string(++served);
-    const auto mailbox = std::make_shared<Mailbox>();
+    const auto events = std::make_shared<Events>();
     std::optional<std::string> error;
     std::size_t prompt_tokens = 0;
     bool stream = false;
@@ -109,7 +86,7 @@ void serve(Service& service, const std::string& model, const std::string& host, 
       stream = body.contains("stream") && body["stream"].is_boolean() && body["stream"].get<bool>();
       request.id = id;
       prompt_tokens = request.prompt.size();
-      error = service.submit(std::move(request), [mailbox](const Event& event) { mailbox->put(event); });
+      error = service.submit(std::move(request), events);
     } catch (const std::exception& wrong) {
       error = wrong.what();
     }
@@ -119,10 +96,10 @@ void serve(Service& service, const std::string& model, const std::string& host, 
     } else if (stream) {
       response.set_chunked_content_provider(
           "text/event-stream",
-          [=](std::size_t, httplib::DataSink& sink) { return stream_event(*mailbox, id, model, sink); },
+          [=](std::size_t, httplib::DataSink& sink) { return stream_event(*events, id, model, sink); },
           [&service, id](bool) { service.cancel(id); });  // finished or gone: nothing is left to do
     } else {
-      answer_whole(*mailbox, prompt_tokens, id, model, response);
+      answer_whole(*events, prompt_tokens, id, model, response);
     }
   });
   if (!server.listen(host, port)) throw Error("cannot listen on " + host + ":" + std::to_string(port));

@@ -13,23 +13,21 @@ namespace {
 /// A tensor's elements as bf16; other floats are rounded to the nearest.
 std::vector<std::uint16_t> as_bf16(const std::string& name, const TensorView& view) {
   std::vector<std::uint16_t> values;
+  const auto read = [&]<class T>(T, const auto& rounded) {
+    values.resize(view.bytes / sizeof(T));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      T value;
+      std::memcpy(&value, view.data + sizeof(T) * i, sizeof(T));
+      values[i] = rounded(value);
+    }
+  };
   if (view.dtype == "BF16") {
     values.resize(view.bytes / 2);
     std::memcpy(values.data(), view.data, view.bytes);
   } else if (view.dtype == "F16") {
-    values.resize(view.bytes / 2);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      std::uint16_t bits;
-      std::memcpy(&bits, view.data + 2 * i, 2);
-      values[i] = tilewave::f32_to_bf16(tilewave::f16_to_f32(bits));
-    }
+    read(std::uint16_t{}, [](std::uint16_t bits) { return f32_to_bf16(f16_to_f32(bits)); });
   } else if (view.dtype == "F32") {
-    values.resize(view.bytes / 4);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      float value;
-      std::memcpy(&value, view.data + 4 * i, 4);
-      values[i] = tilewave::f32_to_bf16(value);
-    }
+    read(float{}, [](float value) { return f32_to_bf16(value); });
   } else {
     throw Error(name + " is " + view.dtype + ", and the engine loads BF16, F16 and F32");
   }
@@ -118,7 +116,7 @@ LayerWeights layer_of(const ModelConfig& c, std::int32_t index, const Source& so
     const Named named = norm_named(name);
     Weight weight = source.weight(tensors, c.gemma ? nullptr : &named, 1);
     const std::vector<float> ones(static_cast<std::size_t>(c.hidden), 1.0f);
-    norm_weights = weight.normed ? on_device(ones.data(), ones.size() * sizeof(float)) : norm_of(name);
+    norm_weights = weight.normed ? on_device(ones) : norm_of(name);
     return weight;
   };
   if (c.gemma) {
@@ -170,25 +168,22 @@ ModelWeights weights_of(const ModelConfig& c, const Source& source) {
 }
 
 /// Rows of k values as fp8, with the scale that brings a row's largest magnitude to the largest code.
-Weight quantised(const std::vector<std::uint16_t>& values, std::size_t k, tilewave::DType fp8) {
-  const float largest = tilewave::fp8_max(fp8);
+Weight quantised(const std::vector<std::uint16_t>& values, std::size_t k, DType fp8) {
+  const float largest = fp8_max(fp8);
   std::vector<std::uint8_t> codes(values.size());
   std::vector<float> scales(values.size() / k);
   for (std::size_t row = 0; row < scales.size(); ++row) {
     float most = 0.0f;
-    for (std::size_t i = row * k; i < (row + 1) * k; ++i)
-      most = std::fmax(most, std::fabs(tilewave::bf16_to_f32(values[i])));
+    for (std::size_t i = row * k; i < (row + 1) * k; ++i) most = std::fmax(most, std::fabs(bf16_to_f32(values[i])));
     scales[row] = most > 0.0f ? most / largest : 1.0f;
     for (std::size_t i = row * k; i < (row + 1) * k; ++i)
-      codes[i] = tilewave::f32_to_fp8(fp8, tilewave::bf16_to_f32(values[i]) / scales[row]);
+      codes[i] = f32_to_fp8(fp8, bf16_to_f32(values[i]) / scales[row]);
   }
-  return {.data = on_device(codes.data(), codes.size()),
-          .scale = on_device(scales.data(), scales.size() * sizeof(float)),
-          .format = WeightFormat::fp8};
+  return {.data = on_device(codes), .scale = on_device(scales), .format = WeightFormat::fp8};
 }
 
 /// Has weights of four bits put as products read them: codes and scales of the problem are on the host, of as many bytes.
-Weight repacked(tilewave::GemmRepackProblem p, std::size_t code_bytes, std::size_t scale_bytes, const Loader& loader,
+Weight repacked(GemmRepackProblem p, std::size_t code_bytes, std::size_t scale_bytes, const Loader& loader,
                 WeightFormat format) {
   const Buffer codes = on_device(p.codes, code_bytes), scales = on_device(p.scales, scale_bytes);
   const Buffer bias = p.bias == nullptr ? Buffer() : on_device(p.bias, std::size_t{2} * p.layers * p.n);
@@ -212,20 +207,20 @@ Weight int4(const std::vector<std::uint16_t>& values, std::size_t k, std::size_t
     for (std::size_t first = 0; first < k; first += group) {
       const std::uint16_t* const from = values.data() + all * k + first;
       float most = 0.0f;
-      for (std::size_t i = 0; i < group; ++i) most = std::fmax(most, std::fabs(tilewave::bf16_to_f32(from[i])));
-      const std::uint16_t rounded = tilewave::f32_to_bf16(most > 0.0f ? most / 7.0f : 1.0f);
+      for (std::size_t i = 0; i < group; ++i) most = std::fmax(most, std::fabs(bf16_to_f32(from[i])));
+      const std::uint16_t rounded = f32_to_bf16(most > 0.0f ? most / 7.0f : 1.0f);
       scales[(expert * k + first) / group * n + row] = rounded;
-      const float scale = tilewave::bf16_to_f32(rounded);
+      const float scale = bf16_to_f32(rounded);
       for (std::size_t i = 0; i < group; ++i) {
-        const long code = std::clamp(std::lround(tilewave::bf16_to_f32(from[i]) / scale), -8L, 7L);
+        const long code = std::clamp(std::lround(bf16_to_f32(from[i]) / scale), -8L, 7L);
         words[(expert * k + first + i) / 8 * n + row] |= static_cast<std::uint32_t>(code + 8) << 4 * (i % 8);
       }
     }
   }
-  tilewave::GemmRepackProblem p{.shipped = tilewave::GemmShipped::gptq, .codes = words.data(), .scales = scales.data()};
+  GemmRepackProblem p{.shipped = GemmShipped::gptq, .codes = words.data(), .scales = scales.data()};
   p.layers = static_cast<std::int32_t>(experts);
   p.n = static_cast<std::int32_t>(n), p.k = static_cast<std::int32_t>(k);
-  p.scale_k = group, p.scale = p.out_scale = tilewave::DType::bf16;
+  p.scale_k = group, p.scale = p.out_scale = DType::bf16;
   return repacked(p, 4 * words.size(), 2 * scales.size(), loader, WeightFormat::int4);
 }
 
@@ -243,13 +238,13 @@ ModelWeights load_weights(const ModelConfig& config, const Loader& loader, const
   };
   const auto stored = [&](const std::vector<Named>& tensors, Stored how) {
     std::vector<std::uint16_t> all = read(tensors);
-    if (how == Stored::bf16) return on_device(all.data(), all.size() * 2);
+    if (how == Stored::bf16) return on_device(all);
     const float more = how == Stored::f32_plus_one || how == Stored::bf16_plus_one ? 1.0f : 0.0f;
     std::vector<float> floats(all.size());
-    for (std::size_t i = 0; i < all.size(); ++i) floats[i] = tilewave::bf16_to_f32(all[i]) + more;
-    if (how != Stored::bf16_plus_one) return on_device(floats.data(), floats.size() * sizeof(float));
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] = tilewave::f32_to_bf16(floats[i]);
-    return on_device(all.data(), all.size() * 2);
+    for (std::size_t i = 0; i < all.size(); ++i) floats[i] = bf16_to_f32(all[i]) + more;
+    if (how != Stored::bf16_plus_one) return on_device(floats);
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = f32_to_bf16(floats[i]);
+    return on_device(all);
   };
   const auto weight = [&](const std::vector<Named>& tensors, const Named* norm, std::int32_t experts) -> Weight {
     const auto k = static_cast<std::size_t>(tensors.front().shape.back());
@@ -259,8 +254,8 @@ ModelWeights load_weights(const ModelConfig& config, const Loader& loader, const
     std::vector<std::uint16_t> all = read(tensors);
     const std::vector<std::uint16_t> factors = read({*norm});
     for (std::size_t i = 0; i < all.size(); ++i)
-      all[i] = tilewave::f32_to_bf16(tilewave::bf16_to_f32(all[i]) * tilewave::bf16_to_f32(factors[i % k]));
-    return {.data = on_device(all.data(), all.size() * 2), .normed = true};
+      all[i] = f32_to_bf16(bf16_to_f32(all[i]) * bf16_to_f32(factors[i % k]));
+    return {.data = on_device(all), .normed = true};
   };
   const auto mxfp4 = [&](const ShippedExperts& e) {
     const auto bytes_of = [&](const char* what, const std::vector<std::int64_t>& shape) -> const TensorView& {
@@ -271,7 +266,7 @@ ModelWeights load_weights(const ModelConfig& config, const Loader& loader, const
     const TensorView& codes = bytes_of("_blocks", {e.experts, e.n, e.k / 32, 16});
     const TensorView& scales = bytes_of("_scales", {e.experts, e.n, e.k / 32});
     const std::vector<std::uint16_t> bias = read({{e.name + "_bias", {e.experts, e.n}}});
-    tilewave::GemmRepackProblem p{.codes = codes.data, .scales = scales.data, .bias = bias.data()};
+    GemmRepackProblem p{.codes = codes.data, .scales = scales.data, .bias = bias.data()};
     p.layers = e.experts, p.n = e.n, p.k = e.k, p.interleaved = e.interleaved;
     return repacked(p, codes.bytes, scales.bytes, loader, WeightFormat::mxfp4);
   };
@@ -279,57 +274,53 @@ ModelWeights load_weights(const ModelConfig& config, const Loader& loader, const
 }
 
 ModelWeights random_weights(const ModelConfig& config, bool norms_in_weights) {
-  // A pattern that is longer than any cache, repeated: products take as long as with weights that never repeat.
-  std::vector<std::uint16_t> pattern(std::size_t{1} << 26);
+  // Patterns that are longer than any cache, repeated: products take as long as with weights that never repeat. Codes of
+  // fp8 are finite where not all bits of exponent and fraction are set. Any are right as codes of four bits.
+  std::vector<std::uint16_t> values(std::size_t{1} << 26), codes(values.size());
   std::uint32_t state = 36;
-  for (std::uint16_t& value : pattern) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
     state = state * 1664525u + 1013904223u;
-    value = tilewave::f32_to_bf16((static_cast<float>(state >> 8) / 16777216.0f - 0.5f) * 0.06f);
+    values[i] = f32_to_bf16((static_cast<float>(state >> 8) / 16777216.0f - 0.5f) * 0.06f);
+    codes[i] = static_cast<std::uint16_t>(values[i] * 40503u & 0xb7b7u);
   }
-  const Buffer repeated = on_device(pattern.data(), pattern.size() * 2);
-  const auto filled = [&](std::size_t bytes, const Buffer& with) {
+  const Buffer all_values = on_device(values), all_codes = on_device(codes);
+  const auto filled = [](std::size_t bytes, const Buffer& with) {
     Buffer buffer(bytes);
     for (std::size_t at = 0; at < bytes; at += with.bytes())
-      must(tilewave::hipMemcpy(buffer.as<std::byte>() + at, with.data(), std::min(with.bytes(), bytes - at),
-                               tilewave::hipMemcpyDeviceToDevice),
+      must(hipMemcpy(buffer.as<std::byte>() + at, with.data(), std::min(with.bytes(), bytes - at),
+                     hipMemcpyDeviceToDevice),
            "filling weights");
     return buffer;
   };
+  const auto of_byte = [](std::size_t bytes, int byte) {
+    Buffer buffer(bytes);
+    must(hipMemset(buffer.data(), byte, bytes), "filling weights");
+    return buffer;
+  };
+  constexpr int some = 0x3c;  // 0.011 as f32 and as bf16
   const auto elements_of = [](const std::vector<Named>& tensors) {
     std::size_t elements = 0;
     for (const Named& tensor : tensors) elements += static_cast<std::size_t>(tensor.elements());
     return elements;
   };
-  const auto floats = [](std::size_t count, float value) {
-    const std::vector<float> values(count, value);
-    return on_device(values.data(), count * sizeof(float));
-  };
   const auto tensors = [&](const std::vector<Named>& named, Stored how) {
-    const bool wide = how == Stored::f32 || how == Stored::f32_plus_one;  // norms
-    return wide ? floats(elements_of(named), 1.0f) : filled(elements_of(named) * 2, repeated);
+    const bool norm = how == Stored::f32 || how == Stored::f32_plus_one;
+    return norm ? of_byte(4 * elements_of(named), 0x3f) : filled(2 * elements_of(named), all_values);
   };
-  // Codes of fp8 are finite where not all bits of exponent and fraction are set. Any are right as codes of four bits.
-  const WeightFormat format = config.weights;
-  for (std::uint16_t& value : pattern) value = static_cast<std::uint16_t>(value * 40503u & 0xb7b7u);
-  const Buffer codes =
-      format != WeightFormat::bf16 || config.gpt_oss ? on_device(pattern.data(), pattern.size() * 2) : Buffer();
   const auto weight = [&](const std::vector<Named>& named, const Named* norm, std::int32_t) -> Weight {
-    const std::size_t elements = elements_of(named);
-    if (format == WeightFormat::bf16)
-      return {.data = filled(elements * 2, repeated), .normed = norm != nullptr && norms_in_weights};
-    const auto k = static_cast<std::size_t>(named.front().shape.back());
-    if (format == WeightFormat::fp8)
-      return {.data = filled(elements, codes), .scale = floats(elements / k, 0.01f), .format = format};
-    const std::vector<std::uint16_t> scales(elements / 128, tilewave::f32_to_bf16(0.01f));
-    return {
-        .data = filled(elements / 2, codes), .scale = on_device(scales.data(), 2 * scales.size()), .format = format};
+    const std::size_t elements = elements_of(named), k = static_cast<std::size_t>(named.front().shape.back());
+    if (config.weights == WeightFormat::bf16)
+      return {.data = filled(2 * elements, all_values), .normed = norm != nullptr && norms_in_weights};
+    const bool fp8 = config.weights == WeightFormat::fp8;
+    return {.data = filled(fp8 ? elements : elements / 2, all_codes),
+            .scale = of_byte(fp8 ? 4 * elements / k : 2 * elements / 128, some),
+            .format = config.weights};
   };
   const auto mxfp4 = [&](const ShippedExperts& e) -> Weight {
     const std::size_t rows = static_cast<std::size_t>(e.experts) * e.n;
-    const std::vector<std::uint8_t> scales(rows * (e.k / 32), 120);  // 2^-7
-    return {.data = filled(rows * (e.k / 2), codes),
-            .scale = on_device(scales.data(), scales.size()),
-            .bias = filled(2 * rows, repeated),
+    return {.data = filled(rows * (e.k / 2), all_codes),
+            .scale = of_byte(rows * (e.k / 32), 120),  // 2^-7
+            .bias = filled(2 * rows, all_values),
             .format = WeightFormat::mxfp4};
   };
   return weights_of(config, {tensors, weight, mxfp4});

@@ -17,14 +17,15 @@ namespace tilewave {
 #define LISTED_GEMM(spec, list) \
   LISTED_KERNELS(gemm_launch, (const GemmProblem&, int, hipStream_t), engine::Room, spec, list##_specs, list##_policies)
 LISTED_GEMM(engine::linear_spec, gemm)
-LISTED_GEMM(engine::fp8_linear_spec<engine::Room>, gemm)
+LISTED_GEMM(engine::with_weights<engine::Room>(engine::WeightFormat::fp8, engine::linear_spec), gemm)
 LISTED_GEMM(engine::gated_spec, gemm_gated)
-LISTED_GEMM(engine::fp8_gated_spec<engine::Room>, gemm_gated)
-LISTED_GEMM(engine::int4_linear_spec, gemm_int4)
-LISTED_GEMM(engine::int4_gated_spec, gemm_int4)
-LISTED_GEMM(moe_first_spec(engine::experts_spec), gemm_moe)
-LISTED_KERNELS(gemm_launch, (const GemmProblem&, int, hipStream_t), engine::Room, moe_second_spec(engine::experts_spec),
-               gemm_grouped_specs, gemm_policies)
+LISTED_GEMM(engine::with_weights<engine::Room>(engine::WeightFormat::fp8, engine::gated_spec), gemm_gated)
+LISTED_GEMM(engine::with_weights<engine::Room>(engine::WeightFormat::int4, engine::linear_spec), gemm_int4)
+LISTED_GEMM(engine::with_weights<engine::Room>(engine::WeightFormat::int4, engine::gated_spec), gemm_int4)
+LISTED_GEMM(moe_first_spec(engine::experts_spec<engine::Room>(engine::WeightFormat::bf16)), gemm_moe)
+LISTED_KERNELS(gemm_launch, (const GemmProblem&, int, hipStream_t), engine::Room,
+               moe_second_spec(engine::experts_spec<engine::Room>(engine::WeightFormat::bf16)), gemm_grouped_specs,
+               gemm_policies)
 
 #define LISTED_OP(op, Problem, spec) \
   LISTED_KERNELS(op##_launch, (const Problem&, hipStream_t), engine::Room, spec, op##_specs, op##_policies)
@@ -32,11 +33,13 @@ LISTED_OP(embedding, EmbeddingProblem, engine::rows_spec)
 LISTED_OP(norm, NormProblem, engine::norm_quant_spec<engine::Room>)
 LISTED_OP(quant, QuantProblem, engine::quant_spec<engine::Room>)
 LISTED_OP(sampling, SamplingProblem, engine::sampling_spec)
-LISTED_OP(topk_gating, TopkGatingProblem, TopkGatingSpec{engine::experts_spec.logits})
-LISTED_OP(moe_reduce, MoeReduceProblem, MoeReduceSpec{engine::experts_spec.out})
-LISTED_OP(kv_cache_write, KvCacheWriteProblem, (engine::write_spec<engine::Room, false, false>))
-LISTED_OP(kv_cache_write, KvCacheWriteProblem, (engine::write_spec<engine::Room, true, false>))
-LISTED_OP(kv_cache_write, KvCacheWriteProblem, (engine::write_spec<engine::Room, false, true>))
+LISTED_OP(topk_gating, TopkGatingProblem,
+          TopkGatingSpec{engine::experts_spec<engine::Room>(engine::WeightFormat::bf16).logits})
+LISTED_OP(moe_reduce, MoeReduceProblem,
+          MoeReduceSpec{engine::experts_spec<engine::Room>(engine::WeightFormat::bf16).out})
+LISTED_OP(kv_cache_write, KvCacheWriteProblem, (engine::write_spec<engine::Room, false, DType::bf16>))
+LISTED_OP(kv_cache_write, KvCacheWriteProblem, (engine::write_spec<engine::Room, true, DType::bf16>))
+LISTED_OP(kv_cache_write, KvCacheWriteProblem, (engine::write_spec<engine::Room, false, engine::Room::facts.fp8>))
 LISTED_OP(flash_attention, FlashAttentionProblem, engine::mixed_spec(128, false, DType::bf16))
 
 }  // namespace tilewave

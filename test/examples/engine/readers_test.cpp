@@ -173,10 +173,10 @@ TEST_CASE("a request's fields are checked one by one") {
   CHECK(error(R"({"prompt": [1], "seed": 18446744073709551615})").empty());
   CHECK(error("[") == "the request is no JSON object");
   CHECK(error("[1]") == "the request is no JSON object");
-  CHECK(error("{}") == "prompt is no list of token ids");
-  CHECK(error(R"({"prompt": "text"})") == "prompt is no list of token ids");
+  CHECK(error("{}") == "prompt is missing");
+  CHECK(error(R"({"prompt": "text"})") == "prompt is no list");
   CHECK(error(R"({"prompt": [1.5]})") == "prompt has an entry that is no integer");
-  CHECK(error(R"({"prompt": [99999999999]})") == "prompt has a token that is no 32-bit integer");
+  CHECK(error(R"({"prompt": [99999999999]})") == "prompt has an entry that is outside its range");
   CHECK(error(R"({"prompt": [1], "max_tokens": "16"})") == "max_tokens is no integer");
   CHECK(error(R"({"prompt": [1], "max_tokens": 99999999999})") == "max_tokens is outside its range");
   CHECK(error(R"({"prompt": [1], "seed": -1})") == "seed is outside its range");

@@ -111,7 +111,7 @@ class Http(unittest.TestCase):
 
     def test_bad_bodies_are_refused_and_the_server_lives(self):
         good = json.dumps(self.wanted(CASES[0])).encode()
-        self.assertEqual(json.loads(self.post(b"{}")[1])["error"]["message"], "prompt is no list of token ids")
+        self.assertEqual(json.loads(self.post(b"{}")[1])["error"]["message"], "prompt is missing")
         dice = random.Random(36)
         for _ in range(200):
             bad = bytearray(good)

@@ -27,8 +27,7 @@ class Watch final : public Kernels {
       : cache_(cache), vocab_(vocab), known_(static_cast<std::size_t>(cache.pages) * cache.page_tokens) {}
 
   void gather_rows(const void*, std::int32_t, const std::int32_t*, float, void*, std::int32_t) override {}
-  void norm(const void*, const void*, void*, std::int32_t) override {}
-  void add_norm(const void*, void*, const void*, void*, std::int32_t) override {}
+  void norm(const void*, void*, const void*, void*, std::int32_t) override {}
   void linear(const void*, const Linear&, const void*, void*, std::int32_t) override {}
   bool normalises(const Linear&, std::int32_t) const override { return false; }
   bool writes_squares(const Linear&, std::int32_t) const override { return false; }
