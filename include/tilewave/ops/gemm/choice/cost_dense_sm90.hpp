@@ -74,6 +74,9 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
   if (splits > 1 && tiles * splits > 1.22 * sms) return 1e6;
   // Many bands of few rows were not timed where columns are many.
   if (p.swapped && m > max_of(256, 8 * p.rows) && problem.n > 512 && !(spec.four_bit() && p.rows >= 128)) return 1e6;
+  // Nor were tiles that up to 32 rows leave empty for the most part, and wide ones of up to eight.
+  if (m <= 32 && p.rows > 64 && p.rows >= 2 * m && p.columns <= 128) return 1e6;
+  if (m <= 8 && !spec.four_bit() && (p.rows > 64 || p.columns > 128)) return 1e6;
   const double slots = double(clusters_at_a_time(p.sharers() * splits) * p.waves_per_simd);
   const double steps = ceil_div(ceil_div(problem.k * element, p.depth_bytes), splits);
 

@@ -57,8 +57,6 @@ inline constexpr std::array tuned_gemm_sm90{
     detail::tuned_bf16(64, 8960, 5120, 1,
                        {.rows = 64, .columns = 128, .stages = 8, .waves_rows = 2, .swapped = true, .splits = 8}),
     detail::tuned_bf16(64, 28672, 4096, 1, {.rows = 64, .columns = 224, .stages = 5, .waves_rows = 1}),
-    detail::tuned_bf16(64, 36864, 7168, 1,
-                       {.rows = 64, .columns = 96, .stages = 10, .waves_rows = 1, .cluster_columns = 2}),
     detail::tuned_bf16(
         96, 64, 3072, 8,
         {.rows = 16, .columns = 64, .stages = 8, .waves_rows = 1, .swapped = true, .splits = 8, .waves_per_simd = 2}),
@@ -119,14 +117,66 @@ inline constexpr std::array tuned_gemm_sm90{
     detail::tuned_bf16(4096, 160, 4096, 2, {.rows = 64, .columns = 160, .stages = 7, .waves_rows = 1, .splits = 4}),
     detail::tuned_bf16(4096, 320, 5120, 1, {.rows = 64, .columns = 160, .stages = 7, .waves_rows = 1, .splits = 4}),
     detail::tuned_bf16(8192, 2048, 512, 1, {.rows = 128, .columns = 128, .stages = 6, .waves_rows = 2, .cluster = 2}),
+    // By docs/notebook/2026-11-28-gemm-scales-ahead.md.
+    detail::tuned_bf16(16, 7168, 2048, 1, {.rows = 64, .columns = 96, .stages = 10, .waves_rows = 1}),
+    detail::tuned_bf16(64, 4096, 4096, 2,
+                       {.rows = 80, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
+    detail::tuned_bf16(64, 36864, 7168, 1,
+                       {.rows = 64, .columns = 96, .stages = 10, .waves_rows = 1, .cluster_columns = 2}),
+    detail::tuned_bf16(96, 4096, 4096, 1,
+                       {.rows = 96, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
+    detail::tuned_fast(
+        Scaling::per_row, 4096, 128, 2880, 1,
+        {.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster_columns = 2}),
+    detail::tuned_fast(
+        Scaling::per_row, 4096, 128, 4096, 1,
+        {.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster_columns = 2}),
+    detail::tuned_fast(
+        Scaling::per_row, 4096, 128, 5120, 1,
+        {.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster_columns = 2}),
+    detail::tuned_fast(
+        Scaling::per_row, 4096, 128, 7168, 1,
+        {.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster_columns = 2}),
+    detail::tuned_fast(
+        Scaling::per_row, 96, 4096, 4096, 1,
+        {.rows = 96, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .cluster_columns = 4}),
+    detail::tuned_fast(
+        Scaling::per_row, 96, 7168, 2048, 1,
+        {.rows = 96, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .cluster_columns = 4}),
+    detail::tuned_fast(
+        Scaling::per_row, 96, 6144, 4096, 1,
+        {.rows = 96, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .cluster_columns = 4}),
+    detail::tuned_fast(
+        Scaling::per_row, 96, 5120, 8192, 1,
+        {.rows = 96, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .cluster_columns = 4}),
+    detail::tuned_fast(
+        Scaling::per_tensor, 4096, 128, 2880, 1,
+        {.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster_columns = 2}),
+    detail::tuned_fast(
+        Scaling::per_tensor, 4096, 128, 4096, 1,
+        {.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster_columns = 2}),
+    detail::tuned_fast(
+        Scaling::per_tensor, 4096, 128, 5120, 1,
+        {.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster_columns = 2}),
+    detail::tuned_fast(
+        Scaling::per_tensor, 4096, 128, 7168, 1,
+        {.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster_columns = 2}),
+    detail::tuned_fast(
+        Scaling::per_tensor, 96, 4096, 4096, 1,
+        {.rows = 96, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .cluster_columns = 4}),
+    detail::tuned_fast(
+        Scaling::per_tensor, 96, 7168, 2048, 1,
+        {.rows = 96, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .cluster_columns = 4}),
+    detail::tuned_fast(
+        Scaling::per_tensor, 96, 6144, 4096, 1,
+        {.rows = 96, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .cluster_columns = 4}),
+    detail::tuned_fast(
+        Scaling::per_tensor, 96, 5120, 8192, 1,
+        {.rows = 96, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .cluster_columns = 4}),
     // By the command's tables of docs/notebook/2026-11-28-gemm-few-rows-of-16-bits.md.
     detail::tuned_bf16(256, 7168, 2048, 1, {.rows = 128, .columns = 112, .stages = 6, .splits = 8}),
     detail::tuned_bf16(512, 7168, 2048, 1, {.rows = 128, .columns = 112, .stages = 6, .splits = 8}),
     // By two trials or the command's tables of docs/notebook/2026-11-28-gemm-boxes-in-turn.md and the page before it.
-    detail::tuned_bf16(16, 7168, 2048, 1,
-                       {.rows = 64, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
-    detail::tuned_bf16(64, 4096, 4096, 1,
-                       {.rows = 64, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
     detail::tuned_fast(Scaling::per_row, 64, 4096, 4096, 1,
                        {.rows = 64, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
     detail::tuned_fast(Scaling::per_tensor, 64, 4096, 4096, 1,
