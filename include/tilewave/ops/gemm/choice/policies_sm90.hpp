@@ -73,11 +73,12 @@ constexpr GemmPolicies gemm_sm90_fragments(const GemmSpec& s) {
   const int columns = s.gated ? 256 : 128;
   codes(8, columns, 2);
   codes(16, columns, 2);
-  codes(64, columns, 1);
   if (s.groups != GemmGroups::one) {  // as high as a group's rows ask for
+    codes(80, columns, 1);
     codes(s.gated ? 128 : 160, columns, 1);
     return list.all;
   }
+  codes(64, columns, 1);
   if (s.gated) return list.all;
   codes(128, columns, 1);
   codes(32, columns, 1);
