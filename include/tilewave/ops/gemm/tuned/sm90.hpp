@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Where the cost model's choice took over 3 % longer than the best plan that was timed in at least two runs.
-// source: docs/notebook/tuned/gemm_bf16_sm90_2026-11-28-3.csv.gz
+// source: docs/notebook/tuned/gemm_bf16_sm90_2026-11-28-3.csv.gz, gemm_unseen_sm90_2026-11-28.csv.gz
 // device: NVIDIA H200, 2026-11-28
 // commit: 87be778b
 #pragma once
