@@ -145,10 +145,10 @@ TEST_CASE("fragments of MXFP4 take tiles by the rows that an expert of gpt-oss h
     CHECK(rows(128) == 8);
     CHECK(rows(256) == 16);  // 426 us, 492 by 8 rows
     CHECK(rows(1024) == 80);
-    CHECK(rows(2048) == 80);  // the layer 1119 us, 1291 by 128 and 64 rows
+    CHECK(rows(2048) == 80);                    // the layer 1119 us, 1291 by 128 and 64 rows
     if (!spec.gated) CHECK(rows(4096) == 160);  // 528 us, 839 by 64 rows
   }
-  first.gathered = false;  // copied before
+  first.gathered = false;                                            // copied before
   CHECK(chosen(first, 4 * 512, 5760, 2880, false, 128).rows == 80);  // the layer 757 us, 792 by 128 rows
   CHECK(chosen(first, 4 * 4096, 5760, 2880, false, 128).rows == 128);
 }
@@ -162,6 +162,30 @@ TEST_CASE("fragments of MXFP4 without groups share K where tiles are few") {
   CHECK(chosen(spec, 64, 5760, 2880).rows == 64);
   CHECK(chosen(spec, 128, 4096, 4096).rows == 64);  // 14.4 us by two blocks, 18.2 by 32 rows
   CHECK(chosen(spec, 1024, 28672, 4096).rows == 256);
+}
+
+TEST_CASE("on CDNA groups of four bits that have no rows cost nothing") {
+  for (const ArchFacts* facts : {&gfx942_facts, &gfx950_facts}) {
+    GemmProblem p;
+    p.spec = {.b = DType::fp4_e2m1,
+              .scale = Scaling::per_group,
+              .weights = GemmWeights::preshuffled,
+              .groups = GemmGroups::contiguous,
+              .scale_k = 32};
+    p.n = p.k = 2880, p.groups = 128;
+    const auto rows = [&](std::int32_t m) {
+      p.m = m;
+      const GemmPolicies policies = gemm_policies(facts->id, p.spec);
+      const auto cost = [&](const GemmPolicy& policy) { return gemm_cost_int4(p, m, policy, 1, *facts); };
+      GemmPolicy best = *policies.begin();
+      for (const GemmPolicy& policy : policies)
+        if (cost(policy) < cost(best)) best = policy;
+      return best.rows;
+    };
+    CHECK(rows(4) == 16);  // a token of gpt-oss: 4 of 128 experts
+    CHECK(rows(64) == 16);
+    CHECK(rows(4096) == 128);
+  }
 }
 
 TEST_CASE("groups take tiles by the rows that one has") {
