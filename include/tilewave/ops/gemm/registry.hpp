@@ -79,9 +79,9 @@ inline double gemm_cost_in_chain(const GemmProblem& p, const GemmPolicy& policy,
 constexpr bool gemm_of_squares(const GemmProblem& p) {
   return (p.a_squares != nullptr || p.out_squares != nullptr) && p.b_ready && !p.batch_invariant;
 }
-/// Says whether an entry has the tiles of 64 columns that such chains take the least time by: up to 16 rows two blocks an SM,
-/// beside which those of the next product find room, else one; by one or two, so that most SMs have a block and all
-/// blocks are there at once. Alone others take less (docs/notebook/2026-11-28-step-two-blocks.md).
+/// Says whether an entry has the tiles of 64 columns that such chains take the least time by: up to 16 rows two blocks
+/// an SM, beside which those of the next product find room, else one; by one or two, so that most SMs have a block and
+/// all blocks are there at once. Alone others take less (docs/notebook/2026-11-28-step-two-blocks.md).
 constexpr bool gemm_suits_squares(const GemmProblem& p, const GemmPolicy& policy, int splits) {
   const int blocks_an_sm = p.m <= 16 ? 2 : 1;
   if (!gemm_of_squares(p) || !detail::gemm_writes_squares(p.spec, policy)) return false;
