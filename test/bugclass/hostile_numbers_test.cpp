@@ -58,7 +58,7 @@ int ask(const Problem& right, const Fields<Problem>& fields, const Answer& answe
   std::mt19937 random(123);
   REQUIRE(answer(right).ok());
   int accepted = 0;
-  for (int trial = 0; trial < 20000; ++trial) {
+  for (int trial = 0; trial < 15000; ++trial) {
     Problem p = right;
     for (unsigned changes = 1 + random() % 4; changes > 0; --changes)
       fields[random() % fields.size()](p, hostile(random));
@@ -277,6 +277,54 @@ TEST_CASE("a layer of experts answers whatever numbers it gets") {
   p.logits = nullptr, p.logits_stride = 0, p.topk = p.experts = 0;
   p.expert_rows = tensor<std::int32_t>(5), p.capacity = 16, p.x_expert_stride = p.out_expert_stride = 16 * 256;
   CHECK(ask(p, fields, answer) > 0);
+}
+
+/// Lets each tensor that is written begin where another one does.
+template <class Problem, class Check>
+void check_apart(const Problem& right, const Fields<Problem>& written, const Fields<Problem>& read,
+                 const Check& check) {
+  REQUIRE(check(right).ok());
+  Fields<Problem> all = written;
+  all.insert(all.end(), read.begin(), read.end());
+  for (std::size_t w = 0; w < written.size(); ++w) {
+    for (std::size_t other = 0; other < all.size(); ++other) {
+      Problem p = right;
+      for (const std::size_t field : {w, other}) all[field](p, std::int64_t{1} << 52);
+      CAPTURE(w, other);
+      CHECK(check(p).ok() == (w == other));
+    }
+  }
+}
+
+TEST_CASE("what attention writes lies on nothing else") {
+  const auto small = [](int number) { return tensor<std::int32_t>(number); };
+  const auto scale = [](int number) { return tensor<float>(number); };
+  using F = FlashAttentionProblem;
+  F f;
+  f.spec.q = f.spec.kv = f.spec.out = sm90_facts.fp8, f.spec.quant = Scaling::per_head;
+  f.spec.bit_mask = f.spec.alibi = true;
+  f.q = tensor<void>(0), f.k = tensor<void>(1), f.v = tensor<void>(2), f.out = tensor<void>(3), f.lse = scale(4);
+  f.q_scale = scale(5), f.k_scale = scale(6), f.v_scale = scale(7), f.out_scale = scale(8), f.sinks = scale(9);
+  f.alibi_slopes = scale(10), f.mask = tensor<std::uint32_t>(11), f.item_counter = tensor<std::uint32_t>(12);
+  f.q_starts = small(13), f.kv_starts = small(14), f.workspace = tensor<void>(15), f.workspace_bytes = 4096;
+  f.batch = 3, f.q_length = f.kv_length = 100, f.total_q = f.total_kv = 250, f.q_heads = 8, f.kv_heads = 2;
+  Fields<F> written, read;
+  add(written, &F::out, &F::lse, &F::item_counter, &F::workspace);
+  add(read, &F::q, &F::k, &F::v, &F::q_scale, &F::k_scale, &F::v_scale, &F::out_scale, &F::sinks, &F::alibi_slopes,
+      &F::mask, &F::q_starts, &F::kv_starts);
+  check_apart(F::ragged(f), written, read, [](const F& p) { return flash_attention_check(p, sm90_facts); });
+
+  using M = MlaDecodeProblem;
+  M m;
+  m.spec.q = m.spec.kv = sm90_facts.fp8;
+  m.q = tensor<void>(0), m.kv = tensor<void>(1), m.out = tensor<void>(2), m.lse = scale(3), m.q_scale = scale(4);
+  m.kv_scale = scale(5), m.sinks = scale(6), m.block_table = small(7), m.context_lengths = small(8);
+  m.workspace = tensor<void>(9), m.workspace_bytes = 4096, m.softmax_scale = 0.07f;
+  m.batch = 4, m.num_q_heads = 16, m.block_size = 64, m.table_columns = 8, m.num_pages = 40;
+  Fields<M> mla_written, mla_read;
+  add(mla_written, &M::out, &M::lse, &M::workspace);
+  add(mla_read, &M::q, &M::kv, &M::q_scale, &M::kv_scale, &M::sinks, &M::block_table, &M::context_lengths);
+  check_apart(M::dense(m), mla_written, mla_read, [](const M& p) { return mla_decode_check(p, sm90_facts); });
 }
 
 TEST_CASE("numbers that overflowed once are answered") {

@@ -160,6 +160,14 @@ TEST_CASE("a cache write that is not of the product's heads is refused") {
   CHECK(code([](G& p, W&) { p.residual = p.a, p.residual_stride = p.n; }) == StatusCode::bad_value);
   CHECK(code([](G& p, W&) { p.spec.out = DType::f32; }) == StatusCode::unsupported_layout);
   CHECK(code([](G& p, W& w) { w.k_cache = const_cast<void*>(p.b); }) == StatusCode::bad_value);
+  CHECK(code([](G&, W& w) { w.slots = w.v; }) == StatusCode::bad_value);
+  CHECK(code([](G&, W& w) { w.cos = w.k; }) == StatusCode::bad_value);
+  for (const bool table : {false, true}) {
+    CacheWriteCall call(GemmSpec{}, {.m = 4, .k = 64}, 2, 1, 64);
+    GemmProblem p = call.problem();
+    p.workspace = table ? const_cast<void*>(call.write().positions) : call.write().v_cache, p.workspace_bytes = 16;
+    CHECK(gemm_check(p, sm90_facts).reason == std::string_view("workspace overlaps another tensor"));
+  }
 }
 
 }  // namespace

@@ -222,21 +222,31 @@ inline Status check_flash_regions(const FlashAttentionProblem& p) {
         check_written<"out">(r.out, "rows of out overlap"), check_written<"lse">(r.lse, "rows of lse overlap")}) {
     if (!status.ok()) return status;
   }
-  for (const Region* written : {&r.out, &r.lse}) {
-    if (!clear_of(*written,
-                  {r.q, r.k, r.v, r.table, r.mask, r.k_scale, r.v_scale, list(p.q_scale, 1), list(p.k_scale, of_heads),
-                   list(p.v_scale, of_heads), list(p.sinks, p.q_heads), list(p.alibi_slopes, p.q_heads),
-                   list(p.q_starts, p.batch + 1), list(p.kv_starts, p.batch + 1), list(p.kv_lengths, p.batch)})) {
-      return {StatusCode::bad_value, written == &r.out ? "out overlaps an input" : "lse overlaps an input"};
-    }
-  }
+  const std::initializer_list<Region> inputs{r.q,
+                                             r.k,
+                                             r.v,
+                                             r.table,
+                                             r.mask,
+                                             r.k_scale,
+                                             r.v_scale,
+                                             list(p.q_scale, 1),
+                                             list(p.k_scale, of_heads),
+                                             list(p.v_scale, of_heads),
+                                             list(p.out_scale, 1),
+                                             list(p.sinks, p.q_heads),
+                                             list(p.alibi_slopes, p.q_heads),
+                                             list(p.q_starts, p.batch + 1),
+                                             list(p.kv_starts, p.batch + 1),
+                                             list(p.kv_lengths, p.batch)};
+  if (!clear_of(r.out, inputs)) return {StatusCode::bad_value, "out overlaps an input"};
+  if (!clear_of(r.lse, inputs)) return {StatusCode::bad_value, "lse overlaps an input"};
   if (overlap(r.out, r.lse)) return {StatusCode::bad_value, "out and lse overlap"};
-  if (!clear_of(list(p.item_counter, 1), {r.q, r.k, r.v, r.out, r.lse, r.table, r.mask, r.k_scale, r.v_scale}))
+  const Region counter = list(p.item_counter, 1);
+  if (!clear_of(counter, inputs) || !clear_of(counter, {r.out, r.lse}))
     return {StatusCode::bad_value, "item_counter overlaps a tensor"};
   if (Status s = check_workspace_bytes(p.workspace_bytes); !s.ok()) return s;
-  if (!clear_of(Region(p.workspace, 1, static_cast<std::int64_t>(p.workspace_bytes), {}),
-                {r.q, r.k, r.v, r.out, r.lse, r.table, r.mask, r.k_scale, r.v_scale, list(p.q_starts, p.batch + 1),
-                 list(p.kv_lengths, p.batch), list(p.item_counter, 1)}))
+  const Region workspace(p.workspace, 1, static_cast<std::int64_t>(p.workspace_bytes), {});
+  if (!clear_of(workspace, inputs) || !clear_of(workspace, {r.out, r.lse, counter}))
     return {StatusCode::bad_value, "workspace overlaps a tensor"};
   return {};
 }

@@ -73,7 +73,8 @@ inline Status check_gemm_extents(const GemmProblem& p) {
 /// The memory regions of the tensors of a call. A tensor that the spec does not have has an empty region.
 struct GemmRegions {
   Region a, b, out, residual, bias, a_scale, b_scale, b_zero, out_scale, table, workspace;  // table: of groups
-  Region ids, row_weights, a_squares, out_squares, k_cache, v_cache;
+  Region ids, row_weights, a_squares, out_squares;
+  Region k_cache, v_cache, slots, positions, cos, sin;  // of cache_write
 
   explicit GemmRegions(const GemmProblem& p) {
     const GemmSpec& s = p.spec;
@@ -107,8 +108,13 @@ struct GemmRegions {
     a_squares = Region(p.a_squares, sizeof(float), std::int64_t{p.m} * (p.k / gemm_squares_columns), {});
     out_squares = Region(p.out_squares, sizeof(float), std::int64_t{p.m} * (p.n / gemm_squares_columns), {});
     if (p.cache_write != nullptr) {
-      const PagedAttentionRegions cache = cache_regions(*p.cache_write);
+      const KvCacheWriteProblem& w = *p.cache_write;
+      const PagedAttentionRegions cache = cache_regions(w);
       k_cache = cache.k, v_cache = cache.v;
+      slots = index_region(w.slots, w.slot_type, w.tokens);
+      positions = index_region(w.positions, w.position_type, w.tokens);
+      cos = Region(w.cos, sizeof(float), w.rotary / 2, {{w.table_rows, w.table_stride}});
+      sin = Region(w.sin, sizeof(float), w.rotary / 2, {{w.table_rows, w.table_stride}});
     }
     workspace = Region(p.workspace, 1, static_cast<std::int64_t>(p.workspace_bytes), {});
   }
@@ -340,10 +346,13 @@ inline Status check_gemm_overlap(const GemmProblem& p, const GemmRegions& r) {
     return {StatusCode::bad_value, "squares overlap another tensor"};
   if (!clear_of(r.k_cache, {r.a, r.b, r.bias, r.a_squares}) || !clear_of(r.v_cache, {r.a, r.b, r.bias, r.a_squares}))
     return {StatusCode::bad_value, "a cache overlaps an input"};
+  if (!clear_of(r.out, {r.slots, r.positions, r.cos, r.sin}))  // the cache write itself only reads k and v
+    return {StatusCode::bad_value, "out overlaps a table of cache_write"};
   if (!in_place_or_clear(r.out, r.residual))
     return {StatusCode::bad_value, "out overlaps residual, but is not the same tensor"};
-  if (!clear_of(r.workspace, {r.a, r.b, r.out, r.residual, r.bias, r.a_scale, r.b_scale, r.b_zero, r.out_scale, r.table,
-                              r.ids, r.row_weights}))
+  if (!clear_of(r.workspace,
+                {r.a, r.b, r.out, r.residual, r.bias, r.a_scale, r.b_scale, r.b_zero, r.out_scale, r.table, r.ids,
+                 r.row_weights, r.a_squares, r.k_cache, r.v_cache, r.slots, r.positions, r.cos, r.sin}))
     return {StatusCode::bad_value, "workspace overlaps another tensor"};
   return {};
 }

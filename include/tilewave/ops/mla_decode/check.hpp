@@ -119,18 +119,19 @@ inline Status check_mla_strides(const MlaDecodeProblem& p) {
         check_read<"block_table">(table, "table_row_stride is 0"), check_written<"out">(out, "rows of out overlap")}) {
     if (!status.ok()) return status;
   }
-  for (const Region* written : {&out, &lse}) {
-    if (!clear_of(*written,
-                  {q, kv, table, vector_region(p.q_scale, DType::f32, 1), vector_region(p.kv_scale, DType::f32, 1),
-                   vector_region(p.sinks, DType::f32, p.num_q_heads),
-                   vector_region(p.context_lengths, DType::f32, p.batch)})) {
-      return {StatusCode::bad_value, written == &out ? "out overlaps an input" : "lse overlaps an input"};
-    }
-  }
+  const std::initializer_list<Region> inputs{q,
+                                             kv,
+                                             table,
+                                             vector_region(p.q_scale, DType::f32, 1),
+                                             vector_region(p.kv_scale, DType::f32, 1),
+                                             vector_region(p.sinks, DType::f32, p.num_q_heads),
+                                             vector_region(p.context_lengths, DType::f32, p.batch)};
+  if (!clear_of(out, inputs)) return {StatusCode::bad_value, "out overlaps an input"};
+  if (!clear_of(lse, inputs)) return {StatusCode::bad_value, "lse overlaps an input"};
   if (overlap(out, lse)) return {StatusCode::bad_value, "out and lse overlap"};
   if (Status s = check_workspace_bytes(p.workspace_bytes); !s.ok()) return s;
   const Region workspace(p.workspace, 1, static_cast<std::int64_t>(p.workspace_bytes), {});
-  if (!clear_of(workspace, {q, kv, table, out, lse})) {
+  if (!clear_of(workspace, inputs) || !clear_of(workspace, {out, lse})) {
     return {StatusCode::bad_value, "workspace overlaps another tensor"};
   }
   return {};
