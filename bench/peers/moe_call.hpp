@@ -10,12 +10,15 @@
 /// - bf16;
 /// - fp8 with f32 scales of blocks of 128 by 128;
 /// - MXFP4 as gpt-oss is shipped: codes [.., columns / 2] and e8m0 scales [.., columns / 32], gates and ups of w1
-///   interleaved, biases in bf16. The library repacks them for itself.
+///   interleaved, biases in bf16;
+/// - int4 as GPTQ ships it (GemmShipped::gptq), with bf16 scales of `scale_k` columns and zero points, or without these.
+/// The library repacks weights of four bits for itself, and does not read them again.
 struct MoeCall {
-  const void *x, *logits, *w1, *w2, *w1_scale, *w2_scale, *bias1, *bias2;
+  const void *x, *logits, *w1, *w2, *w1_scale, *w2_scale, *w1_zero, *w2_zero, *bias1, *bias2;
   void* out;
   std::int32_t tokens, hidden, intermediate, experts, topk;
-  std::int32_t weights;  // 0 bf16, 1 fp8 blocks, 2 MXFP4
+  std::int32_t weights;  // 0 bf16, 1 fp8 blocks, 2 MXFP4, 3 int4
+  std::int32_t scale_k;  // of int4, else 0
 };
 
 extern "C" {

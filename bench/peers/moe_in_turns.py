@@ -4,7 +4,7 @@
 tensors, each side as a graph; CSV on stdout. Ours are libraries, built by the command at the head of moe_tilewave.cu. Peers are
 unchanged sources of others. Configs are those of bench_moe by the names of their rows.
 
-  moe_in_turns.py --ours=moe_bf16.so,moe_blocks.so,moe_mxfp4.so --state=both --peers=grouped_mm,fused_moe,routed,triton_kernels
+  moe_in_turns.py --ours=moe_bf16.so,moe_blocks.so,moe_mxfp4.so,moe_int4.so --state=both --peers=grouped_mm,fused_moe,routed,triton_kernels
       --fused-moe=vllm/model_executor/layers/fused_moe/fused_moe.py --triton-kernels=triton/python/triton_kernels names.csv"""
 import argparse
 import csv
@@ -21,18 +21,18 @@ import turns
 
 TOOL = "moe_in_turns"
 PEERS = {"grouped_mm": "PyTorch's grouped products with choice, sort and sum, under torch.compile; bf16",
-         "fused_moe": "fused_moe_kernel from --fused-moe, twice, with quantisation, silu and sum; choices are sorted before: neither choice "
-                      "nor sort is timed",
+         "fused_moe": "fused_moe_kernel from --fused-moe, of int4 fused_moe_kernel_gptq_awq, twice, with quantisation, silu and sum; choices "
+                      "are sorted before: neither choice nor sort is timed",
          "routed": "the same behind the choice and sort of --triton-kernels",
          "triton_kernels": "the whole layer of --triton-kernels; MXFP4"}
 NEEDS = {"fused_moe": ("fused_moe",), "routed": ("fused_moe", "triton_kernels"), "triton_kernels": ("triton_kernels",)}
-WEIGHTS = ("bf16", "blocks", "mxfp4")  # MoeCall::weights
+WEIGHTS = ("bf16", "blocks", "mxfp4", "int4")  # MoeCall::weights
 
 
 class MoeCall(ctypes.Structure):
     """moe_call.hpp"""
-    _fields_ = ([(name, ctypes.c_void_p) for name in "x logits w1 w2 w1_scale w2_scale bias1 bias2 out".split()] +
-                [(name, ctypes.c_int32) for name in "tokens hidden intermediate experts topk weights".split()])
+    _fields_ = ([(name, ctypes.c_void_p) for name in "x logits w1 w2 w1_scale w2_scale w1_zero w2_zero bias1 bias2 out".split()] +
+                [(name, ctypes.c_int32) for name in "tokens hidden intermediate experts topk weights scale_k".split()])
 
 
 class Library:
@@ -59,18 +59,22 @@ class Library:
 
 
 def call_of(layer, out):
-    """The call of a library."""
+    """The call of a library, and tensors that it names and that nobody else holds."""
     w, c = layer.weights, layer.config
-    tensors = (layer.x, layer.logits, *w.values, *w.scales, *w.biases, out)
+    shipped = tuple(zip(*(w.gptq(which) for which in (0, 1)))) if w.kind == "int4" else (w.values, w.scales, (None, None))
+    tensors = (layer.x, layer.logits, *(x for of_both in shipped for x in of_both), *w.biases, out)
     return MoeCall(*(None if x is None else x.data_ptr() for x in tensors), c.rows, c.columns, c.intermediate, c.experts, c.topk,
-                   WEIGHTS.index(w.kind))
+                   WEIGHTS.index(w.kind), c.scale_k), shipped
 
 
 def ours_of(torch, layer, libraries):
     """(function that returns the result, name, function that frees) by the first library that takes the layer, or why none does."""
     out, reasons = layer.out(), []
+    call, shipped = call_of(layer, out)  # these live until all libraries were asked
+    if layer.weights.kind == "int4":
+        torch.cuda.synchronize()  # a library repacks on a stream of its own
     for library in libraries:
-        made = library.prepare(torch, call_of(layer, out))
+        made = library.prepare(torch, call)
         if not isinstance(made, str):
             run, name, free = made
 
@@ -79,6 +83,7 @@ def ours_of(torch, layer, libraries):
                 return out
             return returns, name, free
         reasons.append(made)
+    del shipped
     return "; ".join(dict.fromkeys(reasons))
 
 
@@ -87,13 +92,13 @@ class Peers:
 
     def __init__(self, torch, options):
         self.torch, self.options = torch, options
-        self.triton = self.kernel = self.package = None
+        self.triton = self.kernels = self.package = None
         if {"fused_moe", "routed", "triton_kernels"} & set(options.peers):
             import triton_moe
             self.triton = triton_moe
-        if options.fused_moe:
-            self.kernel = self.triton.jit_functions(options.fused_moe)["fused_moe_kernel"]
-        if options.triton_kernels:
+        if {"fused_moe", "routed"} & set(options.peers):
+            self.kernels = self.triton.jit_functions(options.fused_moe)
+        if {"routed", "triton_kernels"} & set(options.peers):
             self.package = self.triton.TritonKernels(options.triton_kernels)
 
     def of(self, peer, layer):
@@ -108,7 +113,7 @@ class Peers:
             return lambda: compiled(layer.x, layer.logits, *w.values)
         if peer == "triton_kernels":
             return self.package.layer(layer, moe_layer.SWIGLU_ALPHA, moe_layer.SWIGLU_LIMIT)
-        function = self.triton.fused_moe(layer, self.kernel, self.options.configs)
+        function = self.triton.fused_moe(layer, self.kernels, self.options.configs)
         return function if isinstance(function, str) or peer == "fused_moe" else self.package.routed(layer, function)
 
 
@@ -156,7 +161,7 @@ def main(arguments):
     failed, held = False, (None, None)
     with torch.no_grad():
         for key, c, tell in turns.asked(TOOL, found):
-            shape = (c.columns, c.intermediate, c.experts, c.weights)
+            shape = (c.columns, c.intermediate, c.experts, c.weights, c.scale_k, c.zeros)
             if held[0] != shape:  # layers of one shape have the same weights
                 held = (None, None)
                 torch.cuda.empty_cache()

@@ -4,7 +4,8 @@ import math
 
 ODDS = {"zipf": lambda torch, experts: 1 / torch.arange(1, experts + 1, device="cuda")}
 # Of the l2 norm of a token: h and results are bf16, and with fp8 blocks x and h are rounded to fp8.
-ROUNDING = {"bf16": 2 ** -6, "blocks": 2 ** -4, "mxfp4": 2 ** -6}
+ROUNDING = {"bf16": 2 ** -6, "blocks": 2 ** -4, "mxfp4": 2 ** -6, "int4": 2 ** -6}
+INT4_DEVIATION = 4.6
 FP4 = (0, .5, 1, 1.5, 2, 3, 4, 6)
 SWIGLU_ALPHA, SWIGLU_LIMIT = 1.702, 7.0
 
@@ -25,13 +26,14 @@ def logits_of(torch, c):
 
 
 class Weights:
-    """w1 [experts, 2 intermediate, hidden] and w2 [experts, hidden, intermediate]: bf16, fp8 with scales of blocks, or MXFP4 as
-    gpt-oss is shipped, with biases."""
+    """w1 [experts, 2 intermediate, hidden] and w2 [experts, hidden, intermediate]: bf16, fp8 with scales of blocks, MXFP4 as gpt-oss
+    is shipped, with biases, or int4: two codes a byte, the first in the low half, that are 8 or a zero point above what they
+    stand for, and scales in bf16."""
 
     def __init__(self, torch, c):
-        self.torch, self.kind = torch, c.weights
+        self.torch, self.kind, self.scale_k = torch, c.weights, c.scale_k
         shapes = ((c.experts, 2 * c.intermediate, c.columns), (c.experts, c.columns, c.intermediate))
-        self.scales, self.biases = [None, None], [None, None]
+        self.scales, self.biases, self.zeros = [None, None], [None, None], [None, None]
         if c.weights == "bf16":
             self.values = [torch.empty(s, device="cuda", dtype=torch.bfloat16).normal_(0, s[2] ** -0.5) for s in shapes]
         elif c.weights == "blocks":
@@ -41,6 +43,12 @@ class Weights:
         else:
             self.values = [torch.randint(0, 256, (e, rows, columns // 2), device="cuda", dtype=torch.uint8)
                            for e, rows, columns in shapes]
+        if c.weights == "int4":
+            self.scales = [((0.5 + torch.rand(e, rows, columns // c.scale_k, device="cuda")) / INT4_DEVIATION * columns ** -0.5).bfloat16()
+                           for e, rows, columns in shapes]
+            if c.zeros:
+                self.zeros = [torch.randint(6, 11, scales.shape, device="cuda", dtype=torch.uint8) for scales in self.scales]
+        elif c.weights == "mxfp4":
             self.scales = [torch.randint(118, 122, (e, rows, columns // 32), device="cuda", dtype=torch.uint8)
                            for e, rows, columns in shapes]
             self.biases = [(0.1 * torch.randn(e, rows, device="cuda")).bfloat16() for e, rows, _ in shapes]
@@ -60,11 +68,26 @@ class Weights:
         if self.kind == "bf16":
             return values.double()
         scales = self.scales[which][expert]
+        if self.kind == "int4":
+            codes = torch.stack((values & 15, values >> 4), -1).flatten(-2).double()
+            zeros = 8 if self.zeros[which] is None else self.zeros[which][expert].double().repeat_interleave(self.scale_k, 1)
+            return (codes - zeros) * scales.double().repeat_interleave(self.scale_k, 1)
         if self.kind == "blocks":
             return values.double() * scales.double().repeat_interleave(128, 0).repeat_interleave(128, 1)
         table = torch.tensor(FP4 + tuple(-x for x in FP4), device="cuda", dtype=torch.float64)
         both = torch.stack((table[(values & 15).long()], table[(values >> 4).long()]), -1).flatten(-2)
         return both * torch.exp2(scales.double() - 127).repeat_interleave(32, 1)
+
+
+    def gptq(self, which):
+        """(codes, scales, zero points or None) of int4 as checkpoints of GPTQ have them: words of eight k, [experts, K / 8, N];
+        [experts, K / scale_k, N]; and words of eight n, [experts, K / scale_k, N / 8]."""
+        torch, zeros = self.torch, self.zeros[which]
+        codes = self.values[which].view(torch.int32).mT.contiguous()
+        if zeros is not None:
+            pairs = zeros.mT.contiguous()
+            zeros = (pairs[..., 0::2] | pairs[..., 1::2] << 4).contiguous().view(torch.int32)
+        return codes, self.scales[which].mT.contiguous(), zeros
 
 
 class Layer:

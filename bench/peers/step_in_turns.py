@@ -125,7 +125,7 @@ def measure(torch, library, options, batch, context, writer):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog=TOOL, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = common.Parser(prog=TOOL, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("library", help="libtilewave_step.so")
     parser.add_argument("--phase", default="decode", choices=("decode", "prefill"))
     parser.add_argument("--batch", default="1,16,64")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Layers of experts by Triton kernels of others, as functions without arguments that return their result: vLLM's and SGLang's
-fused_moe_kernel from an unchanged source file, and the triton_kernels package of openai from an unchanged checkout. Needs PyTorch
-and Triton. What vLLM does in CUDA between the kernel's two launches (quantisation, silu and sum) are kernels of this file."""
+fused_moe_kernel and fused_moe_kernel_gptq_awq from an unchanged source file, and the triton_kernels package of openai from an
+unchanged checkout. Needs PyTorch and Triton. What vLLM does in CUDA between the kernel's two launches (quantisation, silu and sum) are kernels of this file."""
 import ast
 import json
 import os
@@ -70,7 +70,7 @@ def jit_functions(path):
 def config_of(folder, c, tokens):
     """vLLM's tuned config for the nearest number of tokens, from its file for this card in `folder`, or what it falls back to."""
     name = f"E={c.experts},N={c.intermediate},device_name={torch.cuda.get_device_name(0).replace(' ', '_')}"
-    name += ",dtype=fp8_w8a8,block_shape=[128,128]" if c.weights == "blocks" else ""
+    name += {"blocks": ",dtype=fp8_w8a8,block_shape=[128,128]", "int4": ",dtype=int4_w4a16"}.get(c.weights, "")
     path = os.path.join(folder, name + ".json") if folder else ""
     if os.path.isfile(path):
         with open(path, encoding="utf-8") as file:
@@ -79,17 +79,30 @@ def config_of(folder, c, tokens):
     if c.weights == "blocks":
         return {"BLOCK_SIZE_M": 16 if tokens <= c.experts else 64, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 128, "GROUP_SIZE_M": 32,
                 "num_warps": 4, "num_stages": 3}
+    if c.weights == "int4":
+        return {"BLOCK_SIZE_M": 16 if tokens <= 20 else 32 if tokens <= 40 else 64, "BLOCK_SIZE_N": 32 if tokens == 1 else 64,
+                "BLOCK_SIZE_K": 64 if tokens == 1 else 32, "GROUP_SIZE_M": 1}
     few = tokens <= c.experts
     return {"BLOCK_SIZE_M": 16 if few else 64, "BLOCK_SIZE_N": 32 if few else 64, "BLOCK_SIZE_K": 64 if few else 32,
             "GROUP_SIZE_M": 1 if few else 8, "num_warps": 4, "num_stages": 3}
 
 
-def fused_moe(layer, kernel, configs):
-    """Both products with quantisation, activation and sum. Choices are sorted before, so neither gating nor sort is timed."""
+def pairs_of_rows(values):
+    """Values of four bits [.., rows, columns] as [.., rows / 2, columns], the first row in the low half."""
+    return None if values is None else (values[..., 0::2, :] | values[..., 1::2, :] << 4).contiguous()
+
+
+def fused_moe(layer, kernels, configs):
+    """Both products with quantisation, activation and sum by one of the source's kernels. Choices are sorted before, so neither
+    gating nor sort is timed."""
     c, w = layer.config, layer.weights
     if w.kind == "mxfp4":
         return "fused_moe_kernel has no MXFP4"
-    blocks, slots = w.kind == "blocks", c.topk
+    blocks, int4, slots = w.kind == "blocks", w.kind == "int4", c.topk
+    name = "fused_moe_kernel_gptq_awq" if int4 else "fused_moe_kernel"
+    if name not in kernels:
+        return f"the source has no {name}"
+    kernel, zeros = kernels[name], [pairs_of_rows(of_one) for of_one in w.zeros]
     config = config_of(configs, c, c.rows)
     tall, rows = config["BLOCK_SIZE_M"], c.rows * c.topk
     flat = layer.ids.reshape(-1)
@@ -115,7 +128,11 @@ def fused_moe(layer, kernel, configs):
     def product(a, a_scale, which, result, top_k, weigh):
         b, b_scale = w.values[which], w.scales[which]
         _, n, k = b.shape
-        strides = (a_scale.stride(0), 1, b_scale.stride(0), b_scale.stride(2), b_scale.stride(1)) if blocks else (0,) * 5
+        k *= 2 if int4 else 1
+        whole_steps = k % config["BLOCK_SIZE_K"] == 0
+        of_b_scale = (b_scale.stride(0), b_scale.stride(2), b_scale.stride(1)) if blocks or int4 else (0,) * 3
+        strides = ((a_scale.stride(0), 1) if blocks else (0, 0)) + of_b_scale
+        of_zeros = (0,) * 3 if zeros[which] is None else (zeros[which].stride(0), zeros[which].stride(2), zeros[which].stride(1))
         known = {"a_ptr": a, "b_ptr": b, "c_ptr": result, "bias_ptr": None, "b_bias_ptr": None, "a_scale_ptr": a_scale, "b_scale_ptr": b_scale,
                  "topk_weights_ptr": routed, "sorted_token_ids_ptr": sorted_ids, "expert_ids_ptr": expert_ids,
                  "num_tokens_post_padded_ptr": post_padded, "N": n, "K": k, "EM": total, "num_valid_tokens": rows,
@@ -123,8 +140,10 @@ def fused_moe(layer, kernel, configs):
                  "stride_bias_e": 0, "stride_bias_n": 0, "stride_bbe": 0, "stride_bbn": 0, "stride_cm": result.stride(-2), "stride_cn": 1,
                  "group_n": 128 if blocks else 0, "group_k": 128 if blocks else 0, "MUL_ROUTED_WEIGHT": weigh, "top_k": top_k,
                  "compute_type": tl.bfloat16, "use_fp8_w8a8": blocks, "use_int8_w8a8": False, "use_int8_w8a16": False,
-                 "per_channel_quant": False, "even_Ks": k % config["BLOCK_SIZE_K"] == 0, "HAS_BIAS": False, "SPLIT_K": 1,
+                 "use_int4_w4a16": int4, "has_zp": zeros[which] is not None, "b_zp_ptr": zeros[which], "group_size": c.scale_k,
+                 "block_k_diviable": whole_steps, "per_channel_quant": False, "even_Ks": whole_steps, "HAS_BIAS": False, "SPLIT_K": 1,
                  "naive_block_assignment": False, **dict(zip("stride_asm stride_ask stride_bse stride_bsk stride_bsn".split(), strides)),
+                 **dict(zip("stride_bze stride_bzk stride_bzn".split(), of_zeros)),
                  **{name: value for name, value in config.items() if name.isupper()}}
         unknown = [name for name in kernel.arg_names if name not in known]
         if unknown:

@@ -94,7 +94,7 @@ struct CheckProducts {
       check<MultiplyKernel<B, B::facts.fp8, false, 8, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224,
                            240, 256>>();
       check<MultiplyKernel<B, DType::i8, false, 16, 64, 128, 256>>();
-      check<MultiplyKernel<B, DType::bf16, true, 8, 16, 32, 64, 128, 160>>();
+      check<MultiplyKernel<B, DType::bf16, true, 8, 16, 32, 48, 64, 80, 128, 160>>();
       check<MultiplyKernel<B, DType::f16, true, 8, 16, 32, 64, 128, 160>>();
       check<MultiplyKernel<B, B::facts.fp8, true, 8, 16, 32, 64, 128, 160>>();
     }

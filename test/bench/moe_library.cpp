@@ -19,10 +19,10 @@ const char* moe_prepare(const MoeCall* call, void** plan) {
   held = true;
   name.clear();
   const auto add = [](auto number) { name += std::to_string(number) + " "; };
-  for (const void* p :
-       {c.x, c.logits, c.w1, c.w2, c.w1_scale, c.w2_scale, c.bias1, c.bias2, static_cast<const void*>(c.out)})
+  for (const void* p : {c.x, c.logits, c.w1, c.w2, c.w1_scale, c.w2_scale, c.w1_zero, c.w2_zero, c.bias1, c.bias2,
+                        static_cast<const void*>(c.out)})
     add(reinterpret_cast<std::uintptr_t>(p));
-  for (const std::int32_t n : {c.tokens, c.hidden, c.intermediate, c.experts, c.topk, c.weights}) add(n);
+  for (const std::int32_t n : {c.tokens, c.hidden, c.intermediate, c.experts, c.topk, c.weights, c.scale_k}) add(n);
   *plan = &name;
   return nullptr;
 }

@@ -31,7 +31,7 @@ def tensor(address):
 
 def layer(kind):
     """A layer with addresses for tensors."""
-    weights = types.SimpleNamespace(kind=kind, values=[tensor(3), tensor(4)], scales=[tensor(5), tensor(6)], biases=[None, None])
+    weights = types.SimpleNamespace(kind=kind, zeros=[None, None], values=[tensor(3), tensor(4)], scales=[tensor(5), tensor(6)], biases=[None, None])
     config = moe_configs.Config(columns=256, rows=9, intermediate=128, experts=8, topk=2, load="random", weights=kind)
     return types.SimpleNamespace(x=tensor(1), logits=tensor(2), weights=weights, config=config, out=lambda: tensor(7))
 
@@ -48,7 +48,15 @@ class MoePeers(unittest.TestCase):
             kinds[config.weights] += 1
             for column in "columns rows intermediate experts topk load".split():
                 self.assertEqual(str(getattr(config, column)), ours[column], (ours["name"], column))
-        self.assertEqual(set(kinds), set(moe_in_turns.WEIGHTS))
+        self.assertEqual(set(kinds) | {"int4"}, set(moe_in_turns.WEIGHTS))
+        for key, expected in (("moe/bf16/i4.group32/c256/r9/i128/e8/k2/random/layer", (32, False)),  # of bench_moe_wide
+                              ("moe/bf16/i4.group128.zeros/c256/r9/i128/e8/k2/random/layer", (128, True))):
+            config = moe_configs.config_of(key)
+            self.assertEqual((config.weights, config.scale_k, config.zeros), ("int4", *expected))
+            codes_and_scales = 3 * 256 * 128 * (0.5 + (2 + expected[1]) / expected[0])
+            self.assertEqual(config.bytes_ideal(1) - config.bytes_ideal(0), codes_and_scales)
+        with self.assertRaisesRegex(ValueError, "groups of so many values"):
+            moe_configs.config_of("moe/bf16/i4.group/c256/r9/i128/e8/k2/random/layer")
         with self.assertRaises(ValueError):
             moe_configs.config_of("moe/bf16/bf16/c256/r9")
 
@@ -57,7 +65,7 @@ class MoePeers(unittest.TestCase):
         of = moe_in_turns.Library(library)
         for _ in range(2):  # a plan is freed before the next
             function, name, free = moe_in_turns.ours_of(torch, layer("blocks"), [of])
-            self.assertEqual(name, "1 2 3 4 5 6 0 0 7 9 256 128 8 2 1 ")
+            self.assertEqual(name, "1 2 3 4 5 6 0 0 0 0 7 9 256 128 8 2 1 0 ")
             with self.assertRaisesRegex(RuntimeError, "stream 77"):
                 function()
             free()

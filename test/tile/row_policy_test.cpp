@@ -43,6 +43,9 @@ TEST_CASE("a refused row policy says which law it breaks") {
   CHECK(why_not({.lanes = 32}) == "lanes times rows is a multiple of the wave");
   CHECK(why_not({.lanes = 512, .rows = 4}) == "lanes times rows is at most 1024, the largest block");
   CHECK(why_not({.vec = 8}) == "vec is 16 bytes, one element, or 8 bytes of elements of one byte");
+  CHECK(why_not({.chunks = 0}) == "a lane holds at least one chunk, and at most 1024");
+  CHECK(why_not({.rows = 1 << 28}) == "a block has at least one row, and at most 1024");
+  CHECK(why_not({.waves_per_simd = 0}) == "waves_per_simd must be positive");
   CHECK(why_not({.chunks = 3, .span = 2}) == "span divides chunks: a lane's neighbours are whole runs");
   CHECK(why_not({.blocks = 2}) == "blocks is a power of two, up to the chip's largest cluster");
   const auto no_output = [](Scaling mode, const RowPolicy& policy) {

@@ -43,6 +43,9 @@ refuses "--frobnicate" "$root/tools/gpu_check" --frobnicate
 refuses "everything" "$root/tools/gpu_check" --only everything
 refuses "needs a list" "$root/tools/gpu_check" --only
 refuses "usage" "$root/tools/check_tree" --frobnicate
+refuses "directory" "$root/tools/bundle" check
+refuses "command" "$root/tools/bundle"
+refuses "times" "$root/tools/sim/validate"
 
 [[ $("$root/tools/quickstart" --help 2>/dev/null) == usage:* ]] || { echo "FAILED: quickstart --help"; failures=$((failures + 1)); }
 [[ $("$root/tools/gpu_check" --help 2>/dev/null) == usage:* ]] || { echo "FAILED: gpu_check --help"; failures=$((failures + 1)); }

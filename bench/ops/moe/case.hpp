@@ -107,13 +107,28 @@ struct MoeCase {
                                             {"rows.copied", "", "rows.copied"},
                                             {"rows.together", "", "rows.together"}};
   static constexpr std::string_view name_types[] = {"x_dtype", "weight_dtype"};
-  static constexpr std::string_view name_mode = "scale";
-  static void imply(Words& words) { words.imply("config_rows", "rows"); }
+  static constexpr std::string_view name_mode = "what follows weight_dtype";  // in a name, parted by points
+  static void imply(Words& words) {
+    words.imply("config_rows", "rows");
+    const auto mode = words.values.extract(std::string(name_mode));
+    if (mode.empty()) return;
+    const std::string& text = mode.mapped();
+    for (std::size_t at = 0, end; at <= text.size(); at = end + 1) {
+      end = std::min(text.find('.', at), text.size());
+      const std::string word = text.substr(at, end - at);
+      const bool flag = word == "zeros" || word == "preshuffled";
+      const bool scale_k = word.starts_with("group") && word.size() > 5;  // such as group128
+      if (scale_k) words.values.emplace("group", word.substr(5));
+      const char* column = word == "zeros" ? "zero_points" : flag ? "preshuffled" : "scale";
+      if (!words.values.emplace(column, flag ? "1" : scale_k ? "group" : word).second)
+        words.refuse("says " + std::string(column) + " twice");
+    }
+  }
   /// fp4 is MXFP4 as gpt-oss has it, on sm90 in fragments.
   void complete() {
     rows = config_rows;
     spec.out = spec.x;
-    if (!spec.four_bit()) return;
+    if (spec.weights != DType::fp4_e2m1) return;
     spec.scale_k = 32, spec.activation = ActivationKind::swigluoai;
     spec.fragments = facts_of(arch).matrix == Matrix::mma;
   }
@@ -121,6 +136,8 @@ struct MoeCase {
     if (const Status s = moe_check_spec(spec, facts_of(arch)); !s.ok()) return s.reason;
     if (intermediate < 1 || experts < 1 || topk < 1) return "intermediate, experts or topk is below 1 or missing";
     if (topk > experts) return "more choices than experts";
+    if (spec.four_bit() && (columns % spec.scale_k != 0 || intermediate % spec.scale_k != 0))
+      return "columns or intermediate is no multiple of group";
     if (stage == MoeStage::quant_x && !spec.quantises_x()) return "this layer quantises no x";
     if (std::int64_t{experts} * intermediate * columns > std::int64_t{1} << 36) return "more than 2^36 weights";
     return extent_fault(*this);
@@ -133,6 +150,9 @@ struct MoeCase {
     visit("x_dtype", c.spec.x);
     visit("weight_dtype", c.spec.weights);
     visit("scale", c.spec.scale);
+    visit("group", c.spec.scale_k);
+    visit("zero_points", c.spec.zero_points);
+    visit("preshuffled", c.spec.preshuffled);
     visit("intermediate", c.intermediate);
     visit("experts", c.experts);
     visit("topk", c.topk);
@@ -148,11 +168,17 @@ struct MoeCase {
 };
 
 /// `moe/sm90/bf16/fp8.block/c7168/r128/i2048/e256/k8/random/layer`: arch, types of x and weights, hidden, tokens,
-/// intermediate, experts, choices, load, stage. `/input` stands behind the choices whose weights apply to the input.
+/// intermediate, experts, choices, load, stage. Int4 is `i4.group32`, with zero points `i4.group128.zeros`, and weights in
+/// strips are `bf16.preshuffled` and `fp8.block.preshuffled`. `/input` stands behind the choices whose weights apply to
+/// the input.
 inline std::string name_of(const MoeCase& c) {
-  return "moe/" + std::string(name_of(c.arch)) + "/" + short_name(c.spec.x) + "/" + short_name(c.spec.weights) +
-         (c.spec.scale == Scaling::none ? "" : "." + std::string(scale_word(c.spec.scale))) + "/" + extent_name(c) +
-         "/i" + std::to_string(c.intermediate) + "/e" + std::to_string(c.experts) + "/k" + std::to_string(c.topk) +
+  const MoeSpec& s = c.spec;
+  std::string weights = short_name(s.weights);
+  if (s.scale != Scaling::none) weights += "." + std::string(scale_word(s.scale));
+  if (s.weights == DType::i4) weights += std::to_string(s.scale_k) + (s.zero_points ? ".zeros" : "");
+  if (s.preshuffled) weights += ".preshuffled";
+  return "moe/" + std::string(name_of(c.arch)) + "/" + short_name(s.x) + "/" + weights + "/" + extent_name(c) + "/i" +
+         std::to_string(c.intermediate) + "/e" + std::to_string(c.experts) + "/k" + std::to_string(c.topk) +
          (c.spec.weight == MoeWeight::input ? "/input" : "") + "/" + name_of(c.load) + "/" + name_of(c.stage);
 }
 

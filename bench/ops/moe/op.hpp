@@ -19,7 +19,8 @@
 namespace tilewave::bench {
 
 struct MoeTensors {
-  TwinBuffer x, w1, w2, w1_scale, w2_scale, logits, out;  // scales: of MXFP4 e8m0 [experts][columns / 32, rows]
+  TwinBuffer x, w1, w2, w1_scale, w2_scale;  // of four bits: [experts][columns / scale_k, rows]
+  TwinBuffer w1_zero, w2_zero, logits, out;
 };
 
 /// A problem with its plan, which the first launch makes, and with its workspace.
@@ -32,16 +33,31 @@ struct MoeTimedProblem : MoeProblem {
   std::shared_ptr<Made> made = std::make_shared<Made>();
 };
 
-/// Returns all entries that a layer's plan chooses among.
-inline MoeParts moe_bench_parts() {
-  static const std::vector<const GemmEntry*> products = [] {
-    std::vector<const GemmEntry*> all;
+/// The entries of layers and of their products that the program has.
+struct MoeLists {
+  bool wide = false;  // whether the sweep has layers of the wide list
+  std::vector<const MoeEntry*> layers;
+  std::vector<const GemmEntry*> products;
+
+  template <class Entry>
+  static void add(std::vector<const Entry*>& to, std::span<const Entry* const> list) {
+    to.insert(to.end(), list.begin(), list.end());
+  }
+};
+inline MoeLists& moe_lists() {
+  static MoeLists lists = [] {
+    MoeLists all;
+    MoeLists::add(all.layers, all_moe_entries());
     for (const auto list : {all_gemm_moe_entries(), all_gemm_grouped_entries(), all_gemm_gated_entries()})
-      all.insert(all.end(), list.begin(), list.end());
+      MoeLists::add(all.products, list);
     return all;
   }();
-  return {all_moe_entries(), all_topk_gating_entries(), all_moe_sort_entries(), all_quant_entries(),
-          products,          all_moe_reduce_entries()};
+  return lists;
+}
+/// Returns all entries that a layer's plan chooses among.
+inline MoeParts moe_bench_parts() {
+  return {moe_lists().layers,  all_topk_gating_entries(), all_moe_sort_entries(),
+          all_quant_entries(), moe_lists().products,      all_moe_reduce_entries()};
 }
 
 /// A layer's entry as the harness launches it.
@@ -82,7 +98,7 @@ struct MoeTimedEntry : MoeEntry {
       MoeParts parts = moe_bench_parts();
       parts.layers = {&only, 1};
       if (Status s = moe_select(p, parts, facts_of(arch), made.plan); !s.ok()) return s;
-      for (const MoeEntry* e : all_moe_entries())  // `parts` ends here
+      for (const MoeEntry* e : moe_lists().layers)  // `parts` ends here
         if (e->arch == arch && e->spec == spec && e->policy == policy) made.plan.entry = e;
       made.workspace = DeviceBuffer(made.plan.workspace_bytes(p));
       if (!model_time.on) made.workspace.fill(0xff);
@@ -98,7 +114,9 @@ struct MoeOp {
   using Entry = MoeTimedEntry;
   using Tensors = MoeTensors;
 
-  static std::span<const Entry* const> entries() { return timed_entries<Entry>(all_moe_entries()); }
+  static std::span<const Entry* const> entries() {
+    return timed_entries<Entry>(std::span<const MoeEntry* const>(moe_lists().layers));
+  }
   static Status select(const Problem& p, std::span<const Entry* const> candidates, const ArchFacts& facts,
                        const Entry*& entry) {
     entry = nullptr;
@@ -131,6 +149,10 @@ struct MoeOp {
       p.w2.scale = static_cast<const float*>(address(t.w2_scale));
     }
     if (c.spec.four_bit()) p.w1.group_scale = address(t.w1_scale), p.w2.group_scale = address(t.w2_scale);
+    if (c.spec.zero_points) {
+      p.w1.group_zero = static_cast<const std::int8_t*>(address(t.w1_zero));
+      p.w2.group_zero = static_cast<const std::int8_t*>(address(t.w2_zero));
+    }
     p.logits = address(t.logits), p.logits_stride = c.experts;
     set_gating(c.spec, p);
     p.tokens = c.rows, p.hidden = c.columns, p.intermediate = c.intermediate;
@@ -191,7 +213,8 @@ struct MoeOp {
     t.out = poisoned(c.out(), std::int64_t{c.rows} * c.columns);
     return t;
   }
-  /// Any bits are codes. They deviate by 3, and scales make what a row's products add up to deviate by 1 or so.
+  /// Any bits are codes. Those of MXFP4 deviate by 3, those of int4 by 4.6, and scales make what a row's products add up
+  /// to deviate by 1 or so. Zero points are within 2 of 0, as those of trained weights are.
   static void fill_codes(const Case& c, int threads, Tensors& t) {
     const auto codes = [&](char name, std::int64_t rows, std::int32_t columns) {
       TwinBuffer buffer(static_cast<std::size_t>(rows * columns / 2), "bytes");
@@ -205,16 +228,30 @@ struct MoeOp {
       buffer.upload();
       return buffer;
     };
+    const bool mxfp4 = c.spec.weights == DType::fp4_e2m1;
+    const auto of_groups = [&](DType type, std::int32_t rows, std::int32_t columns, const auto& value) {
+      return filled(type, c.experts * (columns / c.spec.scale_k), rows, threads, value);
+    };
     const auto scales = [&](char name, std::int32_t rows, std::int32_t columns) {
-      const int usual = 127 - 2 - std::ilogb(columns) / 2;
-      return filled(DType::i8, c.experts * (columns / 32), rows, threads, [&](std::int64_t r, std::int64_t row) {
-        return static_cast<float>(usual + (drawn(c.seed, name, r, row) > 0.5f));
-      });
+      const int exponent = 127 - 2 - std::ilogb(columns) / 2;
+      const float usual = 1 / (deviation_of(DType::i4) * std::sqrt(static_cast<float>(columns)));
+      return of_groups(mxfp4 ? DType::i8 : moe_first_spec(c.spec).group_scale(), rows, columns,
+                       [&](std::int64_t r, std::int64_t row) {
+                         const float v = drawn(c.seed, name, r, row);
+                         return mxfp4 ? static_cast<float>(exponent + (v > 0.5f)) : usual * (1 + 0.5f * v);
+                       });
+    };
+    const auto zeros = [&](char name, std::int32_t rows, std::int32_t columns) {
+      return of_groups(DType::i8, rows, columns,
+                       [&](std::int64_t r, std::int64_t row) { return std::round(2 * drawn(c.seed, name, r, row)); });
     };
     t.w1 = codes('u', std::int64_t{c.experts} * 2 * c.intermediate, c.columns);
     t.w2 = codes('d', std::int64_t{c.experts} * c.columns, c.intermediate);
     t.w1_scale = scales('s', 2 * c.intermediate, c.columns);
     t.w2_scale = scales('t', c.columns, c.intermediate);
+    if (!c.spec.zero_points) return;
+    t.w1_zero = zeros('z', 2 * c.intermediate, c.columns);
+    t.w2_zero = zeros('y', c.columns, c.intermediate);
   }
   static std::vector<const TwinBuffer*> outputs(const Tensors& t) { return {&t.out}; }
 
@@ -224,7 +261,10 @@ struct MoeOp {
     const std::int64_t two = size_of(c.spec.x), h = c.spec.quantised() ? 1 : two;
     const std::int64_t products = std::int64_t{2} * c.columns * c.intermediate;  // operations of a choice of w2
     const std::int64_t values = hit * c.columns * c.intermediate;
-    const std::int64_t w2 = c.spec.four_bit() ? values / 2 + values / 32 : values * size_of(c.spec.weights),
+    const GemmSpec second = moe_second_spec(c.spec);
+    const std::int64_t of_group = c.spec.four_bit() ? size_of(second.group_scale()) + c.spec.zero_points : 0;  // bytes
+    const std::int64_t w2 = c.spec.four_bit() ? values / 2 + values / c.spec.scale_k * of_group
+                                              : values * size_of(c.spec.weights),
                        w1 = 2 * w2;
     const std::int64_t x = tokens * c.columns, logits = tokens * c.experts * size_of(c.spec.logits);
     const double rate = matrix_flops(facts_of(c.arch), c.spec.operand());
@@ -280,9 +320,12 @@ struct MoeOp {
       };
       one.w1.data = of_expert(p.w1), one.w2.data = of_expert(p.w2);
       if (p.spec.four_bit()) {
-        one.w1.group_scale = static_cast<const char*>(p.w1.group_scale) + expert * p.w1.scale_expert_stride;
-        one.w2.group_scale = static_cast<const char*>(p.w2.group_scale) + expert * p.w2.scale_expert_stride;
+        const int size = size_of(moe_second_spec(p.spec).group_scale());
+        one.w1.group_scale = static_cast<const char*>(p.w1.group_scale) + expert * p.w1.scale_expert_stride * size;
+        one.w2.group_scale = static_cast<const char*>(p.w2.group_scale) + expert * p.w2.scale_expert_stride * size;
       }
+      if (p.spec.zero_points)
+        one.w1.group_zero += expert * p.w1.scale_expert_stride, one.w2.group_zero += expert * p.w2.scale_expert_stride;
       if (p.spec.quantised())
         one.w1.scale += expert * p.w1.scale_expert_stride, one.w2.scale += expert * p.w2.scale_expert_stride;
       const reference::Moe result(one);

@@ -8,16 +8,23 @@
 
 namespace tilewave::bench {
 
-/// The weights of layers: bf16, the chip's fp8 with scales of blocks, or MXFP4, which sm90 alone has.
-enum class MoeKind : int { bf16, blocks, mxfp4 };
+/// The weights of layers: bf16, the chip's fp8 with scales of blocks, or MXFP4. int4: with scales of 32 columns, as
+/// Kimi-K2-Thinking has its experts; awq: int4 with scales and zero points of 128. In strips: preshuffled, on CDNA.
+enum class MoeKind : int { bf16, blocks, mxfp4, int4, awq, bf16_in_strips, blocks_in_strips };
 
 /// Returns a layer of so many tokens.
 inline MoeCase moe_case(ArchId arch, MoeKind kind, std::int32_t hidden, std::int32_t intermediate, std::int32_t experts,
                         std::int32_t topk, std::int32_t tokens) {
   MoeCase c{.arch = arch, .columns = hidden, .rows = tokens, .config_rows = tokens};
   c.intermediate = intermediate, c.experts = experts, c.topk = topk;
-  if (kind == MoeKind::blocks) c.spec.weights = facts_of(arch).fp8, c.spec.scale = Scaling::per_block;
+  if (kind == MoeKind::blocks || kind == MoeKind::blocks_in_strips)
+    c.spec.weights = facts_of(arch).fp8, c.spec.scale = Scaling::per_block;
   if (kind == MoeKind::mxfp4) c.spec.weights = DType::fp4_e2m1, c.spec.scale = Scaling::per_group;
+  if (kind == MoeKind::int4 || kind == MoeKind::awq) {
+    c.spec.weights = DType::i4, c.spec.scale = Scaling::per_group;
+    c.spec.scale_k = kind == MoeKind::awq ? 128 : 32, c.spec.zero_points = kind == MoeKind::awq;
+  }
+  c.spec.preshuffled = kind == MoeKind::bf16_in_strips || kind == MoeKind::blocks_in_strips;
   c.complete();
   return c;
 }
@@ -43,8 +50,29 @@ inline std::vector<MoeCase> moe_cases(ArchId arch, const Model& m, const std::ve
   return cases;
 }
 
+/// Returns the kinds of the wide list, which bench_moe_wide has.
+inline std::vector<MoeKind> moe_wide_kinds(ArchId arch) {
+  if (!moe_lists().wide) return {};
+  if (arch == ArchId::sm90) return {MoeKind::int4, MoeKind::awq};
+  return {MoeKind::int4, MoeKind::awq, MoeKind::mxfp4, MoeKind::bf16_in_strips, MoeKind::blocks_in_strips};
+}
+/// Returns the models that are shipped, or are run, in a kind of the wide list.
+inline std::vector<std::string_view> moe_models_of(MoeKind kind) {
+  switch (kind) {
+    case MoeKind::int4: return {"kimi-k2"};  // Kimi-K2-Thinking
+    case MoeKind::awq: return {"qwen3-30b-a3b", "qwen3-235b-a22b"};
+    case MoeKind::mxfp4: return {"gpt-oss-120b", "gpt-oss-20b"};
+    case MoeKind::bf16_in_strips: return {"mixtral-8x7b", "qwen3-235b-a22b"};
+    case MoeKind::blocks_in_strips: return {"deepseek-v3"};
+    case MoeKind::bf16:
+    case MoeKind::blocks: return {};
+  }
+  return {};
+}
+
 /// Whole layers of models at tokens of decode and of prefill, with every load from 128 tokens on, and the stages of
-/// DeepSeek-V3 and of gpt-oss. The emulated device takes hours for those: it has small layers of the same kinds.
+/// DeepSeek-V3 and of gpt-oss; with the wide list its layers behind them. The emulated device takes hours for those: it
+/// has small layers of the same kinds.
 inline std::vector<MoeCase> MoeOp::default_sweep(ArchId arch) {
   std::vector<MoeCase> cases;
   const auto add = [&](const std::vector<MoeCase>& layers, bool stages) {
@@ -73,6 +101,7 @@ inline std::vector<MoeCase> MoeOp::default_sweep(ArchId arch) {
     add(small(MoeKind::blocks, 8, 2, {1, 9, 48}), true);
     add(small(MoeKind::bf16, 16, 4, {1, 9, 48}), false);
     if (arch == ArchId::sm90) add(small(MoeKind::mxfp4, 8, 2, {9}), false);
+    for (const MoeKind kind : moe_wide_kinds(arch)) add(small(kind, 8, 2, {1, 9, 48}), false);
     return cases;
   }
   const std::vector<std::int32_t> tokens{1, 4, 16, 64, 128, 256, 1024, 4096};
@@ -88,6 +117,16 @@ inline std::vector<MoeCase> MoeOp::default_sweep(ArchId arch) {
   const Model qwen = share_of("qwen3-235b-a22b", 1);  // as it is shipped in fp8, too
   add_blocks({qwen.hidden, qwen.intermediate, qwen.experts, qwen.experts_per_token});
   for (const MoeShape& s : moe_other_models) add_blocks(s);
+  for (const MoeKind kind : moe_wide_kinds(arch)) {
+    const bool stages = kind == MoeKind::int4 || kind == MoeKind::blocks_in_strips;
+    for (const std::string_view model : moe_models_of(kind)) {
+      const Model m = share_of(model, 1);
+      std::vector<MoeCase> layers;
+      for (const std::int32_t t : tokens)
+        layers.push_back(moe_case(arch, kind, m.hidden, m.intermediate, m.experts, m.experts_per_token, t));
+      add(layers, stages);
+    }
+  }
   return cases;
 }
 

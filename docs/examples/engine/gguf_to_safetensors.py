@@ -10,7 +10,10 @@ import json
 import pathlib
 import struct
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError:
+    raise SystemExit("gguf_to_safetensors.py: numpy is not installed") from None
 
 SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 NAMES = {"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",

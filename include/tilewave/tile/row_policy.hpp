@@ -54,7 +54,9 @@ constexpr bool keeps_values(const ArchFacts& facts, DType x, const RowPolicy& p)
 constexpr Status row_policy_status(const ArchFacts& facts, DType x, const RowPolicy& p) {
   constexpr StatusCode bad = StatusCode::bad_value;
   if (!is_power_of_two(p.lanes) || p.lanes > 1024) return {bad, "lanes is a power of two up to 1024"};
-  if (p.rows < 1) return {bad, "a block has at least one row"};
+  if (p.rows < 1 || p.rows > 1024) return {bad, "a block has at least one row, and at most 1024"};
+  if (p.chunks < 1 || p.chunks > 1024) return {bad, "a lane holds at least one chunk, and at most 1024"};
+  if (p.waves_per_simd < 1) return {bad, "waves_per_simd must be positive"};
   if (p.block_threads() % facts.wave_lanes != 0) return {bad, "lanes times rows is a multiple of the wave"};
   if (p.block_threads() > 1024) return {bad, "lanes times rows is at most 1024, the largest block"};
   if (p.rows > 1 && p.lanes > facts.wave_lanes && p.lanes % facts.wave_lanes != 0)

@@ -144,9 +144,13 @@ TEST_CASE("fragments of MXFP4 take tiles by the rows that an expert of gpt-oss h
     CHECK(rows(16) == 8);  // first product 137 us, 162 by 16 rows
     CHECK(rows(128) == 8);
     CHECK(rows(256) == 16);  // 426 us, 492 by 8 rows
-    CHECK(rows(1024) == 64);
-    CHECK(rows(4096) == (spec.gated ? 64 : 160));  // 528 us, 839 by 64 rows
+    CHECK(rows(1024) == 80);
+    CHECK(rows(2048) == 80);  // the layer 1119 us, 1291 by 128 and 64 rows
+    if (!spec.gated) CHECK(rows(4096) == 160);  // 528 us, 839 by 64 rows
   }
+  first.gathered = false;  // copied before
+  CHECK(chosen(first, 4 * 512, 5760, 2880, false, 128).rows == 80);  // the layer 757 us, 792 by 128 rows
+  CHECK(chosen(first, 4 * 4096, 5760, 2880, false, 128).rows == 128);
 }
 
 TEST_CASE("fragments of MXFP4 without groups share K where tiles are few") {

@@ -59,6 +59,7 @@ TEST_CASE("a tile is as high as the rows that its group has") {
   AllRooms::each([]<class B>() {
     if constexpr (B::facts.matrix == Matrix::mma) {
       check<B, of_groups(true), policy_of<of_groups(true)>(128)>({3, 0, 16, 17, 32, 33, 64, 65, 150});
+      check<B, of_groups(true), policy_of<of_groups(true)>(80)>({16, 0, 17, 24, 25, 48, 49, 81, 104});
       check<B, of_groups(false), policy_of<of_groups(false)>(160)>({5, 40, 128, 0, 129, 160, 161, 300});
     }
   });

@@ -42,6 +42,8 @@ TEST_CASE("the laws know how much shared memory a tensor kernel takes") {
 TEST_CASE("a refused policy of sm90 says which law it breaks") {
   constexpr ArchId sm90 = ArchId::sm90;
   CHECK(why_not(sm90, {.stages = 3}) == "");
+  CHECK(why_not(sm90, {.waves_rows = 1 << 16, .waves_columns = 1 << 16}) ==  // whose product is 0 in 32 bits
+        "waves, clusters and splits go up to 1024");
   CHECK(why_not(sm90, {.rows = 96, .stages = 3}) == "rows are a multiple of 64 for each wave group along waves_rows");
   CHECK(why_not(sm90, {.stages = 4}) ==
         "stages and boxes of output exceed shared memory, of which waves_per_simd blocks have a part");

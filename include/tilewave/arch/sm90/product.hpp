@@ -195,8 +195,12 @@ TILEWAVE_DEVICE void multiply_registers(const Chunk& a, std::uint64_t b_at, auto
     TILEWAVE_WGMMA_REGISTERS(16, 8, 8, 9, 10, 11, 12, 13, 14, 15);
   } else if constexpr (columns == 32) {
     TILEWAVE_WGMMA_REGISTERS(32, 16, 16, 17, 18, 19, 20, 21, 22, 23);
+  } else if constexpr (columns == 48) {
+    TILEWAVE_WGMMA_REGISTERS(48, 24, 24, 25, 26, 27, 28, 29, 30, 31);
   } else if constexpr (columns == 64) {
     TILEWAVE_WGMMA_REGISTERS(64, 32, 32, 33, 34, 35, 36, 37, 38, 39);
+  } else if constexpr (columns == 80) {
+    TILEWAVE_WGMMA_REGISTERS(80, 40, 40, 41, 42, 43, 44, 45, 46, 47);
   } else if constexpr (columns == 128) {
     TILEWAVE_WGMMA_REGISTERS(128, 64, 64, 65, 66, 67, 68, 69, 70, 71);
   } else if constexpr (columns == 160) {

@@ -112,6 +112,8 @@ constexpr Status flash_lds_status(ArchId arch, const FlashAttentionSpec& s, cons
 constexpr Status flash_attention_policy_status(ArchId arch, const FlashAttentionSpec& s,
                                                const FlashAttentionPolicy& p) {
   if (p.waves_per_simd < 1) return {StatusCode::bad_value, "waves_per_simd must be positive"};
+  for (const int number : {p.rows, p.keys, p.waves, p.stages, p.waves_per_simd, p.cluster})  // so products do not wrap
+    if (number > 1024) return {StatusCode::bad_value, "the numbers of a policy go up to 1024"};
   if (p.cluster < 1 || (p.cluster > 1 && p.path != FlashAttentionPath::tensor))
     return {StatusCode::bad_value, "cluster is positive, and 1 but for path tensor"};
   switch (p.path) {

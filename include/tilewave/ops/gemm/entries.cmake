@@ -9,3 +9,4 @@ tilewave_entries(gemm_int4_wide HEADER specs/int4.hpp SOURCES 6 HOST_SOURCES 1 T
 tilewave_entries(gemm_mx HEADER specs/mx.hpp TOGETHER)
 # bench_moe runs these, and bench_gemm does not.
 tilewave_entries(gemm_moe HEADER specs/moe.hpp TOGETHER SOURCES 6 TESTS)
+tilewave_entries(gemm_moe_wide HEADER specs/moe.hpp SOURCES 4 HOST_SOURCES 2 TESTS)  # for bench_moe_wide and the label full

@@ -15,14 +15,15 @@ struct GemmHeights {
 /// ptxas gives the sums of each loop of products by wave groups registers of their own, and waits for each product
 /// where they do not suffice (C7512), so that there are one or two such loops. Products of fragments by waves do not
 /// count. They take as long up to 32 rows, and of 64 still less than those of 128 by wave groups
-/// (docs/notebook/2026-11-28-moe-in-turns.md). Each height of a list is the most rows that it serves. Int4 whose sums
-/// stay in the matrix unit has one: its loops are for a whole tile.
+/// (docs/notebook/2026-11-28-moe-in-turns.md). A tile of 80 rows has all of a group with 64 on average
+/// (docs/notebook/2026-11-28-moe-int4.md). Each height of a list is the most rows that it serves. Int4 whose sums stay
+/// in the matrix unit has one: its loops are for a whole tile.
 constexpr GemmHeights gemm_heights(const GemmSpec& s, const GemmPolicy& p) {
   const GemmHeights whole{1, {p.rows}};
   if (!s.four_bit() || s.groups == GemmGroups::one || p.waves_columns != 1) return whole;
   if (s.rounds_weights() || gemm_rescales_sums(s, p)) return whole;
   if (s.weights != GemmWeights::fragments) return p.rows == 64 ? GemmHeights{2, {32, 64}} : whole;
-  if (p.rows == 64) return {3, {16, 32, 64}, 16};
+  if (p.rows == 80) return {4, {16, 24, 48, 80}, 24};
   if (p.rows == 128 && s.gated) return {4, {16, 32, 64, 128}, 64};
   if (p.rows == 160 && !s.gated) return {4, {32, 64, 128, 160}, 64};
   return whole;

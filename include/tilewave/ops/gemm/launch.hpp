@@ -64,7 +64,8 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
                          std::int64_t stride, std::int64_t layer_stride, int box_rows) {
     const std::int64_t size = size_of(type),
                        row = rows > 1 ? stride * size : align_up<std::int64_t>(columns * size, 16);
-    // Weights stream by once under few rows. Lines of L2 fetched in pairs then cost 2 to 3 % (an H200).
+    // Weights stream by once under few rows. Lines of L2 fetched in pairs then cost 2 to 3 % (an H200). So does A above
+    // 128 columns with a long K: 1 to 3 % (docs/notebook/2026-11-28-gemm-scales-ahead.md).
     return TensorShape{.data = data,
                        .type = type,
                        .columns = columns,
@@ -73,7 +74,7 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
                        .row_stride = row,
                        .layer_stride = of_layers > 1 ? layer_stride * size : row,
                        .box_rows = box_rows,
-                       .once = S.groups == GemmGroups::one && p.m <= 64};
+                       .once = S.groups == GemmGroups::one && (p.m <= 64 || (p.n <= 128 && p.k >= 4096))};
   };
   if (Status s = check_gemm_addresses(p, P, B::facts); !s.ok()) return s;
   // A box ends with A, because rows beyond it cost the copy engine more than others. Rows of a stage that no box writes

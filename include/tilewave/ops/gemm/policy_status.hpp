@@ -27,8 +27,12 @@ constexpr Status gemm_policy_numbers(const GemmPolicy& p) {
   if (p.cluster < 1 || p.cluster_columns < 1 || p.splits < 1)
     return illegal_policy("cluster, cluster_columns and splits must be positive");
   if (p.waves_per_simd < 1) return illegal_policy("waves_per_simd must be positive");
-  if (p.rows > 1024 || p.columns > 1024 || p.stages > 32 || p.depth_bytes > 1024 || p.waves() > 1024)
+  if (p.rows > 1024 || p.columns > 1024 || p.stages > 32 || p.depth_bytes > 1024)
     return illegal_policy("rows and columns go up to 1024, depth_bytes to 1024, stages to 32");
+  for (const int number :
+       {p.waves_rows, p.waves_columns, p.waves_k, p.cluster, p.cluster_columns, p.splits, p.waves_per_simd}) {
+    if (number > 1024) return illegal_policy("waves, clusters and splits go up to 1024");  // so products do not wrap
+  }
   return {};
 }
 
@@ -146,7 +150,7 @@ constexpr Status gemm_tensor_product(const GemmSpec& s, const GemmPolicy& p) {
   const int n = sums_by_stage ? gemm_part_wide(group_wide) : group_wide;
   const bool narrow = n == 8 || n == 16 || n == 32 || n == 64 || n == 128 || (sums_by_stage && n == 192);
   const bool in_unit = s.scales_in_weights() || gemm_rescales_sums(s, p);  // sums stay in the matrix unit
-  if (s.four_bit() && !narrow && !(in_unit && (n == 160 || n == 256)))
+  if (s.four_bit() && !narrow && !(in_unit && (n == 80 || n == 160 || n == 256)))
     return illegal_policy("products of int4 weights have 8, 16, 32, 64 or 128 rows of A for a wave group");
   if (s.a == DType::i8 && n != 16 && n != 64 && n != 128 && n != 256)
     return illegal_policy("products of i8 are 16, 64, 128 or 256 wide for a wave group");

@@ -141,7 +141,8 @@ constexpr Status mla_tensor_status(ArchId arch, const MlaDecodeSpec& s, const Ml
 
 /// Returns ok if kernels of an architecture can be built for a policy of a spec, else the law that the policy breaks.
 constexpr Status mla_decode_policy_status(ArchId arch, const MlaDecodeSpec& s, const MlaDecodePolicy& p) {
-  if (p.waves_per_simd < 1) return {StatusCode::bad_value, "waves_per_simd must be positive"};
+  for (const int number : {p.rows, p.tokens, p.waves, p.waves_per_simd})  // so products do not wrap
+    if (number < 1 || number > 1024) return {StatusCode::bad_value, "the numbers of a policy are 1 to 1024"};
   if (p.path == MlaDecodePath::tensor) return detail::mla_tensor_status(arch, s, p);
   if (p.path == MlaDecodePath::lds) return detail::mla_lds_status(arch, s, p);
   return detail::mla_registers_status(arch, s, p);

@@ -168,12 +168,10 @@ inline Status moe_serves(const MoeProblem& p, const MoePolicy& policy, const Arc
 /// Says whether a policy brings rows to the first product as they are expected to come fastest: copied where experts
 /// have many rows (docs/notebook/2026-11-28-groups.md).
 inline bool moe_suits(const MoeProblem& p, const MoePolicy& policy, const ArchFacts& facts) {
-  // Rows of 16 bits: docs/notebook/2026-11-28-moe-heights.md. Fragments, whose high tiles multiply groups of 17 to 32
-  // rows by waves, but where half of the groups have more: docs/notebook/2026-11-28-moe-in-turns.md.
-  const std::int64_t rows = p.rows(), experts = p.resident();
-  const std::int64_t enough = p.spec.quantised() || p.spec.fragments ? 48 : 128;
-  const bool some = p.spec.fragments && rows >= 12 * experts && rows < 20 * experts;
-  const bool many = moe_may_copy(facts.id, p.spec) && !p.batch_invariant && (some || rows >= enough * experts);
+  // Rows of 16 bits: docs/notebook/2026-11-28-moe-heights.md. Fragments: docs/notebook/2026-11-28-moe-int4.md.
+  const std::int64_t enough = p.spec.fragments ? 12 : p.spec.quantised() ? 48 : 128;
+  const bool many =
+      moe_may_copy(facts.id, p.spec) && !p.batch_invariant && std::int64_t{p.rows()} >= enough * p.resident();
   const bool few = !many && !moe_is_empty(p) && moe_serves(p, {.choosing = MoeChoosing::together}, facts).ok();
   return many == (policy.rows == MoeRows::copied) && few == (policy.choosing == MoeChoosing::together);
 }

@@ -37,6 +37,24 @@ constexpr ValueList<MoeSpec> moe_specs(ArchId arch) {
   return specs;
 }
 
+/// Returns the specs of the wide list, which bench_moe_wide and tests of the label full have: int4 with scales
+/// of 32 columns, as Kimi-K2-Thinking has them, and with scales and zero points of 128, as AWQ has; on CDNA MXFP4 and
+/// weights of bf16 and fp8 blocks in strips.
+constexpr ValueList<MoeSpec> moe_wide_specs(ArchId arch) {
+  ValueList<MoeSpec> specs;
+  MoeSpec int4{.weights = DType::i4, .scale = Scaling::per_group, .scale_k = 32}, awq = int4;
+  awq.scale_k = 128, awq.zero_points = true;
+  specs.add(int4);
+  specs.add(awq);
+  if (facts_of(arch).matrix == Matrix::mma) return specs;
+  MoeSpec mxfp4 = int4, strips, blocks;
+  mxfp4.weights = DType::fp4_e2m1, mxfp4.activation = ActivationKind::swigluoai;
+  strips.preshuffled = blocks.preshuffled = true;
+  blocks.weights = facts_of(arch).fp8, blocks.scale = Scaling::per_block;
+  for (const MoeSpec& s : {mxfp4, strips, blocks}) specs.add(s);
+  return specs;
+}
+
 /// All entries of one spec on one backend: one for each policy.
 template <class B, MoeSpec S>
 inline constexpr auto moe_entries = [] {
@@ -48,6 +66,9 @@ inline constexpr auto moe_entries = [] {
     entries[i] = {B::facts.id, B::emulated, S, policies[i], &moe_route_launch<B>, &moe_copy_launch<B>, choose};
   return entries;
 }();
+/// The same under the name in which the generated list of the wide specs finds them.
+template <class B, MoeSpec S>
+inline constexpr auto& moe_wide_entries = moe_entries<B, S>;
 
 namespace detail {
 

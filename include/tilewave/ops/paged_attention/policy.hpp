@@ -149,6 +149,10 @@ constexpr Status register_policy_status(ArchId arch, const PagedAttentionSpec& s
 constexpr Status paged_attention_policy_status(ArchId arch, const PagedAttentionSpec& s,
                                                const PagedAttentionPolicy& p) {
   if (p.waves_per_simd < 1) return {StatusCode::bad_value, "waves_per_simd must be positive"};
+  const PagedAttentionPrefetch& ring = p.prefetch;
+  for (const int number : {p.row_tiles, p.waves.rows, p.waves.tokens, ring.slices, ring.stages, ring.stage_tokens,
+                           ring.waves, p.waves_per_simd})  // so products do not wrap
+    if (number > 1024) return {StatusCode::bad_value, "the numbers of a policy go up to 1024"};
   return p.bulk() ? detail::bulk_policy_status(arch, s, p) : detail::register_policy_status(arch, s, p);
 }
 

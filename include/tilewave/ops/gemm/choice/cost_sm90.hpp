@@ -88,8 +88,8 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
     const GemmHeightCost cost = gemm_height_cost(m / groups, heights, of_fragments);
     count.tiles = groups * cost.tiles * ceil_div(problem.n, p.columns);
     // A loop takes a little longer than that, and gathers fill three stages too slowly (2026-11-28-moe-heights.md).
-    fragment_cycles = cost.of_tiles / cost.tiles * (p.rows == 64 ? 1.18 : 1.05);
-    if (spec.gathered && p.rows > 64) fragment_cycles *= 1 + 0.5 * min_of(1.0, m / groups / 128);
+    fragment_cycles = cost.of_tiles / cost.tiles * 1.05;
+    if (spec.gathered && p.rows > 80) fragment_cycles *= 1 + 0.5 * min_of(1.0, m / groups / 128);
   }
   // Block scales: rows of a group, and its tiles.
   const bool group_scales = spec.scale == Scaling::per_block && !p.swapped && spec.groups != GemmGroups::one;

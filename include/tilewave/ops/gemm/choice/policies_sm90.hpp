@@ -73,11 +73,12 @@ constexpr GemmPolicies gemm_sm90_fragments(const GemmSpec& s) {
   const int columns = s.gated ? 256 : 128;
   codes(8, columns, 2);
   codes(16, columns, 2);
-  codes(64, columns, 1);
   if (s.groups != GemmGroups::one) {  // as high as a group's rows ask for
+    codes(80, columns, 1);
     codes(s.gated ? 128 : 160, columns, 1);
     return list.all;
   }
+  codes(64, columns, 1);
   if (s.gated) return list.all;
   codes(128, columns, 1);
   codes(32, columns, 1);
@@ -209,6 +210,10 @@ constexpr GemmPolicies gemm_sm90_i8_or_preshuffled(const GemmSpec& s) {
   return list.all;
 }
 
+/// Up to 128 columns under many rows: blocks beside each other share rows of A.
+inline constexpr GemmPolicy sm90_few_columns{
+    .rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster_columns = 2};
+
 /// Dense products of bf16, f16 and fp8: tiles of many widths, so that some fill the rounds of whatever M and N there
 /// are. Which of them pay was found on shapes of many models (docs/notebook/2026-11-27-gemm-choice.md).
 constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
@@ -218,9 +223,10 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
   const bool in_unit = !block && !promoted;  // sums stay in the matrix unit, so pingpong can alternate
   const bool more = in_unit && (s.a == DType::bf16 || s.scale == Scaling::per_row || s.scale == Scaling::per_tensor);
   const bool late = in_unit && size_of(s.out) == 2 && s.out_scale == Scaling::none;
+  const bool fast_fp8 = more && s.a != DType::bf16;
   list.add({.rows = 128, .columns = 256, .late = late});
   if (promoted) list.add({.rows = 128, .columns = 256, .cluster = 2});
-  if (!in_unit || (more && s.a != DType::bf16)) list.add({.rows = 192, .columns = 128, .waves_rows = 3});
+  if (!in_unit || fast_fp8) list.add({.rows = 192, .columns = 128, .waves_rows = 3});
   if (s.a != DType::bf16) list.add({.rows = 128, .columns = 128, .splits = 4});
   for (const int rows : {16, 32, 64})
     if (rows > 16 || s.a != DType::bf16)
@@ -240,8 +246,8 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
       for (const int columns : {144, 160})
         list.add({.rows = 128, .columns = columns, .waves_rows = 1, .pingpong = true});
     list.add({.rows = 128, .columns = 144, .late = late});
-    if (!late || s.a != DType::bf16) list.add({.rows = 128, .columns = 176, .late = late});
-    if (late && more) list.add({.rows = 128, .columns = 224, .late = true});
+    if (!late || (s.a != DType::bf16 && !fast_fp8)) list.add({.rows = 128, .columns = 176, .late = late});
+    if (late && s.a == DType::bf16) list.add({.rows = 128, .columns = 224, .late = true});
     if (s == GemmSpec{}) list.add({.rows = 128, .columns = 240, .late = true});
   }
   if (s.scale == Scaling::per_row && promoted) list.add({.rows = 128, .columns = 128, .stream = true});
@@ -260,6 +266,8 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
   if (s.a != DType::bf16) {
     list.add({.rows = 32, .columns = 128, .swapped = true, .splits = 8});
     list.add({.rows = 64, .columns = 128, .waves_rows = 1, .cluster_columns = 2});
+    list.all.add(sm90_few_columns);
+    list.add({.rows = 96, .columns = 64, .waves_rows = 1, .swapped = true, .cluster_columns = 4});
     return list.all;
   }
   for (const int rows : {80, 96})
@@ -270,7 +278,7 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
   for (const int columns : {96, 128}) list.add({.rows = 64, .columns = columns, .waves_rows = 1, .cluster_columns = 2});
   list.add({.rows = 128, .columns = 96, .cluster_columns = 2});
   list.add({.rows = 128, .columns = 128, .swapped = true, .cluster_columns = 2});
-  list.all.add({.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster_columns = 2});
+  list.all.add(sm90_few_columns);
   // So do those of few rows: of 96, blocks read as many bytes of A as of B and half as many again.
   for (const int rows : {64, 96})
     list.add({.rows = rows, .columns = 64, .waves_rows = 1, .swapped = true, .cluster_columns = 4});

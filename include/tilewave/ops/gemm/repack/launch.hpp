@@ -58,14 +58,14 @@ inline Status gemm_repack_check(const GemmRepackProblem& p, const ArchFacts&) {
     return {StatusCode::misaligned, "codes and zero points need 4-byte alignment, scales and bias that of an element"};
   if (!is_aligned(p.out_codes, 16) || !is_aligned(p.out_scales, 8) || !is_aligned(p.out_zeros, 8))
     return {StatusCode::misaligned, "out_codes need 16-byte alignment, out_scales and out_zeros 8-byte"};
-  const std::int64_t rows = std::int64_t{p.layers} * p.n, groups = rows * (p.k / p.scale_k);
-  const auto region = [](const void* at, DType type, std::int64_t count) {
-    return vector_region(at, type, at == nullptr ? 0 : count);
+  const std::int64_t rows = std::int64_t{p.layers} * p.n, groups = p.k / p.scale_k;
+  const auto region = [](const void* at, DType type, std::int64_t count, std::int64_t each) {
+    return Region(at, size_of(type), each, {{count, each}});
   };
-  const Region in[] = {region(p.codes, DType::i8, rows * (p.k / 2)), region(p.scales, p.scale, groups),
-                       region(p.zeros, DType::i8, groups / 2), region(p.bias, p.bias_type, rows)};
-  const Region out[] = {region(p.out_codes, DType::i8, rows * (p.k / 2)), region(p.out_scales, p.out_scale, groups),
-                        region(p.out_zeros, DType::i8, groups), region(p.out_bias, p.bias_type, rows)};
+  const Region in[] = {region(p.codes, DType::i8, rows, p.k / 2), region(p.scales, p.scale, rows, groups),
+                       region(p.zeros, DType::i8, rows / 2, groups), region(p.bias, p.bias_type, rows, 1)};
+  const Region out[] = {region(p.out_codes, DType::i8, rows, p.k / 2), region(p.out_scales, p.out_scale, rows, groups),
+                        region(p.out_zeros, DType::i8, rows, groups), region(p.out_bias, p.bias_type, rows, 1)};
   for (int i = 0; i < 4; ++i) {
     if (!clear_of(out[i], {in[0], in[1], in[2], in[3]}))
       return {StatusCode::bad_value, "what is written overlaps what is read"};

@@ -55,23 +55,31 @@ struct GemmInt4Loop {
  private:
   using Widened = Chunk[L::tiles][Codes::k_slices];
 
+  /// Groups of few rows wait for each batch of their scales: codes of the next one are widened meanwhile. Experts of
+  /// Kimi-K2-Thinking take 4 to 5 % less by it (docs/notebook/2026-11-28-moe-int4.md). Elsewhere it was not timed.
+  static constexpr bool widens_ahead =
+      S.groups != GemmGroups::one && size_of(S.a) == 2 && Codes::scales_per_stage > 1 && L::wave_group_wide <= 64;
+
   /// A batch's sums, of `high` rows of A, are scaled and added to those of the tile.
   template <int high>
   TILEWAVE_DEVICE static void run_scaled(typename L::Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
                                          Sums (&sums)[L::tiles]) {
+    constexpr int last = Codes::scales_per_stage - 1, sets = widens_ahead ? 2 : 1;
     L::clear(sums);
     for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
       L::wait_full(shared, ring);
+      Widened codes[sets];
       static_for<Codes::scales_per_stage>([&](auto scale) TILEWAVE_INLINE_LAMBDA {
         // Read here, scales are there before the products begin. ptxas put reads behind the first products in front of
         // the last one, which then began late: all of a 128 x 128 tile took 4 to 9 % longer.
         const Vec<float, 2 * L::tiles> scales = scales_of_rows(wave_group, shared, ring.slot, scale);
-        Widened codes;
-        widen(wave_group, shared, ring.slot, scale, codes);
+        if constexpr (!widens_ahead || scale == 0) widen(wave_group, shared, ring.slot, scale, codes[0]);
         Vec<typename L::Sum, high / 2> part[L::tiles];
-        begin_products<high, false>(wave_group, shared, ring.slot, scale, codes, part);
+        begin_products<high, false>(wave_group, shared, ring.slot, scale, codes[scale % sets], part);
+        if constexpr (widens_ahead && scale < last)
+          widen(wave_group, shared, ring.slot, scale + 1, codes[(scale + 1) % sets]);
         B::template group_mma_wait<0>();
-        if (scale == Codes::scales_per_stage - 1) shared.ring.release(ring.slot);
+        if (scale == last) shared.ring.release(ring.slot);
         add_scaled(scales, part, sums);
       });
     }
@@ -201,6 +209,7 @@ struct GemmInt4Loop {
                                         Sums (&sums)[L::tiles]) {
     constexpr int panels = high / 8;  // of eight rows of A
     constexpr bool pairs = panels > 1;
+    constexpr int loaded = pairs ? align_up(panels, 2) : panels;  // of an odd number a load brings one more
     L::clear(sums);
     // A load brings four parts of eight rows by 16 bytes: of two panels for one slice of k, or of one for two.
     const int lane = B::lane_id(), part = lane / 8, row = L::wide_row(wave_group) + pairs * (part / 2) * 8 + lane % 8;
@@ -217,9 +226,9 @@ struct GemmInt4Loop {
           Codes::read_factors(factors, L::tall_row(wave_group) + 64 * t, L::wave_in_wave_group(), rare, own[t],
                               second[t]);
         static_for<Codes::scales>([&](auto scale) TILEWAVE_INLINE_LAMBDA {
-          typename B::KvOperand rows[2][panels];
+          typename B::KvOperand rows[2][loaded];
           TILEWAVE_UNROLL
-          for (int load = 0; load < panels; ++load) {
+          for (int load = 0; load < loaded; ++load) {
             const int slice = pairs ? load % 2 : 0, panel = pairs ? load / 2 * 2 : 0,
                       first_unit = scale * 4 + 2 * slice;
             const Chunk* const box = shared.wide[ring.slot] + first_unit / 8 * (L::wide_rows * L::row_chunks);

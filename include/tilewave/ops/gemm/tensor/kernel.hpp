@@ -14,7 +14,7 @@
 #include "tilewave/ops/gemm/tensor/fetching.hpp"
 #include "tilewave/ops/gemm/tensor/int4_loop.hpp"
 #include "tilewave/ops/gemm/tensor/late_output.hpp"
-#include "tilewave/ops/gemm/tensor/scaled_loops.hpp"
+#include "tilewave/ops/gemm/tensor/scaled_tiles.hpp"
 #include "tilewave/ops/gemm/tensor/tile_queue.hpp"
 
 namespace tilewave {
@@ -147,8 +147,13 @@ struct GemmTensorKernel {
       if (P.splits > 1 && a.gemm.splits > 1) L::Output::join_merge();
     } else {
       if constexpr (shift_registers) B::template take_registers<multiplying_registers>();
-      with_tiles(a, rank, shared,
-                 [&](auto&& tiles) TILEWAVE_INLINE_LAMBDA { multiply(a, maps, tiles, rank, wave_group, shared); });
+      with_tiles(a, rank, shared, [&](auto&& tiles) TILEWAVE_INLINE_LAMBDA {
+        if constexpr (L::scales_of_next_tile) {
+          multiply_with_scales_ahead(a, maps, tiles, wave_group, shared);
+        } else {
+          multiply(a, maps, tiles, rank, wave_group, shared);
+        }
+      });
     }
     if (P.splits > 1 && a.gemm.splits > 1) {
       // No block leaves while others may still read its shared memory. What was read of it was used by then, so there
@@ -257,6 +262,19 @@ struct GemmTensorKernel {
       end_tile(sums);
     }
     if constexpr (P.late) output.write_rest(a, wave_group, shared);
+    output.finish();
+  }
+
+  /// The same where the scales of the next tile are asked for below a tile's last stages.
+  template <class Queue>
+  TILEWAVE_DEVICE static void multiply_with_scales_ahead(const Args& a, const Maps& maps, Queue& queue, int wave_group,
+                                                         Shared& shared) {
+    typename L::Output output(&maps);
+    GemmScaledTiles<B, S, P, Epilogue>::run(
+        a, queue, wave_group, shared,
+        [&](const GemmTile& tile) TILEWAVE_INLINE_LAMBDA { output.begin(a, tile, wave_group); },
+        [&](const GemmTile& tile, Sums(&sums)[L::tiles])
+            TILEWAVE_INLINE_LAMBDA { output.write(a, tile, wave_group, shared, sums); });
     output.finish();
   }
 

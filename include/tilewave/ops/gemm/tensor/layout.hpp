@@ -67,6 +67,12 @@ struct GemmTensorLayout {
   static constexpr bool scaled_ahead =
       wave_groups <= 2 && wave_group_wide <= 128 && (promoted ? tiles * wave_group_wide <= 128 : tiles == 1);
 
+  /// Sums come a part of a stage at a time, lanes load block scales themselves, and they know the next tile by a few
+  /// operations: see GemmScaledTiles. In groups the search for it made the loop longer, by more than it saved
+  /// (docs/notebook/2026-11-28-gemm-scales-ahead.md).
+  static constexpr bool scales_of_next_tile = block_scales && !shared_scales && !scaled_ahead && !P.swapped &&
+                                              S.groups == GemmGroups::one && !S.gated && P.splits == 1;
+
   /// Tiles of groups are as high as the rows that they have ask for.
   static constexpr detail::GemmHeights heights = detail::gemm_heights(S, P);
   /// Rows of A may be divided by their root mean squares, which a wave of its own finds.

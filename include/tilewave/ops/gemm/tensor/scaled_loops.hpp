@@ -81,39 +81,52 @@ struct GemmScaledLoops {
     reader.next(even);
     reader.next(odd);
     L::wait_full(shared, ring);
-    const auto multiply_stage = [&](Scales& scales, std::int32_t step) TILEWAVE_INLINE_LAMBDA {
-      // The fence holds the products of scales in registers before `scales` is loaded anew. A moved load would be
-      // waited for on the spot.
-      typename Scales::Products products = scales.products();
-      if constexpr (L::block_scales) B::group_mma_fence(products.of_all);
-      constexpr int parts_per_tile = L::wave_group_wide / L::part_wide, parts = L::tiles * parts_per_tile;
-      TILEWAVE_UNROLL
-      for (int i = 0; i < parts; ++i) {
-        const int t = i / parts_per_tile, wide_first = i % parts_per_tile * L::part_wide;
-        Vec<float, L::part_wide / 2> part[1];
-        Kernel::begin_stage(wave_group, shared, ring.slot, true, part, t, wide_first);
-        if (i == 0) reader.next(scales);
-        if (i == parts - 1 && step + 1 < steps.end) {
-          Ring ahead = ring;
-          ahead.advance();
-          L::wait_full(shared, ahead);
-        }
-        B::template group_mma_wait<0>();
-        if (i == parts - 1) shared.ring.release(ring.slot);
-        add_scaled(products, part, sums, t, wide_first);
-      }
-      ring.advance();
+    const auto nothing = [] {};
+    const auto multiply = [&](Scales& scales, std::int32_t step) TILEWAVE_INLINE_LAMBDA {
+      multiply_stage(scales, reader, step, steps, wave_group, shared, ring, sums, nothing);
     };
     std::int32_t step = steps.first;
     if constexpr (L::promoted) {  // there are no scales to alternate, and ptxas spills in a loop of two steps
-      for (; step < steps.end; ++step) multiply_stage(even, step);
+      for (; step < steps.end; ++step) multiply(even, step);
     } else {
       for (; step + 2 <= steps.end; step += 2) {
-        multiply_stage(even, step);
-        multiply_stage(odd, step + 1);
+        multiply(even, step);
+        multiply(odd, step + 1);
       }
-      if (step < steps.end) multiply_stage(even, step);
+      if (step < steps.end) multiply(even, step);
     }
+  }
+
+  /// Multiplies a stage part by part, adds the parts, and asks for the scales of the stage after the next. `below` runs
+  /// beside the first part's products.
+  template <class Reader, class Below>
+  TILEWAVE_DEVICE static void multiply_stage(Scales& scales, Reader& reader, std::int32_t step, Steps steps,
+                                             int wave_group, Shared& shared, Ring& ring, Sums (&sums)[L::tiles],
+                                             const Below& below) {
+    // The fence holds the products of scales in registers before `scales` is loaded anew. A moved load would be
+    // waited for on the spot.
+    typename Scales::Products products = scales.products();
+    if constexpr (L::block_scales) B::group_mma_fence(products.of_all);
+    constexpr int parts_per_tile = L::wave_group_wide / L::part_wide, parts = L::tiles * parts_per_tile;
+    TILEWAVE_UNROLL
+    for (int i = 0; i < parts; ++i) {
+      const int t = i / parts_per_tile, wide_first = i % parts_per_tile * L::part_wide;
+      Vec<float, L::part_wide / 2> part[1];
+      Kernel::begin_stage(wave_group, shared, ring.slot, true, part, t, wide_first);
+      if (i == 0) {
+        below();
+        reader.next(scales);
+      }
+      if (i == parts - 1 && step + 1 < steps.end) {
+        Ring ahead = ring;
+        ahead.advance();
+        L::wait_full(shared, ahead);
+      }
+      B::template group_mma_wait<0>();
+      if (i == parts - 1) shared.ring.release(ring.slot);
+      add_scaled(products, part, sums, t, wide_first);
+    }
+    ring.advance();
   }
 
   /// The products of the next stage run while the sums of one are added, and the scales of the stage after that load.
