@@ -96,7 +96,7 @@ struct CheckProducts {
       check<MultiplyKernel<B, DType::i8, false, 16, 64, 128, 256>>();
       check<MultiplyKernel<B, DType::bf16, true, 8, 16, 32, 48, 64, 80, 128, 160>>();
       check<MultiplyKernel<B, DType::f16, true, 8, 16, 32, 64, 128, 160>>();
-      check<MultiplyKernel<B, B::facts.fp8, true, 8, 16, 32, 64, 128, 160>>();
+      check<MultiplyKernel<B, B::facts.fp8, true, 8, 16, 32, 64, 128, 160, 192>>();
     }
   }
   template <class K>

@@ -226,16 +226,18 @@ void add_flash_attention(ordered_json& file) {
 }
 
 /// Latent decode through LDS: as flash attention. Vector instructions of a step are the softmax, five for each score, once
-/// more with a mask, eight, offsets of copies and of reads, and where a reference is raised two moves and a product of
-/// each sum.
+/// more with a mask, eight, offsets of copies and of reads, permutes of values, and where a reference is raised two moves
+/// and a product of each sum.
 template <class Kernel>
 ordered_json mla_lds_claims() {
   using L = typename Kernel::L;
   using Loop = MlaLdsMainLoop<L>;
   constexpr double softmax = 13.0 * Loop::elements, offsets = 3 * Loop::copies + 32, raised = 3 * 256;
   return {{"mfma", gemm_mfma<Kernel::Room::facts.id>(GemmSpec{.a = L::spec.q}, L::side)},
-          {"writes_lds", false},
-          {"valu_of_products", (softmax + offsets + raised) / Loop::products}};
+          {"writes_lds", L::held},
+          // Three stages are the tile whose values are multiplied, the next one, and one that lands during a step.
+          {"drains", L::stages == 3},
+          {"valu_of_products", (softmax + offsets + Loop::Products::permutes + raised) / Loop::products}};
 }
 
 /// Latent decode straight to registers: products of the room's atoms, rows of the cache in loads of 16 bytes, or of 8 if

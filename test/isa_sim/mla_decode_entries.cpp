@@ -16,8 +16,9 @@ namespace tilewave {
 
 using Room = ROOM::Backend;
 
-/// Path lds is one kernel for all of its numbers of rows, which are its spec's first policies: one of them is taken, and
-/// beside it the two that take all problems. Other specs have all.
+/// Path lds is one kernel for all of its numbers of rows, which are its spec's first policies, but on gfx942, where
+/// blocks of 64 rows have waves of their own that fetch. One of them is taken, and beside it the two that take all
+/// problems. Other specs have all.
 template <MlaDecodeSpec S, std::size_t of_lds>
 constexpr auto some_entries() {
   using Entries = OpEntries<MlaDecodeRegistry, Room, S>;
@@ -33,8 +34,9 @@ inline constexpr auto some_of = some_entries<S, of_lds>();
 
 std::span<const MlaDecodeEntry* const> all_mla_decode_entries() {
   constexpr auto specs = mla_decode_specs(Room::facts.id);
-  static const auto entries = pointers_to<MlaDecodeEntry>(
-      some_of<specs[0], 1>, mla_decode_entries<Room, specs[Room::facts.mx ? 2 : 3]>, some_of<specs[4], 2>);
+  static const auto entries =
+      pointers_to<MlaDecodeEntry>(some_of<specs[0], 1>, mla_decode_entries<Room, specs[Room::facts.mx ? 2 : 3]>,
+                                  some_of < specs[4], Room::facts.direct_copies ? 2 : 0 >);
   return entries;
 }
 std::span<const LatentCacheWriteEntry* const> all_latent_cache_write_entries() {

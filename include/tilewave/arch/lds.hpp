@@ -81,7 +81,9 @@ concept LdsBackend = Backend<B> &&
   { B::template multiply<DType::i8, 32>(operand, operand, ints) } -> std::same_as<void>;
   { typename B::Source{base, offset}.load(offset, 0) } -> std::same_as<Chunk>;
   { typename B::Source{base, offset}.load_word(offset, 0) } -> std::same_as<std::uint32_t>;
+  { typename B::Source{base, offset}.load_two_words(offset, 0) } -> std::same_as<Vec<std::uint32_t, 2>>;
   { typename B::Source{base, offset}.load_sixes(offset, 0) } -> std::same_as<Vec<Chunk, 2>>;
+  { typename B::Source{base, offset}.template copy_word<256>(shared, offset, 0) } -> std::same_as<void>;
   // at most this many copies of the wave are under way afterwards
   { B::template copies_wait<0>() } -> std::same_as<void>;
   { B::loads_wait() } -> std::same_as<void>;   // for loads and copies of the wave
@@ -104,6 +106,13 @@ template <class B>
 concept TransposedLdsBackend = LdsBackend<B> && requires(const void* row) {
   { B::template load_transposed<1>(row) } -> std::same_as<Vec<std::uint32_t, 2>>;
   { B::template load_transposed<2>(row) } -> std::same_as<Vec<std::uint32_t, 2>>;
+};
+
+/// An LDS room of a chip whose square products take 8 bytes a lane.
+template <class B>
+concept HalfProductBackend = LdsBackend<B> && requires(const Vec<std::uint32_t, 2>& half, Vec<float, 16>& sums) {
+  { B::template multiply_half<DType::bf16, 32>(half, half, sums) } -> std::same_as<void>;
+  { B::template multiply_half<B::facts.fp8, 32>(half, half, sums) } -> std::same_as<void>;
 };
 
 /// An LDS room of a chip that multiplies OCP MX's formats, with an e8m0 scale for 32 k of a row.

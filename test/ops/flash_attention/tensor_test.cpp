@@ -3,7 +3,7 @@
 // and the promise of batch-invariant calls.
 #include <cstring>
 
-#include "test/ops/flash_attention/call.hpp"
+#include "test/ops/flash_attention/shapes.hpp"
 
 namespace tilewave::test::tensor {
 namespace {
@@ -152,16 +152,23 @@ TEST_CASE("outputs have the same bits whether the lse is written or not") {
 
 /// Where the unit keeps 13 bits of a sum throughout, what 6000 keys add comes out a tenth too low.
 TEST_CASE("values of one sign are summed up over thousands of keys") {
-  FlashShape shape{.q = {1}, .kv = {6000}, .q_heads = 1, .lse = false, .spread = 0.25f};
-  shape.v_of = [](auto, auto, auto, int d) { return d % 2 == 0 ? 1.0f : -3.0f; };
-  const auto native = [](const FlashAttentionSpec& s) { return is_fp8(s.q) && s.head_size == 128 && !s.paged(); };
-  each_tensor_entry(native, [&](const FlashAttentionEntry& entry) {
-    FlashCall call(entry.spec, shape);
-    REQUIRE(entry.launch(call.p, {}).ok());
-    const std::vector<std::byte> found = call.answer();
-    const std::vector<double> wanted = reference::flash_attention_row(call.host, 0, 0, 0).out;
-    for (int d = 0; d < 2; ++d)
-      CHECK(reference::element(entry.spec.out, found.data(), d) == Approx(wanted[d]).epsilon(0.04));
+  const auto native = [](const FlashAttentionSpec& s) { return is_fp8(s.q) && !s.paged(); };
+  each_tensor_entry(native, [](const FlashAttentionEntry& entry) { check_values_of_one_sign(entry, 6000); });
+}
+
+TEST_CASE("more keys than sums of fp8 are right for are left to path registers, unless a window hides them") {
+  each_tensor_entry(plain, [](const FlashAttentionEntry& entry) {
+    constexpr std::int32_t most = 1 << 20;
+    FlashAttentionProblem p{};
+    p.spec = entry.spec;
+    p.batch = p.q_heads = p.kv_heads = p.q_length = 1;
+    p.kv_length = most, p.causal = true;
+    const auto takes = [&] { return flash_attention_takes(entry.policy, FlashAttentionProblem::bshd(p)).ok(); };
+    CHECK(takes());
+    p.kv_length = most + 1;
+    CHECK(takes() == !is_fp8(entry.spec.kv));
+    p.window_left = most - 1;
+    CHECK(takes());
   });
 }
 

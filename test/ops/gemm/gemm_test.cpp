@@ -91,6 +91,30 @@ TEST_CASE("every entry applies bias, residual and alpha, and takes batches") {
   });
 }
 
+/// Puts the residual into out, whose rows the product then adds to and writes.
+void add_in_place(GemmProblem& p) {
+  const int size = size_of(p.spec.out);
+  for (std::int32_t row = 0; row < p.m; ++row) {
+    auto* const to = static_cast<char*>(p.out) + row * p.out_stride * size;
+    const auto* const from = static_cast<const char*>(p.residual) + row * p.residual_stride * size;
+    bench::check_hip(hipMemcpy(to, from, static_cast<std::size_t>(p.n) * size, hipMemcpyDeviceToDevice),
+                     "a row of out");
+  }
+  p.residual = p.out, p.residual_stride = p.out_stride;
+}
+
+TEST_CASE("tiles that end with the matrix lie over others, but not where the residual is out itself") {
+  each_entry([](const GemmEntry& e) {
+    const GemmSpec& s = e.spec;
+    if (e.arch != ArchId::sm90 || s.groups != GemmGroups::one || s.gated || s.out != s.extra()) return;
+    const GemmShape shape =
+        taken(e, {.m = e.policy.rows + 3, .n = e.policy.columns + 16, .k = step_of(e), .bias = true, .residual = true});
+    INFO(name_of(shape));
+    CHECK(GemmCall(s, shape).run(e) == "");
+    CHECK(GemmCall(s, shape).run(e, add_in_place) == "");
+  });
+}
+
 TEST_CASE("groups have their own rows, and no others are written") {
   each_entry([](const GemmEntry& e) {
     if (e.spec.groups == GemmGroups::one) return;

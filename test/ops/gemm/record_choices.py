@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """record_choices.py ROWS.csv[.gz]... > recorded_choices.txt: which plans of some shapes were measured to be good.
 
-ROWS: columns spec, m, n, k, plan, us, best_us and samples of one device, as docs/notebook/tuned/gemm_dense_sm90_2026-11-28.csv.gz has them. Of a spec the last file counts that has it. How many blocks may share K
+ROWS: columns spec, m, n, k, plan, us, best_us and samples of one device, as docs/notebook/tuned/gemm_unseen_sm90_2026-11-28.csv.gz has them. Of a spec the last file counts that has it. How many blocks may share K
 (.k8) is left out of plans, for it is no part of what was timed. recorded_choice_test.cpp holds the library's choice to it.
 """
 import collections
@@ -45,7 +45,7 @@ def main():
     for spec, plans in sorted(recorded.items()):
         print("measured", spec, *sorted(plans))
     keys = sorted(shapes)
-    for key in [keys[i * len(keys) // SHAPES] for i in range(min(SHAPES, len(keys)))]:
+    for key in [keys[(2 * i + 1) * len(keys) // (2 * SHAPES)] for i in range(min(SHAPES, len(keys)))]:
         best = min(shapes[key].values())
         print("shape", *key, f"{best:g}", *sorted(plan for plan, us in shapes[key].items() if us <= GOOD * best))
 

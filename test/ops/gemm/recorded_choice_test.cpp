@@ -49,6 +49,11 @@ Record read_record() {
 GemmSpec spec_named(const std::string& name) {
   GemmSpec spec;
   if (name == "bf16") return spec;
+  if (name == "w4a16") {
+    spec.b = DType::i4, spec.scale = Scaling::per_group, spec.scale_k = 128;
+    spec.weights = GemmWeights::preshuffled;
+    return spec;
+  }
   spec.a = spec.b = sm90_facts.fp8;
   spec.scale = name == "fp8.block"              ? Scaling::per_block
                : name.starts_with("fp8.tensor") ? Scaling::per_tensor
@@ -65,6 +70,10 @@ GemmProblem problem_of(const RecordedShape& shape) {
   p.a = somewhere(1), p.b = somewhere(2), p.out = somewhere(3);
   p.m = shape.m, p.n = shape.n, p.k = shape.k;
   p.a_stride = p.b_stride = p.k, p.out_stride = p.n;
+  if (p.spec.four_bit()) {
+    p.b_stride = 0, p.b_group_scale = somewhere(4), p.b_scale_k_stride = p.n;
+    return p;
+  }
   if (p.spec.scale != Scaling::none) p.a_scale = p.b_scale = static_cast<const float*>(somewhere(4));
   if (p.spec.scale == Scaling::per_block) {
     p.a_scale_stride = p.b_scale_stride = ceil_div(p.k, gemm_scale_block);

@@ -123,6 +123,42 @@ TEST_CASE("a few rows of a chain take an entry that leaves the next product room
   CHECK_FALSE(choice(1, true, true).entry->policy.leaves_room());
 }
 
+TEST_CASE("products of a chain that hand on squares take tiles of 64 columns, of which most SMs have a block") {
+  std::vector<const GemmEntry*> entries;
+  for (const GemmEntry* const e : all_gemm_entries())
+    if (e->arch == ArchId::sm90 && e->spec == GemmSpec{}) entries.push_back(e);
+  if (entries.empty()) return;
+  const auto choice = [&](std::int32_t m, std::int32_t n, bool hands_on) {
+    GemmProblem p = GemmCall(GemmSpec{}, {.m = m, .n = n, .k = 64}).on_device();
+    const auto at = [](std::uintptr_t gib) { return reinterpret_cast<void*>(gib << 30); };
+    p.k = 4096, p.a_stride = p.b_stride = 4096;
+    p.a = at(1), p.b = at(2), p.out = at(3), p.b_ready = true;
+    if (hands_on) p.out_squares = static_cast<float*>(at(4));
+    GemmPlan plan;
+    const Status status = gemm_select(p, entries, sm90_facts, plan);
+    INFO(status.reason);
+    REQUIRE(status.ok());
+    return plan;
+  };
+  const auto is = [](const GemmPlan& plan, int rows, int blocks_an_sm, int splits) {
+    const GemmPolicy& policy = plan.entry->policy;
+    INFO(plan.name());
+    CHECK(policy.rows == rows);
+    CHECK(policy.columns == 64);
+    CHECK(policy.waves_per_simd == blocks_an_sm);
+    CHECK(plan.splits == splits);
+  };
+  for (const std::int32_t m : {5, 8, 16}) {
+    is(choice(m, 4096, true), 16, 2, 2);
+    is(choice(m, 6144, true), 16, 2, 2);
+  }
+  for (const std::int32_t m : {17, 64}) {
+    is(choice(m, 4096, true), 64, 1, 2);
+    is(choice(m, 6144, true), 64, 1, 1);  // two for each tile are more than there are SMs
+  }
+  CHECK(choice(64, 4096, false).splits == 1);  // alone: a row of the tuned table
+}
+
 TEST_CASE("rms_norm that makes no sense is refused") {
   const GemmCall call(GemmSpec{}, {.m = 4, .n = 16, .k = 64, .rms_norm = true});
   const auto code = [&](void (*change)(GemmProblem&)) {

@@ -154,23 +154,56 @@ TEST_CASE("path lds says what it does not take") {
   CHECK(code(p) == StatusCode::no_matching_entry);
 }
 
+TEST_CASE("path lds of gfx942 widens codes where waves without rows fetch") {
+  const auto code = [](const MlaDecodeSpec& spec, int rows, int tokens) {
+    MlaDecodePolicy lds = mla_decode_policies(ArchId::gfx942, {})[0];
+    CHECK(lds.path == MlaDecodePath::lds);
+    lds.rows = rows, lds.tokens = tokens;
+    return mla_decode_policy_status(ArchId::gfx942, spec, lds).code;
+  };
+  constexpr DType fp8 = gfx942_facts.fp8;
+  CHECK(code({}, 128, 16) == StatusCode::ok);
+  CHECK(code({}, 128, 32) == StatusCode::bad_value);
+  CHECK(code({.q = fp8, .kv = fp8}, 128, 32) == StatusCode::ok);
+  for (const MlaDecodeSpec& spec : {MlaDecodeSpec{.kv = fp8},
+                                    {.kv = fp8, .layout = LatentLayout::groups_128},
+                                    {.kv = fp8, .layout = LatentLayout::groups_64, .head_size = 512}}) {
+    INFO(name_of(spec));
+    CHECK(code(spec, 64, 16) == StatusCode::ok);
+    CHECK(code(spec, 128, 16) == StatusCode::bad_value);
+  }
+}
+
 TEST_CASE("few rows choose small blocks") {
   MlaCall call({}, {.lengths = {100}, .block_size = 16});
-  const auto chosen = [&](std::int32_t heads, std::int32_t query_tokens) {
+  const auto chosen = [&](const ArchFacts& facts, const MlaDecodeSpec& spec, std::int32_t heads,
+                          std::int32_t query_tokens) {
     MlaDecodeProblem p = call.p;
     p.num_q_heads = heads, p.query_tokens = query_tokens;
-    const MlaDecodePolicies all = mla_decode_policies(ArchId::gfx950, {});
+    const MlaDecodePolicies all = mla_decode_policies(facts.id, spec);
     return *std::ranges::min_element(all, [&](const MlaDecodePolicy& a, const MlaDecodePolicy& b) {
-      return MlaDecodeRegistry::better(a, b, p, gfx950_facts);
+      return MlaDecodeRegistry::better(a, b, p, facts);
     });
+  };
+  const auto check = [&](const ArchFacts& facts, const MlaDecodeSpec& spec, std::int32_t heads,
+                         std::int32_t query_tokens, MlaDecodePath path, int rows) {
+    INFO(name_of(facts.id) << " " << name_of(spec) << ": " << heads << " heads, " << query_tokens << " query tokens");
+    CHECK(chosen(facts, spec, heads, query_tokens).path == path);
+    CHECK(chosen(facts, spec, heads, query_tokens).rows == rows);
   };
   for (const auto& [heads, query_tokens, rows] :
        {std::array{128, 1, 128}, std::array{65, 1, 128}, std::array{64, 1, 64}, std::array{16, 4, 64},
         std::array{32, 1, 32}, std::array{16, 1, 32}, std::array{5, 1, 32}}) {
-    INFO(heads << " heads, " << query_tokens << " query tokens");
-    CHECK(chosen(heads, query_tokens).path == MlaDecodePath::lds);
-    CHECK(chosen(heads, query_tokens).rows == rows);
+    check(gfx950_facts, {}, heads, query_tokens, MlaDecodePath::lds, rows);
   }
+  for (const auto& [heads, query_tokens, rows] :
+       {std::array{128, 1, 128}, std::array{65, 1, 128}, std::array{64, 1, 64}, std::array{16, 4, 64},
+        std::array{32, 1, 64}, std::array{17, 1, 64}}) {
+    check(gfx942_facts, {}, heads, query_tokens, MlaDecodePath::lds, rows);
+    check(gfx942_facts, {.kv = gfx942_facts.fp8}, heads, query_tokens, MlaDecodePath::lds, 64);
+  }
+  check(gfx942_facts, {}, 16, 1, MlaDecodePath::registers, 16);
+  check(gfx942_facts, {.kv = gfx942_facts.fp8}, 5, 1, MlaDecodePath::registers, 16);
 }
 
 TEST_CASE("blocks of path tensor have the rows that a call has") {

@@ -90,7 +90,8 @@ Claims claims_of(const Json& json, const std::string& source) {
   if (has("gemm"))
     c.gemm = GemmClaims{.mfma = text_member(json["gemm"], "mfma", source),
                         .valu_of_products = number_member(json["gemm"], "valu_of_products", source),
-                        .writes_lds = bool_member(json["gemm"], "writes_lds", source)};
+                        .writes_lds = bool_member(json["gemm"], "writes_lds", source),
+                        .drains = json["gemm"].contains("drains") && bool_member(json["gemm"], "drains", source)};
   return c;
 }
 

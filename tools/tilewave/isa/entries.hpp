@@ -44,6 +44,7 @@ struct GemmClaims {
   std::string mfma;
   double valu_of_products = 0;
   bool writes_lds = false;
+  bool drains = false;  // a step ends when all that was copied has landed, or other waves copy
 };
 /// The claims of an entry about its code.
 struct Claims {

@@ -139,9 +139,9 @@ class Rules {
     if (k_.whole.matrix.size() != 1 || !k_.whole.matrix.contains(claim.mfma))
       return add("gemm_mfma", "matrix instructions {}, the full-rate one is {}", shapes_text(k_.whole.matrix),
                  claim.mfma);
-    if (hot.waits.empty()) {
+    if (hot.waits.empty() && !claim.drains) {
       add("gemm_drain", "nothing in the loop waits for loads");
-    } else if (has(hot.waits, 0)) {
+    } else if (has(hot.waits, 0) && !claim.drains) {
       add("gemm_drain", "a wait of the loop leaves no load under way");
     }
     const std::int64_t vector = hot.of("vector") + hot.of("acc_move") + hot.of("lane_move");

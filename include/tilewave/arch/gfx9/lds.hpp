@@ -24,6 +24,11 @@ struct Source {
     const auto resource = __builtin_amdgcn_make_buffer_rsrc(const_cast<void*>(base), 0, bytes, format);
     return __builtin_amdgcn_raw_buffer_load_b32(resource, lane_offset, offset, 0);
   }
+  TILEWAVE_DEVICE Vec<std::uint32_t, 2> load_two_words(std::uint32_t lane_offset, std::int32_t offset) const {
+    const auto resource = __builtin_amdgcn_make_buffer_rsrc(const_cast<void*>(base), 0, bytes, format);
+    const auto two = __builtin_amdgcn_raw_buffer_load_b64(resource, lane_offset, offset, 0);
+    return {{two[0], two[1]}};
+  }
   TILEWAVE_DEVICE Vec<Chunk, 2> load_sixes(std::uint32_t lane_offset, std::int32_t offset) const {
     const auto resource = __builtin_amdgcn_make_buffer_rsrc(const_cast<void*>(base), 0, bytes, format);
     const auto last = __builtin_amdgcn_raw_buffer_load_b64(resource, lane_offset + 16, offset, 0);
@@ -38,10 +43,13 @@ struct Source {
                  :
                  : "s"(in_lds(shared)), "v"(lane_offset), "s"(words()), "s"(offset));
   }
+  /// An offset of the instruction counts in memory and in LDS alike.
+  template <int both = 0>
   TILEWAVE_DEVICE void copy_word(void* shared, std::uint32_t lane_offset, std::int32_t offset) const {
-    asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tbuffer_load_dword %1, %2, %3 offen lds"
+    static_assert(both >= 0 && both < 4096, "an instruction has 12 bits of offset");
+    asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tbuffer_load_dword %1, %2, %3 offen offset:%4 lds"
                  :
-                 : "s"(in_lds(shared)), "v"(lane_offset), "s"(words()), "s"(offset));
+                 : "s"(in_lds(shared)), "v"(lane_offset), "s"(words()), "s"(offset), "n"(both));
   }
 
  private:

@@ -36,6 +36,8 @@ struct Mma : AtomRegisters<gfx942_atom.k_per_lane, gfx942_atom.rows_per_lane, gf
 
 /// Square products on CDNA3 take 8 bytes a lane at a time, so a unit is two instructions.
 struct Product {
+  using Half = Vec<std::uint32_t, 2>;
+
   template <DType>
   static constexpr int product_chunks = 1;
 
@@ -52,9 +54,12 @@ struct Product {
       sums = product<type, side>(of(kv[half / 2]), of(rows[half / 2]), sums);
     }
   }
+  template <DType type, int side>
+  TILEWAVE_DEVICE static void multiply_half(const Half& kv, const Half& rows, Sums<type, side>& sums) {
+    sums = product<type, side>(kv, rows, sums);
+  }
 
  private:
-  using Half = Vec<std::uint32_t, 2>;
   template <DType type, int side>
   TILEWAVE_DEVICE static Sums<type, side> product(Half kv, Half rows, const Sums<type, side>& sums) {
     using Result = Sums<type, side>;

@@ -317,7 +317,7 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
     static_assert(std::is_same_v<B, SwizzledOperand> || (is_16_bits(type) && columns % 64 == 0),
                   "transposed operands have 16-bit elements, and those of b whole boxes of 64 columns");
     static_assert(detail::narrow_columns<columns> || columns == 48 || columns == 80 || columns == 128 ||
-                      columns == 160 || columns == 256,
+                      columns == 160 || columns == 192 || columns == 256,
                   "the sm90 room multiplies an operand in registers by these widths alone");
     static_assert(std::remove_reference_t<decltype(acc)>::size >= columns / 2,
                   "an accumulator has as many sums as a product, or more, which stay");

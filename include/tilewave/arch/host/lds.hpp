@@ -18,26 +18,28 @@ namespace tilewave::host {
 
 namespace detail {
 
-/// One operand as dense rows, or as dense columns.
-template <DType type, int side, int chunks>
-TILEWAVE_HOST_UNTRACKED inline void spread_units(const Chunk (&units)[chunks], int lane, bool columns,
+/// One operand of units of 16 bytes, or of 8, as dense rows, or as dense columns.
+template <DType type, int side, int chunks, class Unit>
+TILEWAVE_HOST_UNTRACKED inline void spread_units(const Unit (&units)[chunks], int lane, bool columns,
                                                  ProductSum<type>* to) {
   using Map = ProductMap<side>;
-  constexpr int elements = 16 / size_of(type), k = Map::units * chunks * elements;
+  constexpr int elements = sizeof(Unit) / size_of(type), k = Map::units * chunks * elements;
   for (int c = 0; c < chunks; ++c) {
+    Chunk unit{};
+    std::memcpy(&unit, &units[c], sizeof(Unit));
     ProductSum<type> wide[16];
-    widen(type, &units[c], wide);
+    widen(type, &unit, wide);
     const int first = (Map::units * c + Map::unit(lane)) * elements, row = Map::row(lane);
     for (int e = 0; e < elements; ++e) to[columns ? (first + e) * side + row : row * k + first + e] = wide[e];
   }
 }
 
-template <DType type, int side, int chunks>
-TILEWAVE_HOST_UNTRACKED inline void multiply_units(const Chunk (&kv)[chunks], const Chunk (&rows)[chunks],
+template <DType type, int side, int chunks, class Unit>
+TILEWAVE_HOST_UNTRACKED inline void multiply_units(const Unit (&kv)[chunks], const Unit (&rows)[chunks],
                                                    Vec<ProductSum<type>, side * side / 64>& sums, Where where) {
   using Map = ProductMap<side>;
   using Sum = ProductSum<type>;
-  constexpr int k = Map::units * chunks * 16 / size_of(type);
+  constexpr int k = Map::units * chunks * static_cast<int>(sizeof(Unit)) / size_of(type);
   Lane& self = *current_lane;
   Sum *const left = reinterpret_cast<Sum*>(self.wave->tile), *const right = left + side * k;
   Sum* const acc = right + side * k;
@@ -210,6 +212,16 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
     detail::multiply_units<type, side>(kv, rows, sums, where);
   }
 
+  using Half = Vec<std::uint32_t, 2>;
+  template <DType type, int side>
+  requires(!facts_of(Id).mx) static void multiply_half(const Half& kv, const Half& rows,
+                                                       Vec<ProductSum<type>, side * side / 64>& sums,
+                                                       Where where = {}) {
+    static_assert(!is_fp8(type) || type == facts_of(Id).fp8, "fp8 is of the chip's flavour");
+    const Half left[] = {kv}, right[] = {rows};
+    detail::multiply_units<type, side>(left, right, sums, where);
+  }
+
   template <DType of_kv, DType of_rows, int side, int products>
   requires(facts_of(Id).mx) static void multiply_mx(const Chunk (&kv)[products * product_chunks<of_kv>],
                                                     const Chunk (&rows)[products * product_chunks<of_rows>],
@@ -246,6 +258,11 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
       const void* const from = at(lane_offset, offset, 4, where);
       return from == nullptr ? 0 : Memory<Id>::load(static_cast<const std::uint32_t*>(from), where);
     }
+    Vec<std::uint32_t, 2> load_two_words(std::uint32_t lane_offset, std::int32_t offset, Where where = {}) const {
+      using Two = Vec<std::uint32_t, 2>;
+      const void* const from = at(lane_offset, offset, 8, where);
+      return from == nullptr ? Two{} : Memory<Id>::load(static_cast<const Two*>(from), where);
+    }
     Vec<Chunk, 2> load_sixes(std::uint32_t lane_offset, std::int32_t offset, Where where = {}) const {
       using Eight = Vec<std::uint32_t, 2>;
       Vec<Chunk, 2> sixes = {};
@@ -259,8 +276,9 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
     void copy(void* shared, std::uint32_t lane_offset, std::int32_t offset, Where where = {}) const {
       queue(shared, lane_offset, offset, 16, where);
     }
+    template <int both = 0>
     void copy_word(void* shared, std::uint32_t lane_offset, std::int32_t offset, Where where = {}) const {
-      queue(shared, lane_offset, offset, 4, where);
+      queue(static_cast<std::byte*>(shared) + both, lane_offset + both, offset, 4, where);
     }
 
    private:

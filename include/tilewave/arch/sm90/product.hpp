@@ -205,6 +205,8 @@ TILEWAVE_DEVICE void multiply_registers(const Chunk& a, std::uint64_t b_at, auto
     TILEWAVE_WGMMA_REGISTERS(128, 64, 64, 65, 66, 67, 68, 69, 70, 71);
   } else if constexpr (columns == 160) {
     TILEWAVE_WGMMA_REGISTERS(160, 80, 80, 81, 82, 83, 84, 85, 86, 87);
+  } else if constexpr (columns == 192) {
+    TILEWAVE_WGMMA_REGISTERS(192, 96, 96, 97, 98, 99, 100, 101, 102, 103);
   } else {
     static_assert(columns == 256, "this product is written out for the widths above and 256");
     TILEWAVE_WGMMA_REGISTERS(256, 128, 128, 129, 130, 131, 132, 133, 134, 135);

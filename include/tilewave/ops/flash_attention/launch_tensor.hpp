@@ -64,6 +64,14 @@ constexpr std::int32_t flash_box_rows(const FlashAttentionPolicy& policy, const 
   return p.spec.paged() ? std::gcd(p.block_size, policy.keys) : policy.keys;
 }
 
+/// Returns whether a row may see more keys than sums of fp8 are right for: 2^20, where values of one sign lose 4.4 %.
+constexpr bool flash_tensor_loses_keys(const FlashAttentionProblem& p) {
+  constexpr double most = 1 << 20;
+  const bool windowed = p.window_left >= 0 && (p.causal || p.window_right >= 0);
+  const double seen = windowed ? 1.0 + p.window_left + max_of(p.causal ? 0 : p.window_right, 0) : most + 1.0;
+  return is_fp8(p.spec.kv) && min_of(flash_attention_keys(p), seen) > most;
+}
+
 /// Returns ok if path tensor takes the problem: strides of rows, sizes of boxes and extents that tensor maps can
 /// express.
 inline Status flash_tensor_takes(const FlashAttentionPolicy& policy, const FlashAttentionProblem& p) {
@@ -79,6 +87,7 @@ inline Status flash_tensor_takes(const FlashAttentionPolicy& policy, const Flash
     if (k.step_rows() % 8 != 0 || v.step_rows() % 8 != 0)
       return {StatusCode::bad_stride, "tensor: pages must be a multiple of eight tokens apart"};
   }
+  if (flash_tensor_loses_keys(p)) return {StatusCode::bad_extent, "tensor: sums of fp8 are of at most 2^20 keys"};
   // The kernel has one number of rows between sequences, for K and V.
   const bool alike = p.spec.paged() || k.step_rows() == v.step_rows();
   const std::int32_t heads = flash_row_heads(policy, p);

@@ -27,12 +27,12 @@ constexpr Status flash_registers_status(ArchId arch, const FlashAttentionSpec& s
 }
 
 /// Return the bytes of a row of q, K or V in the boxes of 128 bytes that path tensor copies; and those of a tile of V
-/// that is transposed for products of fp8, of which boxes have 128 keys.
+/// that is transposed for products of fp8, of which boxes have 128 keys, or 64 of each of two stages.
 constexpr int flash_box_bytes(const FlashAttentionSpec& s, int columns) {
   return align_up(columns * size_of(s.kv), 128);
 }
 constexpr int flash_transposed_bytes(const FlashAttentionSpec& s, const FlashAttentionPolicy& p) {
-  return is_fp8(s.kv) ? s.value_size * align_up(p.keys, 128) : 0;
+  return is_fp8(s.kv) ? s.value_size * (p.keys == 64 && p.stages == 2 ? 64 : align_up(p.keys, 128)) : 0;
 }
 
 constexpr Status flash_tensor_status(ArchId arch, const FlashAttentionSpec& s, const FlashAttentionPolicy& p) {
@@ -59,8 +59,10 @@ constexpr Status flash_tensor_status(ArchId arch, const FlashAttentionSpec& s, c
   const int row = flash_box_bytes(s, s.head_size);
   const int tile = p.keys * (row + flash_box_bytes(s, s.value_size)) + flash_transposed_bytes(s, p);
   if (is_fp8(s.kv) ? is_fp8(s.out) : s.out != s.q) return {bad, "tensor: out is of q's type, or of 16 bits"};
-  if (p.rows * row + tile * p.stages + 1024 > facts_of(arch).lds_bytes / p.waves_per_simd)
-    return {bad, "tensor: Q and the ring exceed a block's part of shared memory"};
+  // Sums of fp8 lie in the place of the output, and ones for sums of probabilities beside it.
+  const int sums = is_fp8(s.kv) ? 2 * p.rows * s.value_size + 1024 : 0;
+  if (p.rows * row + tile * p.stages + sums + 1024 > facts_of(arch).lds_bytes / p.waves_per_simd)
+    return {bad, "tensor: Q, the ring, and sums of fp8 exceed a block's part of shared memory"};
   return {};
 }
 

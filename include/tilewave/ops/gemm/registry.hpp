@@ -75,6 +75,21 @@ inline double gemm_cost_in_chain(const GemmProblem& p, const GemmPolicy& policy,
   return 1e-3 * (blocks < 120 ? 1000 - blocks : blocks / 1000);
 }
 
+/// Says whether a product hands on, or takes, squares of a residual stream: one of a chain of more rows.
+constexpr bool gemm_of_squares(const GemmProblem& p) {
+  return (p.a_squares != nullptr || p.out_squares != nullptr) && p.b_ready && !p.batch_invariant;
+}
+/// Says whether an entry has the tiles of 64 columns that such chains take the least time by: up to 16 rows two blocks
+/// an SM, beside which those of the next product find room, else one; by one or two, so that most SMs have a block and
+/// all blocks are there at once. Alone others take less (docs/notebook/2026-11-28-step-two-blocks.md).
+constexpr bool gemm_suits_squares(const GemmProblem& p, const GemmPolicy& policy, int splits) {
+  const int blocks_an_sm = p.m <= 16 ? 2 : 1;
+  if (!gemm_of_squares(p) || !detail::gemm_writes_squares(p.spec, policy)) return false;
+  const std::int64_t blocks = ceil_div<std::int64_t>(p.n, policy.columns) * p.batch * splits;
+  return policy.rows == (p.m <= 16 ? 16 : 64) && policy.waves_per_simd == blocks_an_sm && splits <= 2 && blocks >= 90 &&
+         blocks <= std::int64_t{sm90_facts.compute_units} * blocks_an_sm;
+}
+
 /// Returns microseconds that the wave which finds factors of rows costs blocks that share an SM. Gates of 16 rows took
 /// 58.9 us where one block an SM took 57.3; at 8 rows they were as long (docs/notebook/2026-11-28-step-squares.md).
 constexpr double gemm_norm_us(const GemmProblem& p, const GemmPolicy& policy) {
@@ -110,7 +125,8 @@ struct GemmRegistry {
   /// Returns the modelled time in microseconds, by which entries are ranked. It is an order, not a promise.
   static double cost_us(const GemmProblem& p, const GemmEntry& e, int splits) {
     const ArchFacts& facts = facts_of(e.arch);
-    if (e.policy.leaves_room()) return gemm_cost_in_chain(p, e.policy, splits);
+    if (e.policy.leaves_room() || gemm_suits_squares(p, e.policy, splits))
+      return gemm_cost_in_chain(p, e.policy, splits);
     if (facts.matrix == Matrix::mma) {
       return gemm_norm_us(p, e.policy) + (gemm_is_dense_sm90(p.spec) ? gemm_cost_dense_sm90(p, p.m, e.policy, splits)
                                                                      : gemm_cost_sm90(p, p.m, e.policy, splits));
@@ -134,7 +150,7 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
   plan.candidates = candidates;
   if (Status s = gemm_check(p, facts); !s.ok()) return s;
   for (const TunedGemm& row : tuned) {
-    if (!row.serves(p) || row.splits < 1 || row.splits > row.policy.splits) continue;
+    if (!row.serves(p) || row.splits < 1 || row.splits > row.policy.splits || gemm_of_squares(p)) continue;
     for (const GemmEntry* e : candidates) {
       if (!(e->policy == row.policy) || !GemmRegistry::considers(p, *e, facts).ok()) continue;
       plan.entry = e, plan.splits = row.splits;

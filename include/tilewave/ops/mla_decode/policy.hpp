@@ -67,13 +67,31 @@ constexpr bool mla_fp8_scores(const ArchFacts& facts, const MlaDecodePolicy& p) 
 /// Tokens that lie together in every page that path lds takes.
 inline constexpr int mla_lds_page_tokens = 16;
 
-/// Path lds: rows of a wave; tokens of a tile, which a product of values takes, or two of bf16; bytes from a token's
-/// latent dimensions to the next one's in LDS, of bf16 with a gap that spreads tokens over banks; stages of tiles.
+/// Path lds: rows of a wave; tokens of a tile; bytes from a token's latent dimensions to the next one's in LDS; stages
+/// of tiles. Where LDS transposes what is read, a tile has the tokens of a product of values of fp8, or of two of bf16,
+/// and bf16 has a gap that spreads tokens over banks. Else it has half of them, as LDS is smaller, and every token has
+/// a gap of 16 bytes.
 inline constexpr int mla_lds_wave_rows = 32;
-constexpr int mla_lds_tokens(const MlaDecodeSpec& s) { return 64 / size_of(s.kv); }
-constexpr int mla_lds_pitch(const MlaDecodeSpec& s) { return size_of(s.kv) == 2 ? 1024 + 128 : 512; }
+constexpr int mla_lds_tokens(const ArchFacts& facts, const MlaDecodeSpec& s) {
+  return (facts.lds_transposed ? 64 : 32) / size_of(s.q);
+}
+constexpr int mla_lds_pitch(const ArchFacts& facts, const MlaDecodeSpec& s) {
+  const int latent = latent_value_size * size_of(s.q);
+  return latent + (!facts.lds_transposed ? 16 : size_of(s.q) == 2 ? 128 : 0);
+}
 constexpr int mla_lds_stages(const ArchFacts& facts, const MlaDecodeSpec& s) {
-  return min_of(4, facts.lds_bytes / (mla_lds_tokens(s) * (mla_lds_pitch(s) + 64 * size_of(s.kv))));
+  return min_of(4, facts.lds_bytes / (mla_lds_tokens(facts, s) * (mla_lds_pitch(facts, s) + 64 * size_of(s.q))));
+}
+
+/// Returns the rows of the smallest block. Where waves without rows fetch for 64 rows, one of 32 would be no faster.
+constexpr int mla_lds_least_rows(const ArchFacts& facts) {
+  return facts.direct_copies ? mla_lds_wave_rows : 2 * mla_lds_wave_rows;
+}
+
+/// Returns whether waves without rows hold tiles in their registers until there is room in LDS. Elsewhere all waves
+/// copy straight into LDS.
+constexpr bool mla_lds_held(const ArchFacts& facts, const MlaDecodePolicy& p) {
+  return !facts.direct_copies && p.rows <= 2 * mla_lds_wave_rows;
 }
 
 /// Returns whether the copy engine brings tiles of path tensor, else lanes do.
@@ -86,16 +104,17 @@ namespace detail {
 constexpr Status mla_lds_status(ArchId arch, const MlaDecodeSpec& s, const MlaDecodePolicy& p) {
   constexpr StatusCode bad = StatusCode::bad_value;
   const ArchFacts& facts = facts_of(arch);
-  if (!facts.direct_copies || !facts.lds_transposed)
-    return {bad, "lds: copies into LDS and transposed reads are gfx950's"};
-  if (s.kv != s.q || s.layout != LatentLayout::plain || s.head_size != 576)
-    return {bad, "lds: rows are 576 dimensions of q's type"};
+  if (facts.family != Family::cdna) return {bad, "lds: copies into LDS past the registers of lanes are CDNA's"};
+  const bool copied = s.kv == s.q && s.layout == LatentLayout::plain;
+  if (facts.lds_transposed && (!copied || s.head_size != 576)) return {bad, "lds: rows are 576 dimensions of q's type"};
+  if (!copied && !mla_lds_held(facts, p)) return {bad, "lds: waves without rows widen codes, so 64 rows are the most"};
   if (p.rows < mla_lds_wave_rows || p.rows % mla_lds_wave_rows != 0) return {bad, "lds: waves have 32 rows each"};
   if (p.waves != 4 || p.rows > p.waves * mla_lds_wave_rows) return {bad, "lds: four waves fetch, and have all rows"};
-  if (p.tokens != mla_lds_tokens(s)) return {bad, "lds: a tile has 32 tokens of bf16 or 64 of fp8"};
+  if (p.tokens != mla_lds_tokens(facts, s))
+    return {bad, "lds: a tile has 32 tokens of bf16 or 64 of fp8, and on gfx942 half as many"};
   if (p.waves_per_simd != 1) return {bad, "lds: q and sums fill the registers of a SIMD"};
   if (p.gathered) return {bad, "lds: gathered is of path tensor"};
-  if (mla_lds_stages(facts, s) < 4) return {bad, "lds: four stages of tiles exceed LDS"};
+  if (mla_lds_stages(facts, s) < 3) return {bad, "lds: three stages of tiles exceed LDS"};
   return {};
 }
 

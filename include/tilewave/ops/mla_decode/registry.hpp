@@ -46,7 +46,9 @@ struct MlaDecodeRegistry {
       return a_fits != b_fits ? a_fits : (a.rows < b.rows) == a_fits;
     }
     const auto idle = [&](const Policy& of) {
-      if (of.path == MlaDecodePath::lds && of.rows == mla_lds_wave_rows) return false;
+      // Path registers is the faster one for 16 rows where waves that copy words alone hold tiles.
+      if (of.path == MlaDecodePath::lds && of.rows == mla_lds_least_rows(facts))
+        return !facts.direct_copies && p.sequence_rows() <= 16;
       return of.rows >= 2 * max_of(p.sequence_rows(), 9);
     };
     if (idle(a) != idle(b)) return idle(b);

@@ -29,6 +29,11 @@ struct MlaDecodeSpec {
   TILEWAVE_HOST_DEVICE constexpr LatentRow row() const { return {kv, layout, head_size}; }
 };
 
+/// Returns whether one scale serves the whole cache.
+TILEWAVE_HOST_DEVICE constexpr bool mla_one_scale(const MlaDecodeSpec& s) {
+  return is_fp8(s.kv) && s.layout == LatentLayout::plain;
+}
+
 /// Returns the name of a spec, as `mla.bf16.h576`, `mla.bf16.kv_fp8_e4m3fn.groups_128.h576` or `mla.fp8_e4m3fn.h576`.
 inline std::string name_of(const MlaDecodeSpec& s) {
   std::string name = "mla." + std::string(name_of(s.q));

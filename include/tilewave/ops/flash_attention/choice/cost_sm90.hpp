@@ -35,12 +35,20 @@ constexpr double flash_attention_row_tiles(const FlashAttentionProblem& p, const
 /// The time of path tensor on an H200, if lengths are the capacities. Blocks take rounds of items. An item costs its
 /// start, its end and its tiles of keys. Items alike begin and end together, so a round that is not full takes as long
 /// as one that is. Three wave groups keep the matrix unit busier than two, but lose more of a tile that no query fills.
-/// The rates are fitted to the cells of docs/notebook/2026-11-28-flash-attention.md.
+/// The rates are fitted to the cells of docs/notebook/2026-11-28-flash-attention.md; those of fp8 of large heads to
+/// 2026-11-28-flash-attention-kept-sums.md there.
 struct FlashAttentionTensorCost {
   double rounds, ends;         // without splits; us of an item's start and end
   double longest, mean;        // us of the tiles of keys of an item
   double alike;                // 1 if all items see as many keys, 0 if some see almost none
   double partials, clustered;  // us of the partials of a split; a factor
+
+  /// Returns the rate of products of fp8, in MFLOP per us as all rates are.
+  static constexpr double fp8_rate(const FlashAttentionSpec& s, bool three, bool causal) {
+    if (s.head_size <= 64) return three ? 4.9 : 3.9;
+    if (s.head_size <= 128) return !three ? 7.4 : causal ? 8.5 : 7.8;
+    return !three ? 8.5 : causal ? 10.2 : 9.4;
+  }
 
   constexpr FlashAttentionTensorCost(const FlashAttentionProblem& p, const FlashAttentionPolicy& policy)
       : rounds(flash_attention_row_tiles(p, policy) / sm90_facts.compute_units),
@@ -57,11 +65,7 @@ struct FlashAttentionTensorCost {
     const bool three = policy.waves > 2, small = s.head_size <= 64, fp8 = is_fp8(s.kv);
     const double keys = flash_attention_keys(p);
     const bool causal = p.causal || p.window_right >= 0;
-    const double rate = fp8 ? (three ? (small    ? 4.9
-                                        : causal ? 8.5
-                                                 : 7.8)
-                                     : (small ? 3.9 : 7.4))
-                            : (three ? (small ? 4.3 : 5.75) : (small ? 3.6 : 5.5));  // MFLOP per us
+    const double rate = fp8 ? fp8_rate(s, three, causal) : three ? (small ? 4.3 : 5.75) : (small ? 3.6 : 5.5);
     // Tiles with a mask cost more.
     if (three) ends = causal ? (small && fp8 ? 4.0 : fp8 ? 3.6 : small ? 3.2 : 2.0) : 2.4;
     const double most = p.window_left >= 0 ? min_of(keys, double(p.window_left) + queries) : keys;

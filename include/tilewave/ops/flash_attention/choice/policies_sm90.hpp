@@ -24,7 +24,10 @@ constexpr void add_flash_policies_sm90(ArchId arch, const FlashAttentionSpec& s,
       add(3, s.head_size == 64 ? 128 : 96);
       add(2, 128, false);
     }
-    if (s.head_size == 192) add(2, 128);
+    if (s.head_size == 192) {
+      if (s.value_size == 128) add(3, 96);
+      add(2, s.value_size == 128 ? 128 : 96);
+    }
     if (s.head_size == 256) add(2, 64);
     return;
   }
@@ -37,7 +40,7 @@ constexpr void add_flash_policies_sm90(ArchId arch, const FlashAttentionSpec& s,
     add(2, 128);
     add(2, 128, true, 2);
   }
-  if (s.head_size == 192) add(2, 128);
+  if (s.head_size == 192) add(2, s.value_size == 128 ? 128 : 80);
   if (s.head_size == 256) add(2, 64);
 }
 

@@ -39,7 +39,7 @@ constexpr ValueList<FlashAttentionSpec> flash_attention_wide_specs(ArchId arch) 
   constexpr KvStorage paged = KvStorage::paged;
   constexpr ValueLayout dims = ValueLayout::dim_major;
   ValueList<FlashAttentionSpec> specs;
-  for (const int size : {72, 80, 96, 112}) specs.add({.head_size = size, .value_size = size});
+  for (const int size : {72, 80, 96, 112, 192}) specs.add({.head_size = size, .value_size = size});
   specs.add({.q = f16, .kv = f16, .out = f16, .head_size = 80, .value_size = 80, .soft_cap = true});
   specs.add({.q = f16, .kv = f16, .out = f16, .head_size = 192});
   specs.add({.out = fp8, .head_size = 192, .value_size = 192});
@@ -55,6 +55,8 @@ constexpr ValueList<FlashAttentionSpec> flash_attention_wide_specs(ArchId arch) 
   specs.add({.kv = fp8, .quant = Scaling::per_head, .head_size = 64, .value_size = 64});
   specs.add({.q = f16, .kv = fp8, .out = f16, .quant = Scaling::per_token, .storage = paged});
   specs.add({.q = fp8, .kv = fp8, .out = f16, .quant = Scaling::per_head, .head_size = 192});
+  for (const int size : {64, 192, 256})
+    specs.add({.q = fp8, .kv = fp8, .quant = Scaling::per_tensor, .head_size = size, .value_size = size});
   specs.add({.q = fp8, .kv = fp8, .out = bf16, .quant = Scaling::per_tensor, .storage = paged});
   return specs;
 }

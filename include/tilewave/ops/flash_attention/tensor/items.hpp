@@ -25,12 +25,21 @@ class FlashAttentionItems {
     slot_.advance();
     return found;
   }
-  /// Takes what the finding wave told. Returns whether it is an item.
-  TILEWAVE_DEVICE bool take(Item& item) {
+  /// Waits for what the finding wave told. Returns whether it is an item.
+  TILEWAVE_DEVICE bool await() {
     shared_.item_ring.wait_full(slot_);
+    return shared_.items[slot_.slot].any_keys();
+  }
+  /// Takes what has been awaited.
+  TILEWAVE_DEVICE void take_awaited(Item& item) {
     item = shared_.items[slot_.slot];
     shared_.item_ring.release(slot_.slot);
     slot_.advance();
+  }
+  /// Takes what the finding wave told. Returns whether it is an item.
+  TILEWAVE_DEVICE bool take(Item& item) {
+    shared_.item_ring.wait_full(slot_);
+    take_awaited(item);
     return item.any_keys();
   }
 

@@ -67,7 +67,10 @@ struct FlashAttentionTensorLayout {
   static constexpr int item_users =
       groups * group_waves + transposing_waves + fetching_waves - (finding_wave < fetching_waves ? 1 : 0);
   // One product with probabilities from registers has so many columns of V.
-  static constexpr int value_columns = S.value_size % 128 == 0 ? 128 : 64, value_parts = S.value_size / value_columns;
+  static constexpr int value_columns = is_fp8(S.kv)              ? S.value_size
+                                       : S.value_size % 128 == 0 ? 128
+                                                                 : 64,
+                       value_parts = S.value_size / value_columns;
   static constexpr int slice = 32 / size_of(S.kv);  // of the dimension that one product sums over
   static constexpr int score_slices = S.head_size / slice, key_slices = P.keys / slice;  // products of a tile
 
@@ -86,7 +89,6 @@ struct FlashAttentionTensorLayout {
     Vec<float, 2> sum{};                    // of all tiles, of the lane's rows
     // Sums of values that lie in shared memory, if some do, are to be multiplied by these factors of rows.
     Vec<float, 2> kept_factor{{1.0f, 1.0f}};
-    bool kept = false;
 
     /// Adds the sums of the tile whose products have ended. (The unit keeps 13 bits of a sum: it does not add tiles.)
     TILEWAVE_DEVICE void add_sums() {
@@ -136,21 +138,25 @@ struct FlashAttentionTensorLayout {
   static constexpr int transposed_bytes = transposes ? detail::flash_transposed_bytes(S, P) : 0;  // in a stage
   static constexpr int out_boxes = S.value_size / 64, out_bytes = P.rows * out_boxes * 128;
   // There are two stages of q if they fit, so that q of the next item comes early. Outputs pass through shared memory
-  // of their own if that fits too, and else through the place of q.
+  // of their own if that fits too, and else through the place of q. Those of fp8 always have their own.
   static constexpr int free_bytes = B::facts.lds_bytes / P.waves_per_simd - 1024 - (multiplies_sums ? ones_bytes : 0) -
                                     P.stages * (k_bytes + v_bytes + transposed_bytes);
-  static constexpr int q_stages = 2 * q_bytes <= free_bytes ? 2 : 1;
+  static constexpr int q_stages = 2 * q_bytes + (transposes ? out_bytes : 0) <= free_bytes ? 2 : 1;
   static constexpr bool out_in_q = q_stages * q_bytes + out_bytes > free_bytes;
   static constexpr int staged_boxes = out_in_q ? min_of(out_boxes, head_boxes) : out_boxes;  // of a row, at a time
   // The unit keeps 13 bits of a sum of fp8 products, and cuts off what a key adds to one of thousands. Every so many
-  // tiles the sums of values are added up in f32, in shared memory, if that has room: half of a wave's sums lie in its
-  // place of the output.
-  static constexpr bool keeps_sums = transposes && !out_in_q && q_stages * q_bytes + 2 * out_bytes <= free_bytes;
-  static constexpr int kept_tiles = 16;
+  // tiles the sums of values are added to those in shared memory, which lie in the place of the output, in its 16 bits.
+  // What their rounding takes off stays in the unit, so nothing is lost: it is less than the sum of such tiles up to
+  // half a million keys of one sign.
+  static constexpr bool keeps_sums = transposes;
+  static_assert(!keeps_sums || !out_in_q);
+  static constexpr int kept_tiles = 2048 / P.keys;
   using QSlot = RingSlot<q_stages>;
   using KvSlot = RingSlot<P.stages>;
   using Barriers = RingBarriers<B, P.stages, P.cluster>;
-  /// Tiles of V with a row per dimension: [keys / 128][value_size][128 keys], swizzled.
+  /// Tiles of V with a row per dimension: [keys / 128][value_size][128 keys], swizzled. Two stages of 64 keys lie side
+  /// by side in these rows.
+  static constexpr bool stages_share_rows = P.keys == 64 && P.stages == 2;
   struct Transposed {
     alignas(1024) Chunk values[P.stages][max_of<int>(transposed_bytes, sizeof(Chunk)) / sizeof(Chunk)];
     alignas(1024) Chunk ones[ones_bytes / sizeof(Chunk)];
@@ -158,9 +164,6 @@ struct FlashAttentionTensorLayout {
   };
   struct Staging {
     alignas(1024) Chunk out[out_bytes / sizeof(Chunk)];  // [out_boxes][rows][64 columns], swizzled
-  };
-  struct Kept {
-    alignas(1024) Chunk sums[out_bytes / sizeof(Chunk)];  // [waves][value_size / 16][lanes]
   };
   struct Nothing {};
   struct Shared {
@@ -170,7 +173,6 @@ struct FlashAttentionTensorLayout {
     alignas(1024) Chunk v[P.stages][v_bytes / sizeof(Chunk)];
     std::conditional_t<transposes, Transposed, Nothing> transposed;
     std::conditional_t<out_in_q, Nothing, Staging> staging;
-    std::conditional_t<keeps_sums, Kept, Nothing> kept;
     Barriers k_ring, v_ring;
     RingBarriers<B, q_stages> q_ring;
     typename B::Mbarrier turn[groups];
@@ -234,8 +236,9 @@ struct FlashAttentionTensorLayout {
   }
   TILEWAVE_DEVICE static auto v_operand(const Shared& shared, int slot, int part, int k_slice) {
     if constexpr (transposes) {
-      return SwizzledOperand{shared.transposed.values[slot] + k_slice / 4 * (S.value_size * box_chunks),
-                             part * value_columns, k_slice % 4};
+      const int rows = stages_share_rows ? 0 : slot, slice = stages_share_rows ? 2 * slot + k_slice : k_slice;
+      return SwizzledOperand{shared.transposed.values[rows] + slice / 4 * (S.value_size * box_chunks),
+                             part * value_columns, slice % 4};
     } else if constexpr (side_by_side) {
       return TransposedOperand{shared.v[slot], 8, part * value_columns, k_slice, value_boxes * 1024};
     } else {

@@ -32,10 +32,11 @@ class FlashAttentionTranspose {
  private:
   /// Transposes keys 16 * keys to 16 * keys + 15, of all dimensions.
   TILEWAVE_DEVICE void transpose(int keys) {
-    const int of_128 = P.keys <= 128 ? 0 : keys / 8;
+    const int of_128 = P.keys <= 128 ? 0 : keys / 8, slot = transposed_.slot;
+    const int rows = L::stages_share_rows ? 0 : slot, behind = L::stages_share_rows ? 4 * slot : 0;
     transpose_.template run<S.value_size / 32>(
         shared_.v[v_.slot], P.keys * L::box_chunks, 16 * keys * L::box_chunks,
-        shared_.transposed.values[transposed_.slot] + of_128 * (S.value_size * L::box_chunks), keys - 8 * of_128);
+        shared_.transposed.values[rows] + of_128 * (S.value_size * L::box_chunks), keys - 8 * of_128 + behind);
   }
   /// Clears the rows of V from `first` of the tile on, which may be NaN. Each wave clears them for itself, as each
   /// writes the same.

@@ -48,13 +48,7 @@ struct FlashAttentionWaveGroup {
       typename L::Output out{};
       typename Softmax::Operands probabilities;
       if (64 * group < item.rows) {
-        // Only the lse needs sums of probabilities that products sum up. (The loop is there twice, since a question in
-        // it would keep exponentials behind the wait for values.)
-        if (L::multiplies_sums && args.attention.lse == nullptr) {
-          walk<!L::multiplies_sums>(item, unseen, half, softmax, scores, probabilities, out);
-        } else {
-          walk<true>(item, unseen, half, softmax, scores, probabilities, out);
-        }
+        walk(item, unseen, half, softmax, scores, probabilities, out);
       } else {
         pass_by(item, probabilities);
       }
@@ -68,14 +62,17 @@ struct FlashAttentionWaveGroup {
         finish_values<0>(out);
         if constexpr (L::transposes) finish_rows(softmax, out, joined);
         write(item, softmax, joined, out);
-        finish_output();
+        if constexpr (L::out_in_q) finish_output();
       }
+      // An item that is taken before the last one is written takes registers.
       Item next;
-      const bool more = items.take(next);
+      const bool more = takes_early ? items.take(next) : items.await();
       if (more) await_item(ahead);
-      unseen = more ? unseen_tiles(next) : 0;
-      half = more && sees_half(next, unseen);
-      skip_keys(unseen);
+      if constexpr (takes_early) {
+        unseen = more ? unseen_tiles(next) : 0;
+        half = more && sees_half(next, unseen);
+        skip_keys(unseen);
+      }
       // The stale q may be rows of the output, which all waves of the group have to have written.
       if (L::q_stages == 1 && L::out_in_q && !more) B::group_barrier();
       begin_scores(ahead, scores);
@@ -88,7 +85,11 @@ struct FlashAttentionWaveGroup {
       B::group_mma_fence(scores);
       if (!more) break;  // the stale scores had no keys to release
       release_keys();
-      item = next;
+      if constexpr (takes_early) {
+        item = next;
+      } else {
+        items.take_awaited(item);
+      }
     }
     finish_output();
   }
@@ -117,6 +118,7 @@ struct FlashAttentionWaveGroup {
     const std::int32_t end = VisibleKeys::of(args.attention, item.sequence, query).end;
     return end <= (item.end_tile - 1 - unseen) * P.keys + P.keys / 2;
   }
+  static constexpr bool takes_early = most_unseen > 0 || halves;  // the group's first tile has to be known
   /// Passes by the first tiles of keys. (There is no loop, since products may be under way.)
   TILEWAVE_DEVICE void skip_keys(int tiles) {
     TILEWAVE_UNROLL
@@ -143,7 +145,6 @@ struct FlashAttentionWaveGroup {
   /// Walks from the last tile of keys that the group sees to an item's first; it does not see `unseen` tiles behind.
   /// Scores of the last tile are there at the start; of its keys the group may see the first half alone. Products of
   /// values of the first tile are left to the caller.
-  template <bool adds_sums>
   TILEWAVE_DEVICE void walk(const Item& item, int unseen, bool half, Softmax& softmax, typename L::Scores& scores,
                             typename Softmax::Operands& probabilities, typename L::Output& out) {
     Vec<float, Softmax::rows> factor;
@@ -160,26 +161,40 @@ struct FlashAttentionWaveGroup {
     if (!L::transposes && (tile + 1) * P.keys > item.sequence.kv_count)
       clear_values(item.sequence.kv_count - tile * P.keys);
     while (tile > item.first_tile) {
-      // Sums are kept behind tiles of these numbers, outside the loop, which has to be short.
-      const std::int32_t last =
-          L::keeps_sums ? max_of(align_down(tile - 1, L::kept_tiles), item.first_tile) : item.first_tile;
-      do {
-        --tile;
-        shared.k_ring.wait_full(k);
-        await_turn();
-        begin_scores(q, scores);
-        begin_values(probabilities, out);
-        pass_turn();
-        finish_scores<1>(scores);
-        const bool raised = softmax.template prepare<false>(tile, scores, factor);
-        finish_values<0>(out);
-        if (softmax.template run<false, P.keys, adds_sums>(scores, probabilities, factor) || raised) out.scale(factor);
-      } while (tile > last);
+      const std::int32_t last = L::keeps_sums ? max_of(kept_tile(tile), item.first_tile) : item.first_tile;
+      // Only the lse needs sums of probabilities that products sum up. (The loop is there twice, since a question in it
+      // would keep exponentials behind the wait for values.)
+      if (L::multiplies_sums && args.attention.lse == nullptr) {
+        walk_down<!L::multiplies_sums>(tile, last, softmax, scores, probabilities, out);
+      } else {
+        walk_down<true>(tile, last, softmax, scores, probabilities, out);
+      }
       if constexpr (L::keeps_sums) {
-        if (tile > item.first_tile) keep_sums(out);
+        if (tile > item.first_tile) keep_sums(out, tile < kept_tile(item.end_tile - 1));
       }
     }
   }
+  /// Walks from the tile before `tile` to `last`, which is before it. Sums are kept outside this loop: it has to be
+  /// short.
+  template <bool adds_sums>
+  TILEWAVE_DEVICE void walk_down(std::int32_t& tile, std::int32_t last, Softmax& softmax, typename L::Scores& scores,
+                                 typename Softmax::Operands& probabilities, typename L::Output& out) {
+    Vec<float, Softmax::rows> factor;
+    do {
+      --tile;
+      shared.k_ring.wait_full(k);
+      await_turn();
+      begin_scores(q, scores);
+      begin_values(probabilities, out);
+      pass_turn();
+      finish_scores<1>(scores);
+      const bool raised = softmax.template prepare<false>(tile, scores, factor);
+      finish_values<0>(out);
+      if (softmax.template run<false, P.keys, adds_sums>(scores, probabilities, factor) || raised) out.scale(factor);
+    } while (tile > last);
+  }
+  /// Returns the next tile behind which sums are kept.
+  TILEWAVE_DEVICE static std::int32_t kept_tile(std::int32_t tile) { return align_down(tile - 1, L::kept_tiles); }
 
   /// Passes by an item none of whose rows are the group's, as those of a few decode rows. The products of values that
   /// follow have no effect.
@@ -214,7 +229,9 @@ struct FlashAttentionWaveGroup {
   TILEWAVE_DEVICE void write(const Item& item, const Softmax& softmax, const JoinedSink (&joined)[Softmax::rows],
                              typename L::Output& out) {
     if constexpr (!L::out_in_q) finish_output();
-    if constexpr (L::keeps_sums) add_kept_sums(out);
+    if constexpr (L::keeps_sums) {
+      if (kept_tile(item.end_tile - 1) > item.first_tile && 64 * group < item.rows) add_kept_sums(out);
+    }
     const int wave = B::block_lane_id() % L::group_lanes / B::facts.wave_lanes;
     FlashAttentionOutput<B, S, L>::write(args, item, softmax, joined, out,
                                          L::staging(shared, q.slot) + (64 * group + 16 * wave) * L::box_chunks);
@@ -222,48 +239,52 @@ struct FlashAttentionWaveGroup {
     storing = true;
     q.advance();
   }
-  /// Returns the place of four of the lane's sums of values. Only this lane reads what it writes there.
-  TILEWAVE_DEVICE Chunk* kept_place(int four) const {
-    constexpr int of_box = 16 * L::box_chunks / B::facts.wave_lanes, half = L::out_boxes * of_box;
+  /// Returns the place of eight of the lane's sums of values. Only this lane reads what it writes there.
+  TILEWAVE_DEVICE Chunk* kept_place(int eight) const {
+    constexpr int of_box = 16 * L::box_chunks / B::facts.wave_lanes;
     const int wave = B::block_lane_id() / B::facts.wave_lanes;
-    if (four >= half) return shared.kept.sums + (wave * half + four - half) * B::facts.wave_lanes + B::lane_id();
-    return shared.staging.out + (four / of_box * P.rows + 16 * wave) * L::box_chunks +
-           four % of_box * B::facts.wave_lanes + B::lane_id();
+    return shared.staging.out + (eight / of_box * P.rows + 16 * wave) * L::box_chunks +
+           eight % of_box * B::facts.wave_lanes + B::lane_id();
   }
-  /// Calls f(four sums of values, their place).
+  /// Calls f(eight sums of values, their place).
   template <class F>
   TILEWAVE_DEVICE void each_kept(typename L::Output& out, const F& f) const {
-    constexpr int fours = L::Sums::size / 4;
+    constexpr int eights = L::Sums::size / 8;
     TILEWAVE_UNROLL
-    for (int i = 0; i < L::value_parts * fours; ++i) f(&out.of[i / fours][i % fours * 4], kept_place(i));
+    for (int i = 0; i < L::value_parts * eights; ++i) f(&out.of[i / eights][i % eights * 8], kept_place(i));
   }
-  /// Adds the sums of values to those in shared memory, and begins anew.
-  TILEWAVE_DEVICE void keep_sums(typename L::Output& out) {
-    if (!out.kept) finish_output();
+  /// Adds the sums of values to those in shared memory. What these round off stays.
+  TILEWAVE_DEVICE void keep_sums(typename L::Output& out, bool kept) {
+    if (!kept) finish_output();
     each_kept(out, [&](float* sums, Chunk* at) TILEWAVE_INLINE_LAMBDA {
-      Chunk words{};
-      if (out.kept) words = *at;
+      if (kept) add_kept(*at, out.kept_factor, sums);
+      Chunk words;
       TILEWAVE_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        words[e] = __builtin_bit_cast(std::uint32_t,
-                                      fused(__builtin_bit_cast(float, words[e]), out.kept_factor[e / 2], sums[e]));
-        sums[e] = 0.0f;
+      for (int w = 0; w < 4; ++w) {
+        words[w] = B::round_bf16(sums[2 * w], sums[2 * w + 1]);
+        sums[2 * w] -= low_of(words[w]);
+        sums[2 * w + 1] -= high_of(words[w]);
       }
       *at = words;
     });
-    out.kept = true;
     out.kept_factor = {{1.0f, 1.0f}};
   }
   /// Adds those in shared memory. The place of the output is the wave's again.
   TILEWAVE_DEVICE void add_kept_sums(typename L::Output& out) const {
-    if (!out.kept) return;
-    each_kept(out, [&](float* sums, const Chunk* at) TILEWAVE_INLINE_LAMBDA {
-      const Chunk words = *at;
-      TILEWAVE_UNROLL
-      for (int e = 0; e < 4; ++e) sums[e] = fused(__builtin_bit_cast(float, words[e]), out.kept_factor[e / 2], sums[e]);
-    });
+    each_kept(out, [&](float* sums, const Chunk* at) TILEWAVE_INLINE_LAMBDA { add_kept(*at, out.kept_factor, sums); });
     B::wave_barrier();
   }
+  /// Adds pairs of kept sums, times the factors of their rows, which alternate.
+  TILEWAVE_DEVICE static void add_kept(const Chunk& words, const Vec<float, 2>& factor, float* sums) {
+    TILEWAVE_UNROLL
+    for (int w = 0; w < 4; ++w) {
+      sums[2 * w] = fused(low_of(words[w]), factor[w % 2], sums[2 * w]);
+      sums[2 * w + 1] = fused(high_of(words[w]), factor[w % 2], sums[2 * w + 1]);
+    }
+  }
+  /// Return the floats of a word of two bf16.
+  TILEWAVE_DEVICE static float low_of(std::uint32_t word) { return __builtin_bit_cast(float, word << 16); }
+  TILEWAVE_DEVICE static float high_of(std::uint32_t word) { return __builtin_bit_cast(float, word & 0xffff0000u); }
   /// Waits until the copy engine has read the last output. If it was in q's place, that is free then.
   TILEWAVE_DEVICE void finish_output() {
     if (!storing) return;

@@ -2,210 +2,148 @@
 // How long a dense product is expected to take on an H200: what chooses among entries. Not a promise, only an order.
 #pragma once
 
-#include "tilewave/ops/gemm/choice/corrections_sm90.hpp"
 #include "tilewave/ops/gemm/choice/cost_sm90.hpp"
+#include "tilewave/ops/gemm/choice/policy_costs_sm90.hpp"
+#include "tilewave/ops/gemm/few_rows/strides.hpp"
 
 namespace tilewave {
 
-/// The constants of gemm_model_dense_sm90, in microseconds, cycles and bytes a cycle. They were fitted to the shapes of
-/// docs/notebook/tuned/gemm_dense_sm90_2026-11-28.csv.gz, and then the corrections of policies
-/// (docs/notebook/2026-11-28-gemm-copies-and-choice.md).
-struct GemmDenseCost {
-  double cycles_per_us = 1604.5, launch = 5.231, two_blocks = 1.147;  // earlier, with two blocks an SM
-  // Factors of the matrix unit's cycles: products under 176 and under 240 columns, tiles of three wave groups, of one
-  // group that is not swapped, swapped tiles, and promoted sums.
-  double narrow = 1.047, middle = 0.993, three_groups = 0.969, one_group = 0.000, swapped = 1.181, promoted = 1.160;
-  // The same where block scales are added: for one group, three, large tiles and others.
-  double block_one = 3.909, block_three = 1.193, block_large = 1.152, block = 1.269;
-  // Few rows with block scales: factor of the products, and the chain of a stage, with its part a column.
-  double chain_factor = 1.227, chain = 131.18, chain_column = 4.847, chain_groups = 1.789;
-  // What copies bring a block: swapped or few rows, others, one of few blocks, and all blocks together.
-  double rate_swapped = 61.97, rate = 38.88, rate_alone = 74.84, rate_of_all = 9468.6, few_columns = 0.874,
-         beside = 1.000;
-  // A stage takes no less, and so much of a wave group's products more.
-  double stage = 272.45, stage_of_products = 0.248;
-  // Rows of the last band of tiles that are not there, of all blocks, that a cycle skips.
-  double absent_rows = 15.055;
-  double epilogue = 0.460, epilogue_of_tile = 2.094, epilogue_block = 0.898;
-  double merge = 0.031, merge_swapped = 0.500, merge_of_split = 0.000, merge_of_tile = 7.245, merge_beside_rows = 0.000;
-  // The matrix unit waits so long between tiles whose values leave late, and those of the last tile take so long.
-  // Boxes of a tile take six stages to leave.
-  double late_epilogue = 0.363, late_last = 0.925, late_stage = 0.587;
-  double pingpong_epilogue = 3.265, pingpong_epilogue_of_tile = 2.345, pingpong_first = 1.189;
-  double passes = 0.000, split_round = 1.461, memory_round = 0.000;
-  double bytes_per_us = 5.186e6, reread = 0.278, reread_rows = 0.000, used = 0.432, used_few_rows = 0.398,
-         used_least = 0.495;
-  double stream = 1.075, stream_without_round = 1.202, combine = 0.000, combine_of_parts = 0.294;
-};
-
-/// The constants of operands of 16 bits. Those above are for fp8.
-inline constexpr GemmDenseCost gemm_dense_cost_sixteen_bits{.cycles_per_us = 1610.0,
-                                                            .launch = 6.000,
-                                                            .two_blocks = 0.040,
-                                                            .narrow = 1.134,
-                                                            .middle = 1.081,
-                                                            .three_groups = 0.982,
-                                                            .one_group = 1.054,
-                                                            .swapped = 0.964,
-                                                            .promoted = 0.715,
-                                                            .block_one = 3.611,
-                                                            .block_three = 0.018,
-                                                            .block_large = 0.014,
-                                                            .block = 0.026,
-                                                            .chain_factor = 0.004,
-                                                            .chain = 0.010,
-                                                            .chain_column = 0.031,
-                                                            .chain_groups = 1.645,
-                                                            .rate_swapped = 0.037,
-                                                            .rate = 0.154,
-                                                            .rate_alone = 77.94,
-                                                            .rate_of_all = 23327.9,
-                                                            .few_columns = 1.039,
-                                                            .beside = 1.928,
-                                                            .stage = 212.8,
-                                                            .stage_of_products = 0.007,
-                                                            .absent_rows = 15.70,
-                                                            .epilogue = 0.000,
-                                                            .epilogue_of_tile = 1.376,
-                                                            .epilogue_block = 2.954,
-                                                            .merge = 0.215,
-                                                            .merge_swapped = 0.423,
-                                                            .merge_of_split = 0.010,
-                                                            .merge_of_tile = 5.992,
-                                                            .merge_beside_rows = 2.387,
-                                                            .late_epilogue = 1.011,
-                                                            .late_last = 1.994,
-                                                            .late_stage = 0.109,
-                                                            .pingpong_epilogue = 3.467,
-                                                            .pingpong_epilogue_of_tile = 0.027,
-                                                            .pingpong_first = 1.127,
-                                                            .passes = 0.605,
-                                                            .split_round = 2.797,
-                                                            .memory_round = 1.603,
-                                                            .bytes_per_us = 6.287e6,
-                                                            .reread = 0.075,
-                                                            .reread_rows = 0.000,
-                                                            .used = 0.213,
-                                                            .used_few_rows = 0.000,
-                                                            .used_least = 0.660,
-                                                            .stream = 0.008,
-                                                            .stream_without_round = 4.528,
-                                                            .combine = 0.104,
-                                                            .combine_of_parts = 0.039};
-inline constexpr GemmDenseCost gemm_dense_cost_fp8{};
-
-/// True for the specs whose choice gemm_cost_dense_sm90 makes. Other ones have few policies, and gemm_cost_sm90.
+/// True for the specs whose choice gemm_cost_dense_sm90 makes: one product, whose weights are row-major, or int4 under
+/// 16 bits. Other ones have few policies, and gemm_cost_sm90.
 constexpr bool gemm_is_dense_sm90(const GemmSpec& s) {
-  return s.groups == GemmGroups::one && !s.gated && !s.four_bit() && s.a != DType::i8 &&
-         s.weights == GemmWeights::row_major && s.layout == GemmLayout::nt && s.out_scale != Scaling::per_group;
+  if (s.groups != GemmGroups::one || s.gated || s.out_scale == Scaling::per_group) return false;
+  if (s.b == DType::i4) return size_of(s.a) == 2 && s.scale_k == 128 && !s.rounds_weights();
+  return !s.four_bit() && s.a != DType::i8 && s.weights == GemmWeights::row_major && s.layout == GemmLayout::nt;
 }
 
-/// Microseconds on an H200: the longer of what the stages and what the bytes take, and what is there once.
+namespace detail {
+
+/// Microseconds of things that lie beside each other. None of them is hidden whole: three that take equally long take
+/// 1.3 times as long as one.
+inline double beside_each_other(double a, double b, double c) {
+  a *= a, b *= b, c *= c;
+  return std::sqrt(std::sqrt(a * a + b * b + c * c));
+}
+
+/// Up to 8 rows straight to registers (few_rows/dense_kernel.hpp): memory, or the runs of a block one after the other,
+/// of which each waits for memory and then takes the SM's share of it.
+inline double gemm_cost_dense_few_rows(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p,
+                                       const GemmDenseCost& c, const GemmPolicyCost& of) {
+  if (m > p.rows || !GemmFewRowsStrides(problem).check().ok()) return 1e6;
+  const double row_bytes = double(problem.k) * size_of(problem.spec.a), layers = problem.batch;
+  const double blocks = layers * ceil_div(problem.n, p.columns), sms = sm90_facts.compute_units;
+  const double rounds = std::ceil(blocks / (sms * p.waves_per_simd));
+  const double run_bytes = double(p.waves_k) * p.stages * p.depth_bytes;  // of a row of B, by all waves of a block
+  const double runs = std::ceil(row_bytes / run_bytes);
+  // Each block reads A, mostly from L2. An SM takes in 75 GB/s, and the part of.split more.
+  const double bytes = (layers * problem.n + 0.10 * blocks * m) * row_bytes, memory = c.memory * of.memory * 1e6;
+  const double run =
+      min_of(run_bytes, row_bytes) * p.columns / min_of(memory / min_of(blocks, sms), 75e3 * (1 + of.split));
+  return of.start + beside_each_other(bytes / memory, rounds * runs * (of.stage + run), 0) +
+         of.tile * min_of(rounds, 2.0) + of.merge * (m - 1) / 8;
+}
+
+/// Int4 weights straight to registers (few_rows/kernel.hpp): memory, the work of the block that has most strips, and
+/// the stages of one of its waves.
+inline double gemm_cost_int4_few_rows(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p,
+                                      const GemmDenseCost& c, const GemmPolicyCost& of) {
+  if (m > p.rows) return 1e6;  // would read all weights again
+  const GemmFewRowsWork work = gemm_few_rows_work(problem, p);
+  return of.start +
+         beside_each_other(work.bytes / (1e6 * c.memory * of.memory), of.stage * work.waves,
+                           (1 + of.split) * work.block) +
+         of.tile * work.passes + of.merge * (m - 1) / p.rows;
+}
+
+}  // namespace detail
+
+/// Microseconds on an H200 by given constants: what a block's tiles take one after the other, beside what all blocks
+/// have from L2 and from memory, round by round, and what is there once. How the constants were fitted is in
+/// docs/notebook/2026-11-28-gemm-unseen-shapes.md.
 inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits,
-                                    const GemmDenseCost& c) {
+                                    const GemmDenseCost& c, const detail::GemmPolicyCost& of) {
   const GemmSpec& spec = problem.spec;
+  if (p.path == GemmPath::weights_in_registers) {
+    return spec.four_bit() ? detail::gemm_cost_int4_few_rows(problem, m, p, c, of)
+                           : detail::gemm_cost_dense_few_rows(problem, m, p, c, of);
+  }
   const int element = size_of(spec.a);
   const double sms = sm90_facts.compute_units, n = problem.n, k = problem.k, layers = problem.batch;
-  const double tiles = gemm_tile_count(problem, m, p).tiles;
+  const double tiles = gemm_tile_count(problem, m, p).tiles, blocks = p.sharers() * splits;  // of a tile
   // Blocks share K only where tiles leave some of them nothing to do.
   if (splits > 1 && tiles * splits > 1.22 * sms) return 1e6;
   // Many bands of few rows were not timed where columns are many.
-  if (p.swapped && m > max_of(256, 8 * p.rows) && problem.n > 512) return 1e6;
+  if (p.swapped && m > max_of(256, 8 * p.rows) && problem.n > 512 && !(spec.four_bit() && p.rows >= 128)) return 1e6;
+  // Nor were tiles that up to 32 rows leave empty for the most part, and wide ones of up to eight.
+  if (m <= 32 && p.rows > 64 && p.rows >= 2 * m && p.columns <= 128) return 1e6;
+  if (m <= 8 && !spec.four_bit() && (p.rows > 64 || p.columns > 128)) return 1e6;
   const double slots = double(clusters_at_a_time(p.sharers() * splits) * p.waves_per_simd);
-  const double steps = double(ceil_div(ceil_div(problem.k * element, p.depth_bytes), splits));
-  const double rounds_started = double(std::int64_t((tiles + slots - 1) / slots));
-  const bool block = spec.scale == Scaling::per_block, scaled_large = block && !p.swapped;
+  const double steps = ceil_div(ceil_div(problem.k * element, p.depth_bytes), splits);
 
-  // 64 rows of one side by n of the other and 32 bytes of k take n / 2 cycles.
-  const double tall = p.swapped ? p.columns : p.rows, wide = p.swapped ? p.rows : p.columns;
-  double cycles = tall / 64 * max_of(wide, 32.0) / 2 * (p.depth_bytes / 32);
-  if (scaled_large) {
-    const bool large = p.waves() > 1 && p.waves() != 3 && (tall >= 256 || wide >= 256);
-    cycles *= p.waves() == 1 ? c.block_one : p.waves() == 3 ? c.block_three : large ? c.block_large : c.block;
-  } else {
-    if (!p.pingpong) {
-      cycles *= wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? c.middle : c.narrow;
-      if (p.waves() == 3) cycles *= c.three_groups;
-      if (p.waves() == 1 && !p.swapped) cycles *= c.one_group;
-    }
-    if (p.swapped) cycles *= c.swapped;
-    if (block) {
-      const double groups = p.waves() > 1 ? c.chain_groups : 1.0;
-      cycles = max_of(c.chain_factor * cycles, (c.chain + c.chain_column * wide) * groups);
-    }
-    if (spec.has_sums_to_choose() && spec.sums == GemmSums::promoted) cycles *= c.promoted;
-  }
+  // Bytes of a value of B, and of a row of it in a stage.
+  const double b_value = spec.four_bit() ? 0.5 + 2.0 / spec.scale_k : element,
+               b_row = p.depth_bytes * b_value / element;
 
-  // All blocks read the same rows of B where columns are few. Two blocks of an SM take turns.
-  const bool alone = n <= 256 && p.waves() == 1 && p.cluster_columns == 1 && element == 2;
-  // So do blocks beside each other with the same rows of A, where these are many and columns few.
+  // A stage of one block: its products, or what it takes in.
+  const double rows = min_of(p.rows, m), area = p.rows * p.columns / 32768.0;  // in tiles of 128 x 256
+  const double stage =
+      detail::beside_each_other(of.stage, (rows * p.depth_bytes + p.columns * b_row) * 1e-3 / c.intake, 0);
+  // What it has from L2. Rows of A that many blocks read at a time leave L2 less often; B's of one band of tiles come
+  // from memory.
   const std::int32_t across = ceil_div(problem.n, p.columns * p.cluster_columns);
-  const double few_columns = (alone ? c.few_columns : 1.0) /
-                             (m >= 1024 && across > 1 && problem.n <= 512 && p.cluster_columns == 1 ? c.beside : 1.0);
-  const double turns = p.waves_per_simd > 1 && tiles > sms ? 2.0 : 1.0;
-  const double of_group = cycles / (p.pingpong ? 1 : p.waves());
-  const double bands = ceil_div(m, p.rows), absent = m > p.rows ? bands * p.rows - m : 0.0;
-  const auto stage_us = [&](double blocks) {
-    const double active = min_of(blocks, sms);
-    const double rate = few_columns * max_of(p.swapped || m <= 128 || p.sharers() > 1 ? c.rate_swapped : c.rate,
-                                             min_of(c.rate_alone, c.rate_of_all / active));
-    const double own_rows = double(min_of(p.rows, m)) / p.cluster_columns, own_columns = double(p.columns) / p.cluster;
-    // Shared boxes leave L2 once, and reach each block.
-    const double reached = (double(min_of(p.rows, m)) + p.columns) * p.depth_bytes / c.rate_alone;
-    const double copied =
-        max_of((own_rows + own_columns) * p.depth_bytes / rate, reached) + absent * active / bands / c.absent_rows;
-    return max_of(cycles, turns * max_of(c.stage + c.stage_of_products * of_group, copied)) / c.cycles_per_us;
+  const double a_again = c.a_again + (1 - c.a_again) * min_of(1.0, c.a_readers / across);
+  const double from_l2 = steps * (rows * p.depth_bytes / p.cluster_columns * a_again +
+                                  p.columns * b_row / p.cluster * (m > p.rows ? 1.0 : c.b_once));
+  const double l2 = 1e6 * (splits > 1              ? c.l2_split
+                           : p.cluster_columns > 2 ? c.l2_rows_by_four
+                           : p.cluster_columns > 1 ? c.l2_rows
+                           : p.cluster > 1         ? c.l2_columns
+                                                   : c.l2);
+  // Boxes of rows shared by a cluster do not end with A (gemm_launch), and rows beyond it take time of all blocks.
+  const double absent = p.cluster_columns > 1 && m < p.rows ? (p.rows - m) / double(p.cluster_columns) : 0.0;
+  // Where few columns lie under many rows, the same rows of A are read by blocks far from each other.
+  const bool few_columns = m >= 1024 && problem.n <= 512 && p.cluster_columns == 1;
+  const double a_memory = few_columns && across > 1 ? 1 + c.a_memory : 1.0;
+  const double bytes = layers * ((a_memory * m * element + n * b_value) * k + double(m) * n * size_of(spec.out));
+  const double memory = bytes / (1e6 * c.memory * of.memory * tiles);  // of a tile
+  const auto round = [&](double at_a_time, double part, bool last) {   // `part` of the steps of so many tiles
+    const double active = at_a_time * blocks;
+    double tile = part * steps * stage;
+    if (p.waves_per_simd > 1 && active > sms) tile *= 1 + c.turns * min_of(1.0, active / sms - 1);
+    // Under pingpong a wave group's epilogue lies beside the products of the other.
+    if (p.pingpong) {
+      tile = last ? tile + of.tile : max_of(tile, (tile + of.tile) / 2);
+    } else {
+      tile += (last ? 0.0 : of.tile) + (p.late ? c.late_stage * max_of(6.0 - steps, 0.0) : 0.0);
+    }
+    return c.absent * 1e-4 * absent * active * steps * part +
+           (few_columns && splits == 1 ? 1 + c.few_columns : 1.0) *
+               detail::beside_each_other(tile, part * active * from_l2 / l2, part * at_a_time * memory);
   };
-  const double tile_us = steps * stage_us(tiles * splits * p.sharers());
-
-  const double area = p.rows * p.columns / 32768.0;  // in tiles of 128 x 256
-  const double own_epilogue = p.late         ? c.late_epilogue + c.late_stage * max_of(6.0 - steps, 0.0)
-                              : scaled_large ? c.epilogue_block - (area == 0.5 ? 0.1 : 0.0)
-                                             : c.epilogue + c.epilogue_of_tile * area;
-  const double merge = splits == 1 ? 0.0
-                                   : c.merge + (p.swapped ? c.merge_swapped : 0.0) + c.merge_of_split * splits +
-                                         c.merge_of_tile * area + (bands > 1 ? c.merge_beside_rows * area : 0.0);
-  const double epilogue = own_epilogue + merge,
-               long_epilogue = c.pingpong_epilogue + c.pingpong_epilogue_of_tile * area;
-  double rounds = rounds_started, combine = 0;
+  double us = of.start;
   if (p.stream) {
-    const GemmTail tail = gemm_tail(p, tiles, slots, steps, c.combine, c.combine_of_parts);
-    rounds = tail.rounds, combine = tail.us;
+    const GemmTail tail = gemm_tail(p, tiles, slots, steps);
+    const double whole = std::floor(tiles / slots);
+    return us + whole * round(slots, 1.0, false) + round(slots, tail.rounds - whole, true) + tail.us;
   }
-  double products = rounds * tile_us + rounds_started * epilogue + (p.late ? c.late_last : 0.0);
-  if (p.pingpong) {
-    // A wave group's epilogue lies beside the products of the other.
-    products =
-        (rounds - 1) * max_of(tile_us, (tile_us + long_epilogue) / 2) + c.pingpong_first * tile_us + long_epilogue;
-  } else if (!p.stream && rounds_started > 1) {  // fewer blocks share what is read in the last round
-    products += steps * stage_us((tiles - (rounds_started - 1) * slots) * splits * p.sharers()) - tile_us;
+  const double rounds = std::ceil(tiles / slots) - 1;  // before the last
+  us += round(tiles - rounds * slots, 1.0, true);
+  if (rounds > 0) us += rounds * round(slots, 1.0, false) + c.second_round;
+  if (splits > 1) {
+    const double odd = splits == 3   ? c.by_three
+                       : splits == 5 ? c.by_five
+                       : splits == 6 ? c.by_six
+                       : splits == 7 ? c.by_seven
+                                     : 0;
+    us += of.merge + of.split * (splits - 1) - c.merge_rows * area * (1 - rows / p.rows) + odd;
   }
-  // Blocks that share K take longer where there are several rows of tiles.
-  const double passes = splits > 1 && bands > 1 ? c.passes : 0.0;
-
-  // Rows of tiles below each other read B again from L2, all of it if they are all there at once.
-  const double bytes = layers * ((double(m) * element + n * element) * k + m * n * size_of(spec.out));
-  const double band_rows =
-      rounds_started == 1 && splits == 1 ? 1.0 : double(ceil_div(min_of(m, 1024), p.rows * p.cluster));
-  double reread = c.reread * (band_rows - 1) * n * k * element * layers;
-  // Blocks beside each other read the same rows of A, unless they share them.
-  const double beside = ceil_div(min_of(problem.n, 1024), p.columns * p.cluster_columns);
-  reread += c.reread_rows * (beside - 1) * double(m) * k * element * layers;
-  // Blocks that have nothing left leave bandwidth to the others, which cannot use all of it.
-  const double share = tiles / (rounds * slots) * (slots * p.sharers() * splits / sms);
-  const double used =
-      max_of(c.used_least, min_of(1.0, (p.swapped && p.rows <= 32 ? c.used_few_rows : c.used) + 0.5 * share));
-  const double memory = (bytes + reread) / (c.bytes_per_us * used) + (p.pingpong ? long_epilogue : epilogue) +
-                        (splits > 1 ? c.split_round * (rounds - 1) : c.memory_round * (rounds_started - 1));
-  const double us = c.launch - (p.waves_per_simd > 1 ? c.two_blocks : 0.0) + passes + max_of(products, memory);
-  return p.stream ? (rounds >= 1 ? c.stream : c.stream_without_round) * (us + combine) : us;
+  return us;
 }
 
-/// The same with what the model does not know of the policy.
+/// The same by the constants of the spec and the policy.
 inline double gemm_cost_dense_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits) {
-  if (p.path == GemmPath::weights_in_registers) return gemm_cost_dense_few_rows(problem, m, p);
-  const GemmDenseCost& c = size_of(problem.spec.a) > 1 ? gemm_dense_cost_sixteen_bits : gemm_dense_cost_fp8;
-  return gemm_corrected_us(problem.spec, p, splits, gemm_model_dense_sm90(problem, m, p, splits, c));
+  const GemmSpec& spec = problem.spec;
+  return gemm_model_dense_sm90(problem, m, p, splits, gemm_dense_cost(spec), gemm_policy_cost(spec, p));
 }
 
 }  // namespace tilewave

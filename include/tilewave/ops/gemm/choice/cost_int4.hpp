@@ -15,7 +15,9 @@ inline double gemm_cost_int4(const GemmProblem& p, std::int32_t m, const GemmPol
   const GemmTileCount count = gemm_tile_count(p, m, policy);
   const double k = p.k, row_bytes = k * size_of(p.spec.a),
                code_bytes = k * (0.5 + double(size_of(p.spec.group_scale())) / max_of(p.spec.scale_k, 1));
-  const double bytes = gemm_layers(p) * p.n * code_bytes + count.rows * (row_bytes + double(p.n) * size_of(p.spec.out));
+  // Contiguous groups without rows are not read.
+  const double layers = p.spec.groups == GemmGroups::contiguous ? gemm_groups_hit(p, m) : double(gemm_layers(p));
+  const double bytes = layers * p.n * code_bytes + count.rows * (row_bytes + double(p.n) * size_of(p.spec.out));
   const double memory = bytes / (0.85 * facts.hbm_bytes_per_second / 1e6);
   const double by_tiles = count.tiles * (min_of(policy.rows, m) * row_bytes + policy.columns * code_bytes);
   const double l2 = by_tiles / gemm_cdna_costs(facts.id).l2;

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "tilewave/ops/gemm/choice/tile_count.hpp"
-#include "tilewave/ops/gemm/few_rows/strides.hpp"
 #include "tilewave/ops/gemm/stream.hpp"
 
 namespace tilewave {
@@ -25,43 +24,36 @@ inline GemmTail gemm_tail(const GemmPolicy& p, double tiles, double slots, doubl
   return {whole + share / max_of(steps, 1.0), once + megabytes / 3.5 + megabytes / 4.5 + of_parts * blocks / tail};
 }
 
-/// Returns the microseconds of codes of four bits under few rows (few_rows/kernel.hpp), as gemm_cost_sm90 counts them:
-/// a launch and both ends of each pass, and the longest of memory, of the work of the block that has most strips, and
-/// of the stages of one of its waves. The constants are those of docs/notebook/2026-11-28-gemm-clusters.md.
-inline double gemm_cost_few_rows(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p) {
-  if (m > p.rows) return 1e6;  // would read all weights again
+/// What codes of four bits under few rows (few_rows/kernel.hpp) have to do: bytes, the passes of a block, microseconds
+/// of work of the block that has most strips, and of the stages of one of its waves. The constants are those of
+/// docs/notebook/2026-11-28-gemm-clusters.md.
+struct GemmFewRowsWork {
+  double bytes, passes, block, waves;
+};
+inline GemmFewRowsWork gemm_few_rows_work(const GemmProblem& problem, const GemmPolicy& p) {
   const std::int32_t slots =
       max_of(1, sm90_facts.compute_units * p.waves_per_simd / max_of(1, std::int32_t{problem.batch}));
   const std::int32_t groups = p.waves_columns, halves = problem.spec.gated ? 2 : 1, of_pass = p.columns / 16;  // of B
   const std::int32_t strips = halves * ceil_div(ceil_div(gemm_out_columns(problem), 16), slots);
   const std::int32_t full = strips / of_pass, rest = strips - full * of_pass;
-  const double rounds = max_of(1.0, double(problem.batch) / sm90_facts.compute_units), passes = full + (rest > 0);
+  const double passes = full + (rest > 0);
   const double stages = ceil_div(problem.k, 128), wave_stages = ceil_div(ceil_div(problem.k, 128), p.waves_k);
   const double bytes = double(problem.batch) * problem.n * problem.k * (0.5 + 2.0 / problem.spec.scale_k);
   // A strip of a stage takes `of_strip` of the block's time, and a group takes `of_group` once, for its operands of A.
   const double of_strip = p.rows > 8 ? 0.0236 : 0.0091, of_group = p.rows > 8 ? 0.0099 : 0.0087;
-  const double work =
+  const double block =
       p.waves_per_simd * stages * (strips * of_strip + (full * groups + min_of(rest, groups)) * of_group);
   const double wave_strips = full * (of_pass / groups) + ceil_div(rest, groups);
-  const double waves = wave_stages * (0.495 * passes + 0.276 * wave_strips);
-  return 5.82 + max_of(bytes / 4.36e6, rounds * max_of(work, waves)) + 1.12 * rounds * passes;
+  return {bytes, passes, block, wave_stages * (0.495 * passes + 0.276 * wave_strips)};
 }
 
-/// The same of weights of 16 or 8 bits straight to registers (few_rows/dense_kernel.hpp): the longer of memory and of
-/// the runs of a wave, one after the other. How its constants were fitted is in
-/// docs/notebook/2026-11-28-gemm-few-rows-of-16-bits.md.
-inline double gemm_cost_dense_few_rows(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p) {
-  if (m > p.rows || !detail::GemmFewRowsStrides(problem).check().ok()) return 1e6;
-  const double row_bytes = double(problem.k) * size_of(problem.spec.a), layers = problem.batch;
-  const double blocks = layers * ceil_div(problem.n, p.columns), slots = sm90_facts.compute_units * p.waves_per_simd;
-  const double rounds = double(std::int64_t((blocks + slots - 1) / slots));
-  // Each block reads A, mostly from L2. Few bytes under way leave memory idle.
-  const double bytes = (layers * problem.n + 0.10 * blocks * m) * row_bytes;
-  const double run_bytes = double(p.waves_k) * p.stages * p.depth_bytes;  // of a row of B, by all waves of a block
-  const double used = min_of(1.0, min_of(blocks, slots) * run_bytes * p.columns / 2.64e6);
-  const double runs = double(std::int64_t(row_bytes / run_bytes + 0.999));
-  const double chain = rounds * runs * (0.15 + 0.18 * p.stages * p.columns / 16);
-  return 3.87 + max_of(bytes / (4.58e6 * used), chain) + 0.63 * min_of(rounds, 2.0);
+/// Returns the microseconds of that, as gemm_cost_sm90 counts them: a launch and both ends of each pass, and the
+/// longest of memory, work and waves.
+inline double gemm_cost_few_rows(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p) {
+  if (m > p.rows) return 1e6;  // would read all weights again
+  const GemmFewRowsWork work = gemm_few_rows_work(problem, p);
+  const double rounds = max_of(1.0, double(problem.batch) / sm90_facts.compute_units);
+  return 5.82 + max_of(work.bytes / 4.36e6, rounds * max_of(work.block, work.waves)) + 1.12 * rounds * work.passes;
 }
 
 /// Microseconds on an H200: the longer of what the products and what the bytes take, and what is there once. How its
@@ -99,8 +91,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
     const double tiles = gemm_tiles_of_group(group_rows_scaled, p.rows * p.cluster);
     count.tiles = tiles * ceil_div(problem.n, p.columns) * count.rows / group_rows_scaled;
   }
-  if (p.path == GemmPath::weights_in_registers)
-    return spec.four_bit() ? gemm_cost_few_rows(problem, m, p) : gemm_cost_dense_few_rows(problem, m, p);
+  if (p.path == GemmPath::weights_in_registers) return gemm_cost_few_rows(problem, m, p);
   const double slots = double(clusters_at_a_time(p.sharers() * splits) * p.waves_per_simd);
   const double steps = double(ceil_div(ceil_div(problem.k * element, p.depth_bytes), splits));
   const double rounds_started = double(std::int64_t((count.tiles + slots - 1) / slots));  // rounds

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Where the cost model's choice took over 3 % longer than the best plan that was timed in at least two runs.
-// source: docs/notebook/tuned/gemm_bf16_sm90_2026-11-28-3.csv.gz
+// source: docs/notebook/tuned/gemm_bf16_sm90_2026-11-28-3.csv.gz, gemm_unseen_sm90_2026-11-28.csv.gz
 // device: NVIDIA H200, 2026-11-28
 // commit: 87be778b
 #pragma once
@@ -28,10 +28,6 @@ constexpr TunedGemm tuned_fast(Scaling scale, std::int32_t m, std::int32_t n, st
 }  // namespace detail
 
 inline constexpr std::array tuned_gemm_sm90{
-    detail::tuned_bf16(16, 128, 896, 6,
-                       {.rows = 64, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
-    detail::tuned_bf16(16, 2048, 512, 2,
-                       {.rows = 64, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
     detail::tuned_bf16(
         16, 4096, 4096, 2,
         {.rows = 16, .columns = 64, .stages = 8, .waves_rows = 1, .swapped = true, .splits = 8, .waves_per_simd = 2}),
@@ -57,8 +53,6 @@ inline constexpr std::array tuned_gemm_sm90{
     detail::tuned_bf16(64, 8960, 5120, 1,
                        {.rows = 64, .columns = 128, .stages = 8, .waves_rows = 2, .swapped = true, .splits = 8}),
     detail::tuned_bf16(64, 28672, 4096, 1, {.rows = 64, .columns = 224, .stages = 5, .waves_rows = 1}),
-    detail::tuned_bf16(64, 36864, 7168, 1,
-                       {.rows = 64, .columns = 96, .stages = 10, .waves_rows = 1, .cluster_columns = 2}),
     detail::tuned_bf16(
         96, 64, 3072, 8,
         {.rows = 16, .columns = 64, .stages = 8, .waves_rows = 1, .swapped = true, .splits = 8, .waves_per_simd = 2}),
@@ -95,10 +89,6 @@ inline constexpr std::array tuned_gemm_sm90{
                        {.rows = 96, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
     detail::tuned_bf16(192, 1152, 8192, 4,
                        {.rows = 96, .columns = 128, .stages = 7, .waves_rows = 2, .swapped = true, .splits = 8}),
-    detail::tuned_bf16(192, 2048, 8192, 1,
-                       {.rows = 64, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
-    detail::tuned_bf16(256, 256, 4096, 4,
-                       {.rows = 64, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
     detail::tuned_bf16(256, 1280, 6144, 5,
                        {.rows = 128, .columns = 128, .stages = 6, .waves_rows = 2, .swapped = true, .splits = 8}),
     detail::tuned_bf16(320, 896, 4864, 3,
@@ -112,21 +102,119 @@ inline constexpr std::array tuned_gemm_sm90{
     detail::tuned_bf16(1024, 512, 7168, 3,
                        {.rows = 128, .columns = 128, .stages = 6, .waves_rows = 2, .swapped = true, .splits = 8}),
     detail::tuned_bf16(1024, 4096, 3840, 1, {.rows = 128, .columns = 128, .stages = 6, .waves_rows = 2, .cluster = 2}),
-    detail::tuned_bf16(1024, 7168, 16384, 1, {.rows = 64, .columns = 224, .stages = 5, .waves_rows = 1}),
     detail::tuned_bf16(1536, 896, 4864, 2, {.rows = 192, .columns = 112, .stages = 4, .waves_rows = 3, .splits = 3}),
     detail::tuned_bf16(2048, 256, 4096, 2,
                        {.rows = 64, .columns = 128, .stages = 8, .waves_rows = 2, .swapped = true, .splits = 8}),
     detail::tuned_bf16(4096, 160, 4096, 2, {.rows = 64, .columns = 160, .stages = 7, .waves_rows = 1, .splits = 4}),
     detail::tuned_bf16(4096, 320, 5120, 1, {.rows = 64, .columns = 160, .stages = 7, .waves_rows = 1, .splits = 4}),
     detail::tuned_bf16(8192, 2048, 512, 1, {.rows = 128, .columns = 128, .stages = 6, .waves_rows = 2, .cluster = 2}),
+    // By docs/notebook/2026-11-28-gemm-scales-ahead.md.
+    detail::tuned_bf16(16, 7168, 2048, 1, {.rows = 64, .columns = 96, .stages = 10, .waves_rows = 1}),
+    detail::tuned_bf16(64, 4096, 4096, 2,
+                       {.rows = 80, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
+    detail::tuned_bf16(64, 36864, 7168, 1,
+                       {.rows = 64, .columns = 96, .stages = 10, .waves_rows = 1, .cluster_columns = 2}),
+    detail::tuned_bf16(96, 4096, 4096, 1,
+                       {.rows = 96, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
+    detail::tuned_fast(
+        Scaling::per_row, 4096, 128, 2880, 1,
+        {.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster_columns = 2}),
+    detail::tuned_fast(
+        Scaling::per_row, 4096, 128, 4096, 1,
+        {.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster_columns = 2}),
+    detail::tuned_fast(
+        Scaling::per_row, 4096, 128, 5120, 1,
+        {.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster_columns = 2}),
+    detail::tuned_fast(
+        Scaling::per_row, 4096, 128, 7168, 1,
+        {.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster_columns = 2}),
+    detail::tuned_fast(
+        Scaling::per_row, 96, 4096, 4096, 1,
+        {.rows = 96, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .cluster_columns = 4}),
+    detail::tuned_fast(
+        Scaling::per_row, 96, 7168, 2048, 1,
+        {.rows = 96, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .cluster_columns = 4}),
+    detail::tuned_fast(
+        Scaling::per_row, 96, 6144, 4096, 1,
+        {.rows = 96, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .cluster_columns = 4}),
+    detail::tuned_fast(
+        Scaling::per_row, 96, 5120, 8192, 1,
+        {.rows = 96, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .cluster_columns = 4}),
+    detail::tuned_fast(
+        Scaling::per_tensor, 4096, 128, 2880, 1,
+        {.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster_columns = 2}),
+    detail::tuned_fast(
+        Scaling::per_tensor, 4096, 128, 4096, 1,
+        {.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster_columns = 2}),
+    detail::tuned_fast(
+        Scaling::per_tensor, 4096, 128, 5120, 1,
+        {.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster_columns = 2}),
+    detail::tuned_fast(
+        Scaling::per_tensor, 4096, 128, 7168, 1,
+        {.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster_columns = 2}),
+    detail::tuned_fast(
+        Scaling::per_tensor, 96, 4096, 4096, 1,
+        {.rows = 96, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .cluster_columns = 4}),
+    detail::tuned_fast(
+        Scaling::per_tensor, 96, 7168, 2048, 1,
+        {.rows = 96, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .cluster_columns = 4}),
+    detail::tuned_fast(
+        Scaling::per_tensor, 96, 6144, 4096, 1,
+        {.rows = 96, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .cluster_columns = 4}),
+    detail::tuned_fast(
+        Scaling::per_tensor, 96, 5120, 8192, 1,
+        {.rows = 96, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .cluster_columns = 4}),
+    // Where the model took over a tenth longer in docs/notebook/2026-11-28-gemm-unseen-shapes.md, lists of the project.
+    detail::tuned_bf16(2048, 384, 7168, 1,
+                       {.rows = 64, .columns = 96, .stages = 10, .waves_rows = 1, .cluster_columns = 2}),
+    detail::tuned_bf16(256, 256, 4096, 8,
+                       {.rows = 128, .columns = 64, .stages = 8, .waves_rows = 1, .swapped = true, .splits = 8}),
+    detail::tuned_bf16(256, 512, 4096, 4,
+                       {.rows = 64, .columns = 128, .stages = 8, .waves_rows = 2, .swapped = true, .splits = 8}),
+    detail::tuned_bf16(
+        2048, 256, 7168, 1,
+        {.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster_columns = 2}),
+    detail::tuned_bf16(1024, 2112, 7168, 1, {.rows = 128, .columns = 144, .stages = 5, .waves_rows = 2, .late = true}),
+    detail::tuned_bf16(
+        1024, 512, 4096, 1,
+        {.rows = 96, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .cluster_columns = 4}),
+    detail::tuned_bf16(2048, 512, 7168, 1,
+                       {.rows = 64, .columns = 128, .stages = 8, .waves_rows = 1, .cluster_columns = 2}),
+    detail::tuned_bf16(256, 512, 7168, 4,
+                       {.rows = 64, .columns = 128, .stages = 8, .waves_rows = 2, .swapped = true, .splits = 8}),
+    detail::tuned_fast(Scaling::per_tensor, 256, 192, 4096, 5,
+                       {.rows = 64, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
+    detail::tuned_fast(Scaling::per_tensor, 1024, 512, 7168, 1,
+                       {.rows = 64, .columns = 96, .stages = 10, .waves_rows = 1}),
+    detail::tuned_fast(Scaling::per_tensor, 8192, 256, 7168, 1,
+                       {.rows = 128, .columns = 128, .stages = 6, .waves_rows = 2, .splits = 4}),
+    detail::tuned_fast(Scaling::per_tensor, 512, 6144, 4096, 1,
+                       {.rows = 64, .columns = 128, .stages = 8, .waves_rows = 2, .swapped = true, .splits = 8}),
+    detail::tuned_fast(Scaling::per_tensor, 96, 2112, 7168, 4,
+                       {.rows = 96, .columns = 128, .stages = 7, .waves_rows = 2, .swapped = true, .splits = 8}),
+    detail::tuned_fast(Scaling::per_tensor, 256, 512, 7168, 4,
+                       {.rows = 64, .columns = 128, .stages = 8, .waves_rows = 2, .swapped = true, .splits = 8}),
+    detail::tuned_fast(Scaling::per_row, 64, 2880, 4096, 4,
+                       {.rows = 64, .columns = 128, .stages = 8, .waves_rows = 2, .swapped = true, .splits = 8}),
+    detail::tuned_fast(Scaling::per_row, 512, 6144, 4096, 1,
+                       {.rows = 64, .columns = 128, .stages = 8, .waves_rows = 2, .swapped = true, .splits = 8}),
+    detail::tuned_fast(Scaling::per_row, 2048, 320, 5120, 1,
+                       {.rows = 64, .columns = 128, .stages = 8, .waves_rows = 2, .swapped = true, .splits = 8}),
+    detail::tuned_fast(Scaling::per_row, 512, 5120, 8192, 1,
+                       {.rows = 64, .columns = 160, .stages = 7, .waves_rows = 1, .splits = 4}),
+    detail::tuned_fast(
+        Scaling::per_row, 2048, 256, 7168, 1,
+        {.rows = 64, .columns = 64, .stages = 13, .waves_rows = 1, .swapped = true, .cluster_columns = 2}),
+    detail::tuned_fast(Scaling::per_row, 1024, 512, 7168, 1,
+                       {.rows = 64, .columns = 96, .stages = 10, .waves_rows = 1}),
+    detail::tuned_fast(Scaling::per_row, 128, 7168, 2048, 1,
+                       {.rows = 64, .columns = 128, .stages = 8, .waves_rows = 2, .swapped = true, .splits = 8}),
+    detail::tuned_fast(Scaling::per_row, 1024, 2880, 4096, 1,
+                       {.rows = 64, .columns = 192, .stages = 6, .waves_rows = 1, .pingpong = true}),
     // By the command's tables of docs/notebook/2026-11-28-gemm-few-rows-of-16-bits.md.
     detail::tuned_bf16(256, 7168, 2048, 1, {.rows = 128, .columns = 112, .stages = 6, .splits = 8}),
     detail::tuned_bf16(512, 7168, 2048, 1, {.rows = 128, .columns = 112, .stages = 6, .splits = 8}),
     // By two trials or the command's tables of docs/notebook/2026-11-28-gemm-boxes-in-turn.md and the page before it.
-    detail::tuned_bf16(16, 7168, 2048, 1,
-                       {.rows = 64, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
-    detail::tuned_bf16(64, 4096, 4096, 1,
-                       {.rows = 64, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
     detail::tuned_fast(Scaling::per_row, 64, 4096, 4096, 1,
                        {.rows = 64, .columns = 64, .stages = 10, .waves_rows = 1, .swapped = true, .splits = 8}),
     detail::tuned_fast(Scaling::per_tensor, 64, 4096, 4096, 1,

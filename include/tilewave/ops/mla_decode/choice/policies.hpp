@@ -35,19 +35,22 @@ constexpr MlaDecodePolicies mla_decode_policies(ArchId arch, const MlaDecodeSpec
     tensor(balanced, false, 16);
     tensor(balanced, true, 32);  // pages of odd sizes
   }
+  const ArchFacts& facts = facts_of(arch);
+  const bool cdna = facts.family == Family::cdna;
   for (const int rows : {128, 64, 32}) {
+    if (rows < mla_lds_least_rows(facts)) continue;
     add({.path = MlaDecodePath::lds,
          .rows = rows,
-         .tokens = mla_lds_tokens(s),
+         .tokens = mla_lds_tokens(facts, s),
          .waves = 4,
          .schedule = balanced,
          .waves_per_simd = 1});
   }
-  // Wide blocks read the cache less often. On gfx950 they have the LDS for q of 64 rows, or of 32 twice; on gfx942 if q
-  // is fp8. Path lds leaves them pages of odd sizes.
-  const bool cdna = facts_of(arch).family == Family::cdna, wide_lds = cdna && facts_of(arch).lds_bytes > 128 * 1024;
-  if (cdna && all.size() == 0) add({.rows = 64, .schedule = balanced, .waves_per_simd = 1});
-  add({.rows = 32, .schedule = balanced, .waves_per_simd = wide_lds ? 2 : 1});
+  // Wide blocks read the cache less often. On gfx950 they have the LDS for q of 64 rows, or of 32 twice. Path lds
+  // leaves them pages of odd sizes, and of codes under bf16 q nothing.
+  const bool wide_lds = cdna && facts.lds_bytes > 128 * 1024, lds = all.size() > 0;
+  if (cdna && !lds) add({.rows = 64, .schedule = balanced, .waves_per_simd = 1});
+  if (!cdna || !lds || s.kv == s.q) add({.rows = 32, .schedule = balanced, .waves_per_simd = wide_lds ? 2 : 1});
   add({.rows = 16, .schedule = balanced, .waves_per_simd = 2});
   add({.rows = 16, .waves_per_simd = 2});
   return all;

@@ -3,15 +3,14 @@
 //
 // Grid: by the schedule of the policy (work.hpp). A block has P.rows query rows, query tokens times heads, in waves of
 // 32 rows, and walks their tokens in tiles of P.tokens. A wave has q and all 512 output columns of its rows in
-// registers, so it multiplies a tile by itself: nothing but the tile is shared. LDS: a ring of tiles (tile.hpp), of
+// registers, so it multiplies a tile by itself: nothing but the tile is shared. LDS: a ring of tiles (layout.hpp), of
 // which all waves fetch a part. Where there are fewer rows, the other waves do nothing else.
 // Bound: reads of the cache; with 128 rows the matrix rate is near.
 #pragma once
 
 #include <limits>
 
-#include "tilewave/ops/mla_decode/lds/main_loop.hpp"
-#include "tilewave/ops/mla_decode/row_output.hpp"
+#include "tilewave/ops/mla_decode/lds/output.hpp"
 #include "tilewave/ops/mla_decode/work.hpp"
 
 namespace tilewave {
@@ -40,11 +39,13 @@ struct MlaDecodeLds : MlaDecodeQueued<P> {
         State s;
         begin(s);
         if (item.tiles > 0) MlaLdsMainLoop<L>(args, item, shared, s).run();
-        finish(args.attention, item, s);
-      } else if (item.tiles > 0) {
-        MlaLdsFetching<L>::run(args.attention, item, shared);
+        B::lds_barrier();  // nobody reads tiles any more
+        MlaLdsOutput<L>::write(args.attention, item, s, shared);
+      } else {
+        if (item.tiles > 0) Fetching::run(args, item, shared);
+        B::lds_barrier();
       }
-      B::lds_barrier();  // nobody reads tiles any more
+      B::lds_barrier();  // nor rows
     }
   }
 
@@ -52,8 +53,7 @@ struct MlaDecodeLds : MlaDecodeQueued<P> {
   using Work = MlaDecodeWork<MlaDecodeLds>;
   using Item = PagedAttentionWorkItem;
   using State = MlaLdsState<L>;
-  using Map = typename L::Map;
-  using Sums = typename L::Sums;
+  using Fetching = std::conditional_t<L::held, MlaLdsHeldFetching<L>, MlaLdsFetching<L>>;
 
   /// All lanes of a wave have the same item, which belongs into scalar registers.
   TILEWAVE_DEVICE static Item uniform(Item item) {
@@ -66,30 +66,13 @@ struct MlaDecodeLds : MlaDecodeQueued<P> {
   }
 
   TILEWAVE_DEVICE static void begin(State& s) {
-    s.reference = State::lowest;
-    s.sum = 0.0f;
     TILEWAVE_UNROLL
-    for (int d = 0; d < L::value_tiles; ++d) s.out[d] = Sums{};
-  }
-
-  TILEWAVE_DEVICE static void finish(const PagedAttentionArgs& a, const Item& item, const State& s) {
-    const int lane = L::lane();
-    const std::int32_t in_block = B::wave_id() * mla_lds_wave_rows + Map::row(lane);
-    const MlaDecodeRow of{in_block, min_of(item.first_row + in_block, a.rows - 1), s.sum + B::shuffle_xor(s.sum, 32),
-                          s.reference};
-    float v_scale = 1.0f;
-    if constexpr (is_fp8(S.kv)) v_scale = B::load(a.k_scale);
-    const auto each_run = [&](const auto& f) TILEWAVE_INLINE_LAMBDA {
-      TILEWAVE_UNROLL
-      for (int d = 0; d < L::value_tiles; ++d) {
-        TILEWAVE_UNROLL
-        for (int i = 0; i < Map::sums; i += 4) {
-          const Sums& from = s.out[d];
-          f(L::side * d + Map::kv_row(lane, i), Vec<float, 4>{{from[i], from[i + 1], from[i + 2], from[i + 3]}});
-        }
-      }
-    };
-    MlaDecodeRowOutput<B, P>::write(a, item, of, v_scale, Map::unit(lane) == 0, each_run);
+    for (int r = 0; r < State::score_rows; ++r) {
+      s.reference[r] = State::lowest;
+      s.sum[r] = 0.0f;
+    }
+    TILEWAVE_UNROLL
+    for (auto& sums : s.out) sums = {};
   }
 };
 

@@ -134,7 +134,7 @@ inline double paged_attention_bulk_cost(const PagedAttentionProblem& p, const Pa
   // Boxes of tokens by three blocks an SM are for chains: two of them leave room where the next product fetches its
   // weights, which is worth some 7 us (docs/notebook/2026-11-28-step-squares.md).
   const bool for_chains = p.spec.values == ValueLayout::token_major && policy.blocks_per_cu(facts) > 2;
-  const bool leaves_room = p.tables_ready && blocks > facts.compute_units && on_an_sm <= 2.0;
+  const bool leaves_room = p.tables_ready && blocks > facts.compute_units && (on_an_sm <= 2.0 || rounds == 1.0);
   return (both_ends * (1.0 + (rounds - 1.0) * shown) + at_work) * (balanced ? 1.05 : 1.0) + (!for_chains   ? 0.0
                                                                                              : leaves_room ? -7.0
                                                                                                            : 1e6);

@@ -1,38 +1,26 @@
 // SPDX-License-Identifier: MIT
-// A tile of tokens lies in LDS once, and is keys and values: first the latent dimensions of all tokens, then their
-// rotated ones. Units of 16 bytes are permuted, so that neither products of scores nor those of values meet a bank
-// twice. Keys are read 16 bytes a lane. Values want tokens of one dimension side by side: LDS transposes them as they
-// are read.
+// Tiles of a chip whose LDS transposes what is read. Scores are products of 32 tokens and 32 rows. Units of 16 bytes
+// are permuted, so that neither products of scores nor those of values meet a bank twice.
 #pragma once
 
-#include "tilewave/arch/lds.hpp"
-#include "tilewave/attention/latent_cache.hpp"
-#include "tilewave/core/static_for.hpp"
-#include "tilewave/ops/mla_decode/args.hpp"
-#include "tilewave/ops/paged_attention/work_item.hpp"
+#include "tilewave/ops/mla_decode/lds/layout.hpp"
 
 namespace tilewave {
 
 template <class RoomOf, MlaDecodeSpec S, MlaDecodePolicy P>
-struct MlaLdsLayout {
-  using Room = RoomOf;
-  using B = Room;
-  static constexpr MlaDecodeSpec spec = S;
-  static constexpr MlaDecodePolicy policy = P;
-  static constexpr int lanes = B::facts.wave_lanes, waves = P.waves;
+struct MlaLdsTransposed : MlaLdsTile<RoomOf, S, P> {
+  using Tile = MlaLdsTile<RoomOf, S, P>;
+  using B = RoomOf;
   static constexpr int side = 32;  // rows and tokens of a product
   using Map = ProductMap<side>;
   using Sums = Vec<float, Map::sums>;
-  static constexpr DType type = S.kv;
-  static constexpr int element = size_of(type), chunks = B::template product_chunks<type>;  // of an operand
-  static constexpr int row_waves = P.rows / mla_lds_wave_rows;                              // that multiply
-  static constexpr int key_tiles = P.tokens / side, value_tiles = latent_value_size / side;
+  static constexpr int value_tiles = latent_value_size / side;
+  using Out = Sums[value_tiles];  // sums of values
+  static constexpr int element = Tile::element, pitch = Tile::pitch, rope_bytes = Tile::rope_bytes;
+  static constexpr int chunks = B::template product_chunks<Tile::type>;  // of an operand
+  static constexpr int key_tiles = P.tokens / side;
   static constexpr int product_k = Map::units * chunks * (16 / element);  // what a product sums up
   static constexpr int head_slices = S.head_size / product_k, key_slices = P.tokens / product_k;
-  static constexpr int row_bytes = S.row().token_bytes(), stages = mla_lds_stages(B::facts, S);
-  static constexpr int latent_bytes = latent_value_size * element, rope_bytes = row_bytes - latent_bytes;
-  static constexpr int pitch = mla_lds_pitch(S), latent_tile_bytes = P.tokens * pitch;
-  static constexpr int tile_bytes = P.tokens * (pitch + rope_bytes);
 
   /// Returns what is joined to the number of a token's unit by exclusive or; each bit of the token has one of its own.
   /// Sixteen lanes that are served together read keys of 16 tokens: of bf16, the pitch puts odd ones into the other
@@ -74,92 +62,32 @@ struct MlaLdsLayout {
     return cycles;
   }
   static_assert(conflicts() == 0, "lanes that are served together meet no bank twice");
-
-  /// LLVM would otherwise keep what follows from the lane's number across items, for which there are no registers.
-  TILEWAVE_DEVICE static int lane() { return B::opaque(std::int32_t{B::lane_id()}); }
-
-  /// Returns the slot that lies `distance` behind one, in bytes from the first.
-  template <int distance>
-  TILEWAVE_DEVICE static std::int32_t slot_behind(std::int32_t slot) {
-    slot += distance * tile_bytes;
-    return slot < stages * tile_bytes ? slot : slot - stages * tile_bytes;
-  }
-
-  struct Shared {
-    alignas(16) Chunk tiles[stages][tile_bytes / sizeof(Chunk)];
-  };
 };
 
-/// Copies rows of tokens into LDS. A wave has P.tokens / waves neighbouring tokens of a tile, which lie in one page. A
-/// copy of all lanes has the latent dimensions of one token of bf16, or of two of fp8; the last one has the rotated
-/// dimensions of all.
+/// Copies rows of tokens into LDS. A copy of all lanes has the latent dimensions of one token of bf16, or of two of
+/// fp8; the last one has the rotated dimensions of all.
 template <class L>
-struct MlaLdsFetch {
+struct MlaLdsTransposedFetch : MlaLdsPlaces<L> {
   using B = typename L::B;
-  static constexpr int tokens = L::policy.tokens / L::policy.waves;
+  using Places = MlaLdsPlaces<L>;
+  using Places::first, Places::place, Places::token_stride;
+  static constexpr int tokens = Places::tokens;
   static constexpr int copy_bytes = 16 * L::lanes, latent_copies = tokens * L::latent_bytes / copy_bytes;
   static constexpr int copies = latent_copies + 1, copy_tokens = tokens / latent_copies;
-  static_assert(tokens * L::rope_bytes == copy_bytes && mla_lds_page_tokens % tokens == 0 &&
-                    (copy_tokens == 1 || L::pitch == L::latent_bytes),
+  static constexpr int under_way = copies;  // instructions
+  static_assert(tokens * L::rope_bytes == copy_bytes && (copy_tokens == 1 || L::pitch == L::latent_bytes),
                 "all lanes copy 16 bytes");
 
-  struct Found {
-    std::int32_t id, offset, bytes;  // the page; the wave's first token in it, and its last one, or -1 for no tokens
-  };
-  struct Place {
-    const char* page;
-    std::int32_t offset, bytes;  // of the wave's first token, and the end of its last one
-  };
-
-  const char* base;
-  std::uint32_t page_units;   // of 16 bytes, from a page to the next
-  std::int32_t token_stride;  // bytes
-  FastDiv block_size;
-  const std::int32_t* table;
-  std::int32_t begin, first, last;  // tokens: the wave's first one of tile 0, and in the tile, the last that is wanted
   std::int32_t latent_at, rope_at;  // where the lane reads of the first copy's tokens, and of rotated dimensions
-  Found next;
-  Place place;
-  std::int32_t from;  // offset of the tokens that were copied last
+  std::int32_t from;                // offset of the tokens that were copied last
 
-  TILEWAVE_DEVICE MlaLdsFetch(const PagedAttentionArgs& a, const PagedAttentionWorkItem& item)
-      : base(static_cast<const char*>(a.k)),
-        page_units(static_cast<std::uint32_t>(L::element * a.k_strides.page / 16)),
-        token_stride(static_cast<std::int32_t>(size_of(L::spec.kv) * a.k_strides.token)),
-        block_size(a.block_size),
-        table(a.block_table + item.sequence * a.table_row_stride),
-        begin(item.begin + B::wave_id() * tokens),
-        first(B::wave_id() * tokens),
-        last(min_of(item.end, item.begin + item.tiles * L::policy.tokens) - 1) {
+  TILEWAVE_DEVICE MlaLdsTransposedFetch(const PagedAttentionArgs& a, const PagedAttentionWorkItem& item)
+      : Places(a, item) {
     const int byte = 16 * L::lane(), token = byte / L::rope_bytes;
     latent_at = byte % L::latent_bytes ^ 16 * L::mask(first + byte / L::latent_bytes);
     rope_at = token * token_stride + L::latent_bytes + (byte % L::rope_bytes ^ 16 * L::rope_mask(first + token));
   }
 
-  /// Looks up the page of the wave's tokens of tile n: its id is on its way then.
-  TILEWAVE_DEVICE void look_up(std::int32_t n) {
-    const std::int32_t token = begin + n * L::policy.tokens, seen = min_of(token, last);
-    const std::int32_t column = block_size.quotient(seen);
-    next.id = B::load_uniform(table + column);
-    next.offset = seen - column * block_size.divisor;
-    next.bytes = token > last ? -1 : min_of(block_size.divisor - 1, last - seen + next.offset);
-  }
-  /// Turns what was looked up into the place of copies.
-  TILEWAVE_DEVICE void find() {
-    place = {base + 16 * (std::uint64_t{static_cast<std::uint32_t>(next.id)} * page_units),
-             next.bytes < 0 ? 0 : next.offset * token_stride,
-             next.bytes < 0 ? 0 : next.bytes * token_stride + L::row_bytes};
-    B::keep_uniform(place.page);
-    B::keep_uniform(place.offset);
-    B::keep_uniform(place.bytes);
-  }
-  /// Starts all copies of tile n, into slot n.
-  template <int n>
-  TILEWAVE_DEVICE void copy_tile(typename L::Shared& shared) {
-    look_up(n);
-    find();
-    static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { copy<i>(shared, n * L::tile_bytes); });
-  }
   /// Starts copy i of the tile whose place was found, into the slot that lies `slot` bytes behind the first. What lies
   /// behind the last token becomes zeros.
   template <int i>
@@ -177,15 +105,14 @@ struct MlaLdsFetch {
       from += copy_tokens * token_stride;
     }
     B::keep_uniform(to), B::keep_uniform(from);
-    typename B::Source{place.page, static_cast<std::uint32_t>(place.bytes)}.copy(
-        reinterpret_cast<char*>(&shared) + to + (latent ? token * L::pitch : L::latent_tile_bytes), lane,
-        min_of(from, place.bytes));
+    this->source().copy(reinterpret_cast<char*>(&shared) + to + (latent ? token * L::pitch : L::latent_tile_bytes),
+                        lane, min_of(from, place.bytes));
   }
 };
 
 /// What a lane reads of a tile: units of its key, and values as operands.
 template <class L>
-struct MlaLdsReads {
+struct MlaLdsTransposedReads {
   using B = typename L::B;
   using Operand = Chunk[L::chunks];
   // Masks change units within a window, so after so many units, or tiles of values, offsets repeat. Rotated units of
@@ -197,7 +124,7 @@ struct MlaLdsReads {
       value_at[value_bases][value_parts];  // bytes from the slot
   std::int32_t to_rope;  // of bf16, from a unit of latent dimensions to a rotated one: made anew at the first of them
 
-  TILEWAVE_DEVICE MlaLdsReads() {
+  TILEWAVE_DEVICE MlaLdsTransposedReads() {
     const int lane = L::lane();
     TILEWAVE_UNROLL
     for (int i = 0; i < key_bases; ++i) key_at[i] = B::opaque(std::int32_t{L::key_offset(lane, i)});
@@ -239,6 +166,135 @@ struct MlaLdsReads {
       const auto low = B::template load_transposed<L::element>(from + at[0]),
                  high = B::template load_transposed<L::element>(second);
       to[i] = {{low[0], low[1], high[0], high[1]}};
+    }
+  }
+};
+
+/// The operands of a wave, and its scores. A lane has scores of one row, that of its sums of values.
+template <class L>
+struct MlaLdsTransposedProducts {
+  using B = typename L::B;
+  using Map = typename L::Map;
+  using Probabilities = Chunk[L::key_slices][L::chunks];
+  static constexpr DType type = L::type;
+  static constexpr int side = L::side, key_tiles = L::key_tiles, chunks = L::chunks, key_slices = L::key_slices;
+  static constexpr int score_rows = 1, elements = key_tiles * Map::sums;  // scores of a lane
+  static constexpr int ahead = chunks == 1 ? 4 : 2;  // operands are read so many products before their use
+  static constexpr int score_products = key_tiles * L::head_slices,
+                       products = score_products + L::value_tiles * key_slices;
+  static constexpr int last_read = products - ahead;  // from this product on the next tile is read
+  /// The first products of values follow upon the last of scores, which are done some products later.
+  static constexpr int first_exponential = 4 / chunks,
+                       exponential_slots = products - score_products - ahead - first_exponential;
+  static constexpr int exponential_slot(int i) {
+    const int slot = i - score_products - first_exponential;
+    return slot >= 0 ? slot : exponential_slots;
+  }
+  static constexpr int word_parts = 1, permutes = 0;
+  static constexpr int copy_slots = score_products, look_up_at = score_products;
+  static constexpr int copy_slot(int i) { return i; }
+
+  MlaLdsTransposedReads<L> reads;
+  Chunk q[L::head_slices][chunks];
+  typename L::Sums sums[key_tiles];  // products of scores
+  Chunk operands[ahead][chunks];     // of keys and values: that of product i is at i % ahead
+
+  TILEWAVE_HOST_DEVICE static constexpr int row(int lane, int) { return Map::row(lane); }
+  TILEWAVE_DEVICE void load_query(int, const char* row) {
+    const auto* const from = reinterpret_cast<const Chunk*>(row) + Map::unit(L::lane());
+    TILEWAVE_UNROLL
+    for (int k = 0; k < L::head_slices; ++k) {
+      TILEWAVE_UNROLL
+      for (int c = 0; c < chunks; ++c) q[k][c] = B::load(from + Map::units * (chunks * k + c));
+    }
+  }
+  /// Returns the token of the lane's score e, counted from that of score 0.
+  TILEWAVE_HOST_DEVICE static constexpr int token_of(int e) {
+    return e / Map::sums * side + Map::kv_row(0, e % Map::sums);
+  }
+  TILEWAVE_HOST_DEVICE static constexpr int first_token(int lane) { return Map::kv_row(lane, 0); }
+  TILEWAVE_HOST_DEVICE static constexpr int row_of(int) { return 0; }
+  template <int e>
+  TILEWAVE_DEVICE float score() const {
+    return sums[e / Map::sums][e % Map::sums];
+  }
+  /// Puts a word of probabilities, whose first score is e, among those of the next tile.
+  template <int e>
+  TILEWAVE_DEVICE static void put(std::uint32_t word, Probabilities& to) {
+    constexpr int in_word = 4 / L::element, c = e / (4 * in_word);
+    to[c / chunks][c % chunks][e / in_word % 4] = word;
+  }
+  TILEWAVE_DEVICE static void clear(Probabilities& to) {
+    TILEWAVE_UNROLL
+    for (auto& slice : to) {
+      TILEWAVE_UNROLL
+      for (Chunk& chunk : slice) chunk = {};
+    }
+  }
+  /// Takes them as they are, in front of the first product.
+  template <int i>
+  TILEWAVE_DEVICE static void take(const Probabilities& from, Probabilities& to) {
+    if constexpr (i == 0) {
+      TILEWAVE_UNROLL
+      for (int k = 0; k < key_slices; ++k) {
+        TILEWAVE_UNROLL
+        for (int c = 0; c < chunks; ++c) to[k][c] = from[k][c];
+      }
+    }
+  }
+  template <class Op>
+  TILEWAVE_DEVICE static float over_lanes(float value, Op op) {
+    return op(value, B::shuffle_xor(value, 32));
+  }
+
+  TILEWAVE_DEVICE void begin(const char* shared) {
+    static_for<ahead>([&](auto i) TILEWAVE_INLINE_LAMBDA { read<i>(shared, 0, 0); });
+  }
+  /// Reads what a later product takes. `later` is the slot of the tile behind `keys`.
+  template <int i>
+  TILEWAVE_DEVICE void read_behind(const char* shared, std::int32_t values, std::int32_t keys, std::int32_t later) {
+    if constexpr (i < last_read) {
+      read<i + ahead>(shared, values, keys);
+    } else {
+      read<i % ahead>(shared, values, later);  // the operand whose place is free
+    }
+  }
+  template <int i>
+  TILEWAVE_DEVICE void multiply(const Probabilities& probabilities, typename L::Out& out) {
+    const Chunk(&kv)[chunks] = operands[i % ahead];
+    if constexpr (i < score_products) {
+      typename L::Sums& to = sums[i % key_tiles];
+      if constexpr (i / key_tiles == 0) to = {};
+      B::template multiply<type, side>(kv, q[i / key_tiles], to);
+      B::keep(to);
+    } else {
+      constexpr int of = i - score_products;
+      B::template multiply<type, side>(kv, probabilities[of % key_slices], out[of / key_slices]);
+    }
+  }
+  /// Calls f with one of the lane's rows, the first of four columns, counted from column 64 * pass, and their sums,
+  /// until it has had all of the lane's of 64 columns.
+  template <int pass, class F>
+  TILEWAVE_DEVICE static void each_run(const typename L::Out& out, const F& f) {
+    const int lane = L::lane();
+    TILEWAVE_UNROLL
+    for (int d = 0; d < 64 / side; ++d) {
+      const typename L::Sums& of = out[64 / side * pass + d];
+      TILEWAVE_UNROLL
+      for (int i = 0; i < Map::sums; i += 4)
+        f(0, side * d + Map::kv_row(lane, i), Vec<float, 4>{{of[i], of[i + 1], of[i + 2], of[i + 3]}});
+    }
+  }
+
+ private:
+  /// Reads the operand of product i: keys of the tile in slot `keys`, then values of that in slot `values`.
+  template <int i>
+  TILEWAVE_DEVICE void read(const char* shared, std::int32_t values, std::int32_t keys) {
+    if constexpr (i < score_products) {
+      reads.key(shared + keys, i % key_tiles, i / key_tiles, operands[i % ahead]);
+    } else {
+      constexpr int of = i - score_products;
+      reads.value(shared + values, of / key_slices, of % key_slices, operands[i % ahead]);
     }
   }
 };
