@@ -196,6 +196,12 @@ struct GemmTensorKernel {
     }
   }
 
+  /// Few rows of fp8: in front of its first tile a wave group runs the epilogue of columns beyond C, which writes
+  /// nothing, while the first boxes are on their way. A kernel's code comes from memory, and after each jump the next
+  /// lines of it are waited for: so the epilogue's lie in caches when the sums are there. It saves 2 to 3 %. Tiles of
+  /// 16 bits, some with more code, gain nothing (docs/notebook/2026-11-28-gemm-scales-ahead.md).
+  static constexpr bool may_fetch_code = is_fp8(S.a) && L::plain && !P.pingpong && !P.late && !P.stream && !S.gated &&
+                                         S.groups == GemmGroups::one && L::out_in_boxes && S.out_scale == Scaling::none;
   template <class Queue>
   TILEWAVE_DEVICE static void multiply(const Args& a, const Maps& maps, Queue& queue, int rank, int wave_group,
                                        Shared& shared) {
@@ -207,7 +213,11 @@ struct GemmTensorKernel {
     typename L::Output output(&maps);
     RingSlot<1> normed;
     int number = -1;  // of the tile among the block's
-    while (queue.next(tile, steps)) {
+    bool fetches_code = may_fetch_code && output.leaves_out_columns(a);
+    while (fetches_code || queue.next(tile, steps)) {
+      if constexpr (may_fetch_code) {
+        if (fetches_code) tile = {0, 0, 0, a.gemm.m, align_up(a.gemm.n, P.columns)}, steps = {0, 0};
+      }
       if constexpr (P.pingpong) {
         if (++number % 2 != wave_group) {  // the other wave group's tile
           ring.skip(steps.end - steps.first);
@@ -254,12 +264,13 @@ struct GemmTensorKernel {
         multiply_late(a, output, queue, steps, wave_group, shared, ring, sums);
       } else {
         if constexpr (P.pingpong) B::mbarrier_wait(&shared.turn[wave_group], (number / 2 + wave_group + 1) % 2);
-        multiply_plain(steps, wave_group, shared, ring, sums);
+        multiply_plain(steps, wave_group, shared, ring, sums, may_fetch_code && fetches_code);
       }
       if constexpr (L::norms) {  // blocks that share K multiply what they have merged
         if (a.normalises && a.gemm.splits == 1) L::RowNorm::take(shared.norm, normed, wave_group, sums);
       }
       end_tile(sums);
+      fetches_code = false;
     }
     if constexpr (P.late) output.write_rest(a, wave_group, shared);
     output.finish();
@@ -325,11 +336,12 @@ struct GemmTensorKernel {
   /// Sums stay in the matrix unit over all of K. The products of a step are begun before those of the step before are
   /// waited for, so the unit always has a batch queued. Every tile and every split has a step, even where K is 0. Sums
   /// that might have no step would have to be cleared first, and the loop took 6 % longer where tiles are 16 x 64.
+  /// With `none` there are no products, and the sums are anything (may_fetch_code).
   TILEWAVE_DEVICE static void multiply_plain(typename Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
-                                             Sums (&sums)[L::tiles]) {
+                                             Sums (&sums)[L::tiles], bool none) {
     int before = 0;
     std::int32_t step = steps.first;
-    for (bool any = true; any; any = step < steps.end) {
+    for (bool any = !none; any; any = step < steps.end) {
       L::wait_full(shared, ring);
       begin_stage(wave_group, shared, ring.slot, step == steps.first, sums);
       if (step != steps.first) {  // the products of the step before are done, so its slot is free
@@ -340,12 +352,12 @@ struct GemmTensorKernel {
       ++step, ring.advance();
     }
     if constexpr (P.pingpong) B::mbarrier_arrive(&shared.turn[1 - wave_group]);
-    end_products(shared, before, sums);
+    end_products(shared, before, sums, none);
   }
   /// Waits for the products of the last stage.
-  TILEWAVE_DEVICE static void end_products(Shared& shared, int slot, Sums (&sums)[L::tiles]) {
+  TILEWAVE_DEVICE static void end_products(Shared& shared, int slot, Sums (&sums)[L::tiles], bool none = false) {
     B::template group_mma_wait<0>();
-    shared.ring.release(slot);
+    if (!none) shared.ring.release(slot);
     TILEWAVE_UNROLL
     for (int t = 0; t < L::tiles; ++t) B::group_mma_fence(sums[t]);
   }

@@ -54,6 +54,14 @@ class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
       write_tile<false>(a, tile, wave_group, shared, sums);
     }
   }
+  /// Says whether nothing is read or written of a tile whose columns lie beyond C.
+  TILEWAVE_DEVICE static bool leaves_out_columns(const Args& a) {
+    if constexpr (L::writes_squares) {
+      if (a.out_squares != nullptr || a.cache.writes) return false;
+    }
+    return !S.scattered && a.gemm.splits == 1 && a.wide_stores && a.gemm.n % unit == 0 && !has_extras(a) &&
+           !a.normalises;
+  }
   TILEWAVE_DEVICE void finish() {
     if (boxes && L::may_send()) B::template stores_read<0>();
   }
