@@ -56,17 +56,18 @@ constexpr double gemm_valu() {
     return (words + double{scales} / Kernel::Scales::period + 10) / (W::tiles_m * W::tiles_n * Kernel::k_slices);
   } else if constexpr (spec.four_bit()) {
     // Each step widens words of codes (and fp8 rows), takes zero points from them, converts scales to f32 and multiplies
-    // sums in pairs; a few more are left. Where conversions of fp4 scale, the loop also has the way of scales that
-    // bf16 does not hold.
+    // sums in pairs; a few more are left. Where conversions of fp4 scale, a word is widened in one of two ways, which
+    // both stand in the loop with products of their own: 45 for both. Sums need no scales.
     constexpr bool cdna4 = W::Backend::facts.id == ArchId::gfx950;
     constexpr int codes = 4 * W::tiles_n *
-                          ((spec.a == DType::bf16 ? 15
-                            : spec.mxfp4()        ? 13
-                                                  : 12) +
+                          ((Kernel::scaled_codes    ? 22
+                            : spec.a == DType::bf16 ? 15
+                            : spec.mxfp4()          ? 13
+                                                    : 12) +
                            8 * spec.zero_points);
     constexpr int rows = is_fp8(spec.a) ? 4 * W::tiles_m * (cdna4 ? 4 : 8) : 0;
-    constexpr int scales = !spec.mxfp4() ? 4 : cdna4 && spec.a == DType::bf16 ? 17 : 12;
-    constexpr int sums = Kernel::step_scales * W::tiles_n * (scales + 2 * W::tiles_m);
+    constexpr int scales = (spec.mxfp4() ? 12 : 4) + 2 * W::tiles_m;
+    constexpr int sums = Kernel::step_scales * W::tiles_n * (Kernel::scaled_codes ? 4 : scales);
     return (codes + rows + sums + 8.0) / (4 * W::tiles_m * W::tiles_n * (8 / Kernel::k_per_lane));
   } else if constexpr (spec.mx()) {
     // Addresses of scales; in registers codes are brought to the low byte, too.

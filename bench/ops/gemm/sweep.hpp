@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/ops/gemm/case.hpp"
+#include "bench/ops/gemm/shapes.hpp"
 
 namespace tilewave::bench {
 
@@ -70,27 +71,6 @@ class GemmCases {
   ArchId arch_;
   DType fp8_;
 };
-
-/// The shape of a weight matrix.
-struct GemmWeightShape {
-  std::int32_t n, k;
-};
-inline constexpr std::array gemm_model_shapes{
-    GemmWeightShape{106496, 16384}, GemmWeightShape{16384, 53248}, GemmWeightShape{18432, 16384},  // Llama 3 405B
-    GemmWeightShape{16384, 16384},  GemmWeightShape{57344, 8192},  GemmWeightShape{8192, 28672},   // and 70B
-    GemmWeightShape{10240, 8192},   GemmWeightShape{8192, 8192},   GemmWeightShape{28672, 4096},   // and 8B
-    GemmWeightShape{4096, 14336},   GemmWeightShape{6144, 4096},   GemmWeightShape{4096, 4096},
-    GemmWeightShape{32768, 5120},   GemmWeightShape{5120, 16384},  GemmWeightShape{16384, 5120},  // Llama 4 Maverick
-    GemmWeightShape{5120, 8192},    GemmWeightShape{7168, 5120},   GemmWeightShape{5120, 5120},
-    GemmWeightShape{9216, 4096},    GemmWeightShape{4096, 8192},                                // Qwen3-235B-A22B
-    GemmWeightShape{5120, 2880},    GemmWeightShape{2880, 4096},                                // GPT-OSS 120B
-    GemmWeightShape{128, 2880},     GemmWeightShape{128, 5120},    GemmWeightShape{128, 4096},  // routers
-    GemmWeightShape{256, 7168}};
-inline constexpr std::array gemm_deepseek_shapes{
-    GemmWeightShape{36864, 7168}, GemmWeightShape{7168, 18432}, GemmWeightShape{4096, 7168},  // DeepSeek-R1
-    GemmWeightShape{7168, 2048},  GemmWeightShape{2112, 7168},  GemmWeightShape{24576, 1536},
-    GemmWeightShape{32768, 512},  GemmWeightShape{7168, 16384}, GemmWeightShape{12288, 1536},
-    GemmWeightShape{16384, 512},  GemmWeightShape{7168, 8192}};  // Kimi-K2
 
 /// Returns a spec with int4 weights that have scales of so many k.
 inline GemmSpec int4(GemmSpec spec, int scale_k) {
@@ -293,8 +273,9 @@ inline std::vector<GemmCase> gemm_gated_sweep(ArchId arch) {
   return all.cases;
 }
 
-/// Returns products of int4 weights by bf16 and fp8 rows, some few, others as many as a prefill; experts of W4A16 with
-/// scales of 32 k; MXFP4 weights under bf16 and int4 weights with zero points; experts of gpt-oss.
+/// Returns products of int4 weights by bf16 and fp8 rows, some few, others as many as a prefill, on sm90 also rounded
+/// with their scales; experts of W4A16 with scales of 32 k; MXFP4 weights under bf16, int4 weights with zero points, and
+/// gates with their ups; experts of gpt-oss.
 inline std::vector<GemmCase> gemm_int4_sweep(ArchId arch) {
   GemmCases all(arch);
   for (const GemmWeightShape s :
@@ -303,14 +284,21 @@ inline std::vector<GemmCase> gemm_int4_sweep(ArchId arch) {
     for (const GemmSpec& spec : {all.bf16(), all.fp8(Scaling::none)})
       for (const std::int32_t m : {1, 16, 64, 128, 4096}) all.add(int4(spec, 128), m, s.n, s.k);
   }
-  GemmSpec gated = int4(all.bf16(), 32), mxfp4 = gated, zeros = int4(all.bf16(), 128);
+  GemmSpec gated = int4(all.bf16(), 32), mxfp4 = gated, zeros = int4(all.bf16(), 128), rounded = zeros;
   gated.activation = ActivationKind::silu, gated.gated = true;
-  const GemmWeights best = facts_of(arch).matrix == Matrix::mma ? GemmWeights::fragments : GemmWeights::preshuffled;
+  const bool sm90 = facts_of(arch).matrix == Matrix::mma;
+  const GemmWeights best = sm90 ? GemmWeights::fragments : GemmWeights::preshuffled;
   mxfp4.b = DType::fp4_e2m1, mxfp4.weights = best, zeros.zero_points = true;
   for (const std::int32_t groups : {8, 128})
     all.add_groups(gated, GemmGroups::contiguous, groups, 512 / groups, 4096, 2048);
   for (const std::int32_t m : {1, 16, 128, 4096})
     all.add(mxfp4, m, 28672, 4096), all.add(zeros, m, 28672, 4096), all.add(mxfp4, m, 5760, 2880);
+  GemmSpec dense_gated = gated;
+  dense_gated.scale_k = 128, rounded.sums = GemmSums::fast;
+  for (const std::int32_t m : {1, 16, 128, 4096}) all.add(dense_gated, m, 28672, 4096);
+  for (const std::int32_t m : {256, 512, 1024}) all.add(int4(all.bf16(), 128), m, 4096, 4096);
+  for (const std::int32_t m : {128, 256, 512, 1024, 4096})
+    if (sm90) all.add(rounded, m, 4096, 4096);
   gated.b = DType::fp4_e2m1, gated.weights = best, gated.activation = ActivationKind::swigluoai;
   for (const std::int32_t groups : {32, 128})
     all.add_groups(gated, GemmGroups::contiguous, groups, 512 / groups, 5760, 2880);

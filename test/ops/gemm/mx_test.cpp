@@ -238,7 +238,7 @@ TEST_CASE("int4 is rounded with its scales on sm90 alone, and what does not go w
     for (const auto change :
          {+[](GemmSpec& s) { s.zero_points = true; }, +[](GemmSpec& s) { s.a = s.out = DType::f16; },
           +[](GemmSpec& s) { s.scale_k = 32; }, +[](GemmSpec& s) { s.groups = GemmGroups::masked; },
-          +[](GemmSpec& s) { s.gated = true; }}) {
+          +[](GemmSpec& s) { s.gated = true, s.out = sm90_facts.fp8, s.out_scale = Scaling::per_tensor; }}) {
       GemmSpec other = good;
       change(other);
       CHECK(gemm_check_spec(other, facts_of(arch)).code == StatusCode::unsupported_dtype);

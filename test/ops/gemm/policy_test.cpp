@@ -89,6 +89,20 @@ TEST_CASE("a refused policy of sm90 says which law it breaks") {
   CHECK(why_not(sm90, {.path = direct}) == "this architecture has the paths tensor and weights_in_registers");
 }
 
+TEST_CASE("gates of int4 lie beside their ups in a lane where a wave group has 64 rows of them") {
+  GemmSpec gated{.b = DType::i4, .scale = Scaling::per_group, .weights = GemmWeights::preshuffled, .scale_k = 128};
+  gated.activation = ActivationKind::silu, gated.gated = true;
+  const GemmPolicy pairs{.rows = 256, .columns = 128, .stages = 4, .swapped = true};
+  CHECK(why_not(ArchId::sm90, pairs, gated) == "");
+  constexpr const char* law =
+      "gates beside their ups in a lane: a multiple of 32 rows of A for a wave group, out not quantised";
+  GemmPolicy low = pairs;
+  low.rows = 16, low.depth_bytes = 256;
+  CHECK(why_not(ArchId::sm90, low, gated) == law);
+  gated.out = sm90_facts.fp8, gated.out_scale = Scaling::per_tensor;
+  CHECK(why_not(ArchId::sm90, pairs, gated) == law);
+}
+
 TEST_CASE("a refused policy of few rows says which law it breaks") {
   GemmSpec codes{.b = DType::i4, .scale = Scaling::per_group, .weights = GemmWeights::preshuffled, .scale_k = 128};
   GemmPolicy few{.rows = 8, .columns = 64, .depth_bytes = 256, .stages = 2, .waves_rows = 1, .path = registers};

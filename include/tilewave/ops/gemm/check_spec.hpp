@@ -59,12 +59,11 @@ constexpr Status check_gemm_operands(const GemmSpec& s, const ArchFacts& facts) 
     return {StatusCode::bad_value, "scale_k must be 32, 64 or 128 with weights of i4, 32 of fp4, else 0"};
   if (s.zero_points && (s.b != DType::i4 || is_fp8(s.a)))
     return {StatusCode::unsupported_dtype, "zero points are of weights of i4 under rows of bf16 or f16"};
-  if (s.rounds_weights() && (s.a != DType::bf16 || s.zero_points || s.groups != GemmGroups::one || s.gated ||
-                             s.scale_k < 64 || facts.matrix != Matrix::mma))
-    return {
-        StatusCode::unsupported_dtype,
-        "i4 is rounded with its scales (fast sums) on sm90 alone: one product of bf16 rows, not gated, without zero "
-        "points, scale_k 64 or 128"};
+  if (s.rounds_weights() && (s.a != DType::bf16 || s.zero_points || s.groups != GemmGroups::one || s.scale_k < 64 ||
+                             (s.gated && size_of(s.out) == 1) || facts.matrix != Matrix::mma))
+    return {StatusCode::unsupported_dtype,
+            "i4 is rounded with its scales (fast sums) on sm90 alone: one product of bf16 rows without zero points, "
+            "scale_k 64 or 128, not gated with a quantised out"};
   if (s.weights == GemmWeights::fragments && (!s.mxfp4() || s.a != DType::bf16 || facts.matrix != Matrix::mma))
     return {StatusCode::unsupported_layout, "weights lie as fragments on sm90 alone, mxfp4 under rows of bf16"};
   if (s.four_bit() && !s.in_strips())

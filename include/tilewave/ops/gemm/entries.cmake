@@ -4,7 +4,7 @@ tilewave_entries(gemm SOURCES 6 POLICY_SOURCES 4 HOST_SOURCES 1)
 tilewave_entries(gemm_feature HEADER specs/features.hpp SOURCES 13 POLICY_SOURCES 2 HOST_SOURCES 1)
 tilewave_entries(gemm_grouped HEADER specs/grouped.hpp SOURCES 4 TOGETHER)
 tilewave_entries(gemm_gated HEADER specs/gated.hpp SOURCES 7 TOGETHER)
-tilewave_entries(gemm_int4 HEADER specs/int4.hpp SOURCES 7 POLICY_SOURCES 2 TOGETHER)
+tilewave_entries(gemm_int4 HEADER specs/int4.hpp SOURCES 8 POLICY_SOURCES 2 TOGETHER)
 tilewave_entries(gemm_int4_wide HEADER specs/int4.hpp SOURCES 6 HOST_SOURCES 1 TESTS)  # for the label full
 tilewave_entries(gemm_mx HEADER specs/mx.hpp TOGETHER)
 # bench_moe runs these, and bench_gemm does not.

@@ -49,7 +49,8 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
   const int splits = args.gemm.splits;
   const std::int64_t clusters = gemm_tensor_blocks(P) / (P.sharers() * splits);
   // Blocks that share K have one tile each, and others stay for tile after tile.
-  args.blocks = static_cast<std::int32_t>((splits > 1 ? tiles : min_of(tiles, clusters)) * P.sharers() * splits);
+  const bool one_tile = splits > 1 || P.waves_k > 1;
+  args.blocks = static_cast<std::int32_t>((one_tile ? tiles : min_of(tiles, clusters)) * P.sharers() * splits);
   args.cluster = FastDiv::by(P.sharers() * splits);
   if constexpr (P.stream) {
     args.stream = gemm_stream(p, P, tiles);

@@ -29,6 +29,8 @@ inline Status check_gemm_reach(const GemmProblem& p, const GemmPolicy& policy) {
     return {StatusCode::bad_stride,
             "the rows of one tile of a or b, or all that are gathered from, span 2 GiB or more"};
   }
+  if (p.spec.mxfp4() && p.k > p.spec.scale_k && p.b_scale_k_stride > most)  // a load has scales of two groups
+    return {StatusCode::bad_stride, "the scales of one group of k and of the next lie 2 GiB or more apart"};
   return {};
 }
 

@@ -39,7 +39,8 @@ struct GemmPolicy {
   int splits = 1;           // the most blocks that may share the K of a tile; their sums are merged in a fixed order
   int waves_per_simd = 1;
   /// There are so many times the waves, which share the K of the tile and merge their sums through shared memory. For
-  /// few rows of int4 weights on sm90, these are all waves of a block.
+  /// few rows of int4 weights on sm90, these are all waves of a block; on path tensor they are wave groups, which take
+  /// stages in turn.
   int waves_k = 1;
   /// sm90, stream-K: blocks get equal parts of the K of the tiles that do not fill a round. A second launch combines
   /// their sums in a fixed order.
@@ -54,7 +55,8 @@ struct GemmPolicy {
   constexpr int waves() const { return waves_rows * waves_columns; }
   /// sm90: a launch of few rows leaves an SM room for a block of the next launch.
   constexpr bool leaves_room() const { return path == GemmPath::tensor && waves_per_simd > 2; }
-  constexpr int wave_groups() const { return pingpong ? 2 : waves(); }  // sm90: those of a block that multiply
+  /// sm90: those of a block that multiply.
+  constexpr int wave_groups() const { return pingpong ? 2 : waves() * (path == GemmPath::tensor ? waves_k : 1); }
   friend constexpr bool operator==(const GemmPolicy&, const GemmPolicy&) = default;
 };
 
@@ -86,6 +88,13 @@ namespace detail {
 /// stages of 64 k.
 constexpr bool gemm_rescales_sums(const GemmSpec& s, const GemmPolicy& p) {
   return s.b == DType::i4 && !is_fp8(s.a) && !s.rounds_weights() && p.path == GemmPath::tensor && p.depth_bytes == 128;
+}
+
+/// Says whether a lane's two rows of a product are a gate and its up: where a wave group has 64 rows of preshuffled
+/// weights of four bits, it has 32 gates and their ups (GemmInt4Rows::row_of).
+constexpr bool gemm_pairs_halves(const GemmSpec& s, const GemmPolicy& p) {
+  return s.gated && s.four_bit() && s.weights == GemmWeights::preshuffled && p.path == GemmPath::tensor && p.swapped &&
+         p.columns == 64 * p.waves_rows;
 }
 
 }  // namespace detail

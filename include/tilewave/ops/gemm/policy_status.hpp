@@ -11,6 +11,7 @@
 #include "tilewave/ops/gemm/heights.hpp"
 #include "tilewave/ops/gemm/late_status.hpp"
 #include "tilewave/ops/gemm/norm_status.hpp"
+#include "tilewave/ops/gemm/shared_k_status.hpp"
 #include "tilewave/tile/element.hpp"
 
 namespace tilewave {
@@ -81,7 +82,7 @@ constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
                     : p.pingpong ? gemm_pingpong_boxes(s, p)
                     : p.late     ? min_of(gemm_late_boxes, tile_boxes)
                                  : tile_boxes;
-  const int out = wave_groups * boxes * (p.swapped ? group_wide : 16 * 4) * 128;
+  const int out = p.waves_k > 1 ? 1024 : wave_groups * boxes * (p.swapped ? group_wide : 16 * 4) * 128;
   const bool rescaled = gemm_rescales_sums(s, p);
   const int b_scales = int4            ? max_of(1, depth_k / s.scale_k) * p.columns * (rescaled ? 2 : 1)
                        : shared_scales ? p.columns / 64
@@ -118,7 +119,8 @@ constexpr Status gemm_tensor_tile(const GemmSpec& s, const GemmPolicy& p) {
     return illegal_policy(
         "pingpong: a wave group has a whole tile, not swapped, and K is not shared; weights are not int4");
   if (const Status status = gemm_late_status(s, p); !status.ok()) return status;
-  if (p.waves() > 4) return illegal_policy("the registers of an SM suffice for at most four wave groups of a block");
+  if (p.waves() > 4 || p.wave_groups() > 4)
+    return illegal_policy("the registers of an SM suffice for at most four wave groups of a block");
   if ((p.wave_groups() + 1) * 128 * p.waves_per_simd > 2048)
     return illegal_policy("an SM holds at most 2048 lanes: fewer wave groups, or fewer blocks (waves_per_simd)");
   const int group_wide = wide / p.waves_columns, tiles = tall / p.waves_rows / 64;
@@ -130,7 +132,7 @@ constexpr Status gemm_tensor_tile(const GemmSpec& s, const GemmPolicy& p) {
   if (tiles * group_wide / 2 + waiting >= registers)
     return illegal_policy("a lane's sums of its wave group's part of the tile must fit its registers");
   const bool rescaled = gemm_rescales_sums(s, p), rounded = s.rounds_weights();
-  const bool half_stage = (s.scales_in_weights() && p.depth_bytes == 128) || rescaled;
+  const bool half_stage = p.depth_bytes == 128 && (s.scales_in_weights() || rescaled);
   if (s.four_bit() ? !half_stage && p.depth_bytes != 128 * size_of(s.a) : p.depth_bytes != 128)
     return illegal_policy(s.four_bit()
                               ? "a stage of int4 weights is 128 values of k: depth_bytes is 128 times A's element"
@@ -175,7 +177,11 @@ constexpr Status gemm_tensor_boxes(const GemmSpec& s, const GemmPolicy& p) {
     return illegal_policy("each block of a cluster along N fetches a multiple of 8 rows of the tile");
   if (s.four_bit() && !p.swapped) return illegal_policy("int4 weights are the products' 64-row side: swapped");
   const int run = s.gated ? (p.swapped ? group_tall : group_wide) / 2 : p.columns;
-  if (s.gated && run % (p.swapped || s.scale == Scaling::per_block ? 64 : 16) != 0)
+  const bool pairs = gemm_pairs_halves(s, p);
+  if (pairs && (group_wide % 32 != 0 || size_of(s.out) == 1))
+    return illegal_policy(
+        "gates beside their ups in a lane: a multiple of 32 rows of A for a wave group, out not quantised");
+  if (s.gated && !pairs && run % (p.swapped || s.scale == Scaling::per_block ? 64 : 16) != 0)
     return illegal_policy(
         "a wave group's gates, and as many ups, are a multiple of 16 columns (swapped or block scales: 64)");
   if (s.four_bit() && run % 16 != 0) return illegal_policy("int4 weights come in strips of 16 rows");
@@ -217,17 +223,11 @@ constexpr Status gemm_tensor_output(const GemmSpec& s, const GemmPolicy& p) {
         "two are 1");
   if (p.sharers() > sm90_facts.max_cluster_blocks || p.splits > sm90_facts.max_cluster_blocks)
     return illegal_policy("a cluster has at most 16 blocks: cluster, cluster_columns and splits");
-  const int wide_bytes = p.stages * p.depth_bytes * (p.swapped ? p.rows : p.columns);
-  const int tall_row = s.four_bit() ? p.depth_bytes / size_of(s.a) / 2 : p.depth_bytes;
-  const int tall_bytes = p.stages * tall_row * (p.swapped ? p.columns : p.rows);
-  if (p.splits > 1 && p.rows * (p.columns + 4) * static_cast<int>(sizeof(float)) > wide_bytes + tall_bytes)
-    return illegal_policy("blocks that share K merge their sums in the ring, which must hold a tile of them in f32");
-  return {};
+  return gemm_shared_k_status(s, p);
 }
 
 /// The laws of GemmTensorKernel on sm90.
 constexpr Status gemm_tensor_policy(const GemmSpec& s, const GemmPolicy& p) {
-  if (p.waves_k != 1) return illegal_policy("waves_k is for int4 weights that come straight to registers");
   if (s.gathered && p.sharers() != 1)
     return illegal_policy("gathered rows: each block fetches its own, so cluster and cluster_columns are 1");
   for (const auto law : {gemm_tensor_tile, gemm_tensor_boxes, gemm_tensor_product, gemm_tensor_output}) {

@@ -123,6 +123,8 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
     if (fragments) {      // blocks of an SM widen in turn, where there are two
       const double beside = min_of(double(p.waves_per_simd), max_of(1.0, count.tiles * splits / sms));
       cycles = tall / 64 * beside * fragment_cycles;
+    } else if (p.waves_k > 1) {  // groups that share K hide each other's waits
+      cycles = 390 + 5.2 * wide;
     } else {
       const double groups = tall / 64 * (count.tiles * splits > sms ? p.waves_per_simd : 1);
       cycles = 250 + 3.25 * wide * element + 320 * groups;
@@ -149,7 +151,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double merge = fragments         ? 0.7 + 0.3 * splits + 5.0 * area
                        : spec.four_bit() ? 2.0 + 0.3 * splits + 10.0 * area
                                          : 1.2 + 0.2 * splits + 2.0 * area + (area >= 0.5 && m > 128 ? 4.0 : 0.0);
-  const double epilogue = own_epilogue + (splits > 1 ? merge : 0.0);
+  const double epilogue = own_epilogue + (splits > 1 ? merge : p.waves_k > 1 ? 1.2 : 0.0);
   // Under pingpong a wave group's epilogue lies beside the products of the other, and is longer: it has fewer boxes.
   const double tile_us = steps * max_of(cycles, copy_cycles) / 1750, long_epilogue = 4.9 * area;
   // Two blocks of an SM take the tiles of fragments that it has in turn, whichever rounds these belong to.

@@ -14,10 +14,11 @@ namespace detail {
 /// As many stages as shared memory holds beside the boxes of output, scales and barriers. Narrow tiles that stream
 /// weights have no more than ten: with sixteen they took up to 4 % longer (docs/notebook/2026-11-22-gemm-dense.md).
 constexpr int gemm_stages(const GemmSpec& s, const GemmPolicy& p) {
-  const int out = p.swapped    ? p.waves() * p.rows * 128
-                  : p.pingpong ? p.wave_groups() * 2 * 64 * 128  // one is filled while another is sent
-                  : p.late     ? p.wave_groups() * gemm_late_boxes * 64 * 128
-                               : p.rows * align_up(gemm_tile_columns(s, p) * min_of(size_of(s.out), 2), 128);
+  const int out = p.waves_k > 1 ? 1024
+                  : p.swapped   ? p.waves() * p.rows * 128
+                  : p.pingpong  ? p.wave_groups() * 2 * 64 * 128  // one is filled while another is sent
+                  : p.late      ? p.wave_groups() * gemm_late_boxes * 64 * 128
+                                : p.rows * align_up(gemm_tile_columns(s, p) * min_of(size_of(s.out), 2), 128);
   const bool block = s.scale == Scaling::per_block;
   const int depth_k = p.depth_bytes / size_of(s.a), scale_bytes = gemm_rescales_sums(s, p) ? 16 : s.zero_points ? 8 : 4;
   const int b_bytes =
@@ -25,7 +26,8 @@ constexpr int gemm_stages(const GemmSpec& s, const GemmPolicy& p) {
   const int stage = p.rows * p.depth_bytes + p.columns * b_bytes + (block ? 4 * p.rows + p.columns / 16 : 0) +
                     (s.weights == GemmWeights::fragments ? 40 : 24);
   const int most = p.swapped && p.waves() == 1 && !s.four_bit() ? 10 : 16;
-  return min_of(most, (sm90_facts.lds_bytes - out - (s.scale == Scaling::per_row || s.four_bit() ? 2048 : 0)) / stage);
+  const int fit = (sm90_facts.lds_bytes - out - (s.scale == Scaling::per_row || s.four_bit() ? 2048 : 0)) / stage;
+  return min_of(most, fit) / p.waves_k * p.waves_k;
 }
 
 /// The list of one spec as it grows.
@@ -109,11 +111,20 @@ constexpr GemmPolicies gemm_sm90_int4(const GemmSpec& s) {
     codes(64, 128, 2, splits);
     codes(128, 128, 2, splits);
     list.add({.rows = 256, .columns = 128, .swapped = true});
+    if (!s.gated) {  // groups share K (docs/notebook/2026-11-28-gemm-int4-shared-k.md)
+      list.add({.rows = 128, .columns = 64, .depth_bytes = 256, .waves_rows = 1, .swapped = true, .waves_k = 3});
+    }
     return list.all;
   }
+  // Sums in the matrix unit leave room for 256 rows.
+  const bool in_unit = !is_fp8(s.a) && (s.b == DType::i4 ? s.scale_k >= 64 : s.a == DType::bf16);
   if (s.gated) {
     codes(16, 256, 2, splits);
     codes(64, 256, 2, splits);
+    if (s.groups == GemmGroups::one && size_of(s.out) > 1) {
+      codes(128, 128, 2, splits);
+      if (in_unit) list.add({.rows = 256, .columns = 128, .swapped = true});
+    }
     few_rows(8, 4, 1, 8, 2);
     few_rows(16, 4, 1, 12);
     return list.all;
@@ -121,14 +132,11 @@ constexpr GemmPolicies gemm_sm90_int4(const GemmSpec& s) {
   codes(16, 64, 1, splits);
   codes(64, 128, 2, splits);
   if (s.groups != GemmGroups::one) return list.all;
-  if (!s.zero_points) codes(16, 256, 4, 4);
+  if (s.mxfp4() || s.scale_k != 128) codes(16, 256, 4, 4);  // others have the kernel of few rows
   codes(32, 128, 2, splits);
   codes(64, 192, 3, splits);
   codes(128, 128, 2, splits);
-  if (!is_fp8(s.a) &&
-      (s.b == DType::i4 ? s.scale_k >= 64 : s.a == DType::bf16)) {  // sums in the matrix unit leave room for 256 rows
-    list.add({.rows = 256, .columns = 128, .swapped = true});
-  }
+  if (in_unit) list.add({.rows = 256, .columns = 128, .swapped = true});
   few_rows(8, 2, 1, 16);
   for (const int groups : {1, 2, 4})
     if (groups == 4 || !s.zero_points) few_rows(8, 4, groups, 16 / groups);

@@ -6,6 +6,7 @@
 
 #include "tilewave/ops/gemm/lds/strips.hpp"
 #include "tilewave/ops/gemm/wave_tile/code_offset.hpp"
+#include "tilewave/ops/gemm/wave_tile/scaled_fp4.hpp"
 
 namespace tilewave {
 
@@ -29,7 +30,8 @@ struct GemmLdsCodes : GemmStripsSlot<W, W::spec.a, rows> {
   using Window = typename B::template Window<true>;
   static constexpr std::uint32_t nowhere = 1u << 31;  // an offset beyond every window
   static constexpr bool has_bytes = spec.zero_points || spec.mxfp4();
-  static constexpr float factor = spec.mxfp4() ? 4.0f : 1.0f;  // what makes sums of these weights those of B
+  using Scaled = GemmScaledFp4<B>;
+  static constexpr float factor = spec.mxfp4() ? Scaled::factor : 1.0f;  // what makes sums of these weights those of B
 
   const char *codes, *bytes;             // of the tile's first row and k
   std::uint32_t code_bytes, byte_count;  // of the windows that begin there
@@ -110,26 +112,13 @@ struct GemmLdsCodes : GemmStripsSlot<W, W::spec.a, rows> {
       return bf16 ? B::widen_i4(word) : B::widen_i4_to_f16(word);
     }
   }
-  /// Returns pairs of bf16 times a factor, exactly: what lies below bf16 is zero.
-  TILEWAVE_DEVICE static Chunk multiplied(Chunk pairs, float factor) {
-    TILEWAVE_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const float low = __builtin_bit_cast(float, pairs[i] << 16) * factor;
-      const float high = __builtin_bit_cast(float, pairs[i] & 0xffff0000u) * factor;
-      pairs[i] = B::template pick_bytes<2, 3, 6, 7>(__builtin_bit_cast(std::uint32_t, low),
-                                                    __builtin_bit_cast(std::uint32_t, high));
-    }
-    return pairs;
-  }
   /// Conversions that scale are taken where all scales of the wave are such that weights are normal numbers of bf16.
   TILEWAVE_DEVICE static void store_scaled(const Codes& two, std::uint32_t scale, Chunk* to) {
-    if (!B::any(scale < 4 || scale > 254)) [[likely]] {
-      for (int half = 0; half < 2; ++half) to[half * strip] = B::widen_fp4_scaled(two[half], scale - 2);
+    if (!B::any(!Scaled::converts(scale))) [[likely]] {
+      for (int half = 0; half < 2; ++half) to[half * strip] = Scaled::template widened<true>(two[half], scale);
       return;
     }
-    const std::uint32_t bits = scale > 254 ? 0x7fc00000u : scale > 2 ? (scale - 2) << 23 : 0x00100000u << scale;
-    const float quarter = __builtin_bit_cast(float, bits);
-    for (int half = 0; half < 2; ++half) to[half * strip] = multiplied(B::widen_fp4(two[half]), quarter);
+    for (int half = 0; half < 2; ++half) to[half * strip] = Scaled::template widened<false>(two[half], scale);
   }
 };
 

@@ -3,13 +3,14 @@
 // share its K. A wave has its own part of the tile and loads the rows of A and the codes of B straight to registers.
 // There it widens the codes to the type of the products, exactly, and fp8 rows of A to f16. Products are the room's
 // atom, with A as its rows. The sum of the values that share a scale is scaled and added in f32. Where conversions
-// scale, MXFP4 is scaled as it is widened. A step is 128 k, and loads of P.stages steps are under way. Waves share
-// nothing, except the K of their tile with P.waves_k: then they merge their sums in order at the end. LDS plan: these
-// sums. Bound: memory bandwidth of B where A has few rows.
+// scale, MXFP4 is widened with a quarter of its scale, by the lane that has the codes. A step is 128 k, and loads of
+// P.stages steps are under way. Waves share nothing, except the K of their tile with P.waves_k: then they merge their
+// sums in order at the end. LDS plan: these sums. Bound: memory bandwidth of B where A has few rows.
 #pragma once
 
 #include "tilewave/ops/gemm/registers/int4_units.hpp"
 #include "tilewave/ops/gemm/wave_tile/code_offset.hpp"
+#include "tilewave/ops/gemm/wave_tile/scaled_fp4.hpp"
 #include "tilewave/ops/gemm/wave_tile/wave_tile.hpp"
 
 namespace tilewave {
@@ -20,7 +21,11 @@ struct GemmInt4Kernel {
   using Room = B;
   using W = GemmWaveTile<B, S, P, UserEpilogue>;
   using Args = typename W::Args;
-  using Units = GemmInt4Units<S>;
+  static constexpr bool bf16_products = S.a == DType::bf16;  // else they are of f16
+  /// Conversions of fp4 to bf16 scale, too, where the chip has such. Then lanes load the scales of the codes they have.
+  static constexpr bool scaled_codes = S.mxfp4() && bf16_products && B::facts.mx;
+  using Units = GemmInt4Units<S, scaled_codes>;
+  using Scaled = GemmScaledFp4<B>;
   using Map = typename W::Map;
   static constexpr int lanes = B::facts.wave_lanes;
   static constexpr int block_threads = W::block_threads * P.waves_k;
@@ -28,10 +33,11 @@ struct GemmInt4Kernel {
   static constexpr int k_per_lane = B::atom.k_per_lane, rows_per_lane = B::atom.rows_per_lane;
   static constexpr int atoms = Map::columns / Map::kv;  // side by side in a product of 16 columns
   static constexpr int run_length = Map::run;           // neighbours of a row of C that a lane has in an atom
-  static constexpr int step_scales = Units::step_k / S.scale_k, scale_units = Units::per_step / step_scales;
-  static constexpr bool bf16_products = S.a == DType::bf16;  // else they are of f16
-  /// Conversions of fp4 to bf16 scale, too, where the chip has such. Then lanes load the scales of the codes they have.
-  static constexpr bool scaled_codes = S.mxfp4() && bf16_products && B::facts.mx;
+  /// Loads of scales in a step, and the units that share one of a lane.
+  static constexpr int step_scales = scaled_codes ? Units::per_step : Units::step_k / S.scale_k;
+  static constexpr int scale_units = Units::per_step / step_scales;
+  /// Groups of scales that the lanes of a load have: a lane's 16 k of 64 are of the first or the second 32.
+  static constexpr int load_groups = scaled_codes ? Units::wave_k / S.scale_k : 1;
   static_assert(W::tiles_m % rows_per_lane == 0 && scale_units > 0,
                 "a wave has whole atoms of rows, and a lane's loads are of one scale");
 
@@ -55,6 +61,7 @@ struct GemmInt4Kernel {
       steps = {first + count * k_part / P.waves_k, first + count * (k_part + 1) / P.waves_k};
     }
     if (steps.first < steps.end) multiply(a.gemm, work.tile, steps, sums);
+    if constexpr (scaled_codes) W::multiply(sums, Scaled::factor);
     if constexpr (P.waves_k > 1) {
       if (!merge(k_part, shared, sums)) return;
     }
@@ -138,7 +145,7 @@ struct GemmInt4Kernel {
       code_bytes = static_cast<std::uint32_t>(ceil_div(rows_b.span(), 16) * strip_bytes);
       scales = static_cast<const char*>(g.b_group_scale) +
                (tile.layer * g.b_scale_layer_stride + k / S.scale_k * g.b_scale_k_stride + rows_b.first) * scale_size;
-      scale_bytes = static_cast<std::uint32_t>(rows_b.span()) * scale_size;
+      scale_bytes = static_cast<std::uint32_t>((load_groups - 1) * g.b_scale_k_stride + rows_b.span()) * scale_size;
       if constexpr (S.zero_points)
         zeros = reinterpret_cast<const char*>(g.b_mx_scale) + tile.layer * g.b_scale_layer_stride +
                 k / S.scale_k * g.b_scale_k_stride + rows_b.first;
@@ -153,18 +160,25 @@ struct GemmInt4Kernel {
           code_offset[j][atom] = rows_b.has(first + position)
                                      ? gemm_code_offset(code_row, Units::lane_k * lane_group, strip_bytes)
                                      : nowhere;
-          scale_offset[j][atom] = rows_b.has(scale_column) ? scale_row * scale_size : nowhere;
+          const auto group = static_cast<std::uint32_t>(
+              scaled_codes ? Units::lane_k * lane_group / S.scale_k * g.b_scale_k_stride : 0);
+          scale_offset[j][atom] = rows_b.has(scale_column) ? (scale_row + group) * scale_size : nowhere;
           if constexpr (S.zero_points)
             zero_offset[j][atom] = rows_b.has(first + position) ? static_cast<std::uint32_t>(code_row) : nowhere;
         }
       }
     }
 
+    /// The first k of unit u of the next step: of the lane where K may end within a unit, else of the wave.
+    template <int u>
+    TILEWAVE_DEVICE static int first_k() {
+      return u * Units::wave_k + (scaled_codes ? Units::lane_k * LaneMap<B>::group(B::lane_id()) : 0);
+    }
     /// Loads unit u of A's next step. `whole`: all of the step lies within K.
     template <bool whole, int u>
     TILEWAVE_DEVICE void load_rows(Rows& to) {
       const Window window{a, a_bytes};
-      const std::uint32_t beyond = whole || u * Units::wave_k < left ? 0 : nowhere;
+      const std::uint32_t beyond = whole || first_k<u>() < left ? 0 : nowhere;
       constexpr int words = min_of(Units::a_words, 4);
       TILEWAVE_UNROLL
       for (int i = 0; i < W::tiles_m; ++i) {
@@ -182,7 +196,7 @@ struct GemmInt4Kernel {
     TILEWAVE_DEVICE void load(Stage& to) {
       const Window code_window{codes, code_bytes};
       static_for<Units::per_step>([&](auto u) TILEWAVE_INLINE_LAMBDA {
-        const std::uint32_t beyond = whole || u * Units::wave_k < left ? 0 : nowhere;
+        const std::uint32_t beyond = whole || first_k<u>() < left ? 0 : nowhere;
         TILEWAVE_UNROLL
         for (int j = 0; j < W::tiles_n * atoms; ++j) {
           to.codes[j / atoms][j % atoms][u] =
@@ -191,8 +205,8 @@ struct GemmInt4Kernel {
         load_rows<whole, u>(to.rows[u]);
       });
       static_for<step_scales>([&](auto s) TILEWAVE_INLINE_LAMBDA {
-        const Window scale_window{scales + s * scale_stride, scale_bytes};
-        const std::uint32_t beyond = whole || s * S.scale_k < left ? 0 : nowhere;
+        const Window scale_window{scales + s * load_groups * scale_stride, scale_bytes};
+        const std::uint32_t beyond = whole || first_k<s * scale_units>() < left ? 0 : nowhere;
         TILEWAVE_UNROLL
         for (int j = 0; j < W::tiles_n * atoms; ++j) {
           to.scales[s][j / atoms][j % atoms] =
@@ -210,7 +224,7 @@ struct GemmInt4Kernel {
       });
       a += Units::step_k * size_of(S.a);
       codes += Units::step_k * 8;
-      scales += step_scales * scale_stride;
+      scales += step_scales * load_groups * scale_stride;
       if constexpr (S.zero_points) zeros += step_scales * (scale_stride / size_of(S.group_scale()));
       left -= Units::step_k;
     }
@@ -264,12 +278,13 @@ struct GemmInt4Kernel {
     }
   }
 
-  /// Returns 8 k of a lane's codes for product p of unit u, in the type of the products; scaled or not.
-  template <int s, int u, bool scaled>
+  /// Returns 8 k of a lane's codes for product p of unit u, in the type of the products. `by_conversion`: see
+  /// GemmScaledFp4.
+  template <int s, int u, bool by_conversion>
   TILEWAVE_DEVICE static Chunk widened_codes(const Stage& stage, int j, int atom, int p) {
     const std::uint32_t codes = stage.codes[j][atom][u][p];
-    if constexpr (scaled) {
-      return B::widen_fp4_scaled(codes, stage.scales[s][j][atom][0]);
+    if constexpr (scaled_codes) {
+      return Scaled::template widened<by_conversion>(codes, stage.scales[s][j][atom][0]);
     } else if constexpr (S.mxfp4()) {
       return bf16_products ? B::widen_fp4(codes) : B::widen_fp4_to_f16(codes);
     } else if constexpr (S.zero_points) {
@@ -280,7 +295,7 @@ struct GemmInt4Kernel {
     }
   }
   /// Adds the products of the k that share scale s.
-  template <int s, bool scaled>
+  template <int s, bool by_conversion>
   TILEWAVE_DEVICE static void multiply_scale(const Stage& stage, typename W::WaveSums& sums) {
     static_for<scale_units>([&](auto unit) TILEWAVE_INLINE_LAMBDA {
       constexpr int u = s * scale_units + unit;
@@ -293,7 +308,7 @@ struct GemmInt4Kernel {
         for (int j = 0; j < W::tiles_n; ++j) {
           Chunk kv[atoms];
           TILEWAVE_UNROLL
-          for (int atom = 0; atom < atoms; ++atom) kv[atom] = widened_codes<s, u, scaled>(stage, j, atom, p);
+          for (int atom = 0; atom < atoms; ++atom) kv[atom] = widened_codes<s, u, by_conversion>(stage, j, atom, p);
           TILEWAVE_UNROLL
           for (int i = 0; i < W::tiles_m; i += rows_per_lane) multiply_atoms(kv, rows, j, i, sums);
         }
@@ -303,20 +318,10 @@ struct GemmInt4Kernel {
   /// Returns the scales of the columns of which a lane has sums.
   template <int s>
   TILEWAVE_DEVICE static Vec<float, run_length> column_scales(const Stage& stage, int j, int atom) {
-    const LaneScales& own = stage.scales[s][j][atom];
-    if constexpr (scaled_codes) {
-      const float scale = widen<B, S.group_scale(), 1>(own)[0];
-      Vec<float, run_length> scales;
-      TILEWAVE_UNROLL
-      for (int e = 0; e < run_length; ++e)
-        scales[e] = B::shuffle(scale, run_length * LaneMap<B>::group(B::lane_id()) + e);
-      return scales;
-    } else {
-      return widen<B, S.group_scale(), run_length>(own);
-    }
+    return widen<B, S.group_scale(), run_length>(stage.scales[s][j][atom]);
   }
-  /// True if all values times the scales of the step are normal numbers of bf16, in all lanes of the wave.
-  TILEWAVE_DEVICE static bool is_in_range(const Stage& stage) {
+  /// Says whether all scales of the step are such that conversions scale exactly, in all lanes of the wave.
+  TILEWAVE_DEVICE static bool converts(const Stage& stage) {
     std::uint32_t least = 255, most = 0;
     static_for<step_scales>([&](auto s) TILEWAVE_INLINE_LAMBDA {
       TILEWAVE_UNROLL
@@ -325,37 +330,39 @@ struct GemmInt4Kernel {
         least = min_of(least, scale), most = max_of(most, scale);
       }
     });
-    return !B::any(least < 2 || most > 252);
+    return !B::any(!Scaled::converts(least) || !Scaled::converts(most));
   }
 
   /// Adds the products of a step. Where codes are not scaled, the sum of the values that share a scale is scaled before
   /// it is added.
   TILEWAVE_DEVICE static void multiply_stage(const Stage& stage, typename W::WaveSums& sums) {
     if constexpr (scaled_codes) {
-      if (is_in_range(stage)) [[likely]] {
+      if (converts(stage)) [[likely]] {
         static_for<step_scales>([&](auto s) TILEWAVE_INLINE_LAMBDA { multiply_scale<s, true>(stage, sums); });
-        return;
+      } else {
+        static_for<step_scales>([&](auto s) TILEWAVE_INLINE_LAMBDA { multiply_scale<s, false>(stage, sums); });
       }
-    }
-    static_for<step_scales>([&](auto s) TILEWAVE_INLINE_LAMBDA {
-      typename W::WaveSums scale_sums;
-      W::clear(scale_sums);
-      multiply_scale<s, false>(stage, scale_sums);
-      TILEWAVE_UNROLL
-      for (int j = 0; j < W::tiles_n; ++j) {
+    } else {
+      static_for<step_scales>([&](auto s) TILEWAVE_INLINE_LAMBDA {
+        typename W::WaveSums scale_sums;
+        W::clear(scale_sums);
+        multiply_scale<s, false>(stage, scale_sums);
         TILEWAVE_UNROLL
-        for (int atom = 0; atom < atoms; ++atom) {
-          const Vec<float, run_length> scales = column_scales<s>(stage, j, atom);
+        for (int j = 0; j < W::tiles_n; ++j) {
           TILEWAVE_UNROLL
-          for (int i = 0; i < W::tiles_m; ++i) {
+          for (int atom = 0; atom < atoms; ++atom) {
+            const Vec<float, run_length> scales = column_scales<s>(stage, j, atom);
             TILEWAVE_UNROLL
-            for (int e = 0; e < run_length; ++e) {
-              sums[i][j][atom * run_length + e] += scale_sums[i][j][atom * run_length + e] * scales[e];
+            for (int i = 0; i < W::tiles_m; ++i) {
+              TILEWAVE_UNROLL
+              for (int e = 0; e < run_length; ++e) {
+                sums[i][j][atom * run_length + e] += scale_sums[i][j][atom * run_length + e] * scales[e];
+              }
             }
           }
         }
-      }
-    });
+      });
+    }
   }
 
   TILEWAVE_DEVICE static void multiply(const GemmArgs& g, const GemmTile& tile, typename Args::Steps steps,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The list of specs with weights of four bits: dense products of int4 with 16-bit and fp8 rows of A, with zero points
 // too, and of MXFP4, and the first half of feed-forward layers, dense and of experts. These are silu(gate) * up of
-// int4, and swigluoai of MXFP4, as gpt-oss has it. MXFP4 under bf16 lies as fragments on sm90. The wide list has what
-// combines these.
+// int4, and swigluoai of MXFP4, as gpt-oss has it. MXFP4 under bf16 lies as fragments on sm90, where int4 may also be
+// rounded with its scales. The wide list has what combines these.
 #pragma once
 
 #include "tilewave/ops/gemm/registry.hpp"
@@ -31,18 +31,32 @@ constexpr GemmSpec four_bit_gated_spec(DType b, ActivationKind activation) {
 
 }  // namespace detail
 
-constexpr std::array<GemmSpec, 7> gemm_int4_specs(ArchId arch) {
+/// Specs of a list that is longer on some architectures.
+struct GemmSpecs {
+  GemmSpec all[8];
+  std::size_t count;
+  constexpr std::size_t size() const { return count; }
+  constexpr const GemmSpec& operator[](std::size_t i) const { return all[i]; }
+  constexpr const GemmSpec* begin() const { return all; }
+  constexpr const GemmSpec* end() const { return all + count; }
+};
+
+/// The last one, int4 that is rounded with its scales, is for sm90.
+constexpr GemmSpecs gemm_int4_specs(ArchId arch) {
   constexpr DType i4 = DType::i4, fp4 = DType::fp4_e2m1;
-  GemmSpec fp8_rows = detail::four_bit_spec(i4, 128), zeros = fp8_rows, gated = fp8_rows;
+  GemmSpec fp8_rows = detail::four_bit_spec(i4, 128), zeros = fp8_rows, gated = fp8_rows, rounded = fp8_rows;
   fp8_rows.a = facts_of(arch).fp8;
   zeros.zero_points = true;
   gated.activation = ActivationKind::silu, gated.gated = true;
+  rounded.sums = GemmSums::fast;
   return {{detail::four_bit_spec(i4, 128), fp8_rows, detail::four_bit_gated_spec(i4, ActivationKind::silu),
            detail::in_best_order(arch, detail::four_bit_gated_spec(fp4, ActivationKind::swigluoai)),
-           detail::in_best_order(arch, detail::four_bit_spec(fp4, 32)), zeros, gated}};
+           detail::in_best_order(arch, detail::four_bit_spec(fp4, 32)), zeros, gated, rounded},
+          facts_of(arch).matrix == Matrix::mma ? 8u : 7u};
 }
 
-constexpr std::array<GemmSpec, 7> gemm_int4_wide_specs(ArchId arch) {
+/// Where int4 is not rounded with its scales, rows of f16 come last.
+constexpr GemmSpecs gemm_int4_wide_specs(ArchId arch) {
   constexpr DType i4 = DType::i4, fp4 = DType::fp4_e2m1;
   GemmSpec fp8_rows = detail::four_bit_spec(fp4, 32), f16_rows = fp8_rows, groups = fp8_rows;
   fp8_rows.a = facts_of(arch).fp8;
@@ -53,14 +67,10 @@ constexpr std::array<GemmSpec, 7> gemm_int4_wide_specs(ArchId arch) {
   zeros.zero_points = gated_zeros.zero_points = true;
   GemmSpec contiguous = detail::in_best_order(arch, groups);
   contiguous.groups = GemmGroups::contiguous;
-  // Int4 that is rounded with its scales is for sm90; elsewhere rows of f16 stand in its place.
-  GemmSpec rounded = detail::four_bit_spec(i4, 128);
-  if (facts_of(arch).matrix == Matrix::mma) {
-    rounded.sums = GemmSums::fast;
-  } else {
-    rounded.a = rounded.out = DType::f16;
-  }
-  return {{fp8_rows, f16_rows, groups, contiguous, zeros, gated_zeros, rounded}};
+  GemmSpec int4_f16 = detail::four_bit_spec(i4, 128);
+  int4_f16.a = int4_f16.out = DType::f16;
+  return {{fp8_rows, f16_rows, groups, contiguous, zeros, gated_zeros, int4_f16},
+          facts_of(arch).matrix == Matrix::mma ? 6u : 7u};
 }
 
 constexpr GemmPolicies gemm_int4_policies(ArchId arch, const GemmSpec& s) { return gemm_policies(arch, s); }

@@ -28,6 +28,8 @@ struct GemmInt4Loop {
       run_waves<high>(steps, wave_group, shared, ring, sums);
     } else if constexpr (L::fragments) {
       run_fragments<high>(steps, wave_group, shared, ring, sums);
+    } else if constexpr (P.waves_k > 1) {
+      run_sharing_k(steps, wave_group, shared, ring, sums);
     } else if constexpr (Codes::rescaled || (Codes::rounded && Codes::step == 64)) {
       run_rescaled(steps, wave_group, shared, ring, sums);
     } else if constexpr (Codes::scales_in_exponents || Codes::rounded) {
@@ -157,6 +159,35 @@ struct GemmInt4Loop {
     if (any && !Codes::rounded) last = scales_of_rows(wave_group, shared, before, 2 * Codes::scales_per_stage - 1);
     multiply_sums(last);
     if (any) shared.ring.release(before);
+  }
+
+  /// Wave groups take stages in turn, and each has sums of its own, which stay in the matrix unit. By itself a group
+  /// widens and multiplies one after the other: the unit is busy with the products of the others.
+  TILEWAVE_DEVICE static void run_sharing_k(typename L::Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
+                                            Sums (&sums)[L::tiles]) {
+    static_assert(L::tiles == 1 && Codes::rounded, "a wave group has 64 rows of B, and sums without scales");
+    constexpr int batch = 4;
+    const int k_group = wave_group / L::stage_groups;
+    L::clear(sums);
+    B::group_mma_fence(sums[0]);
+    ring.advance(k_group);
+    for (std::int32_t step = steps.first + k_group; step < steps.end; step += P.waves_k, ring.advance(P.waves_k)) {
+      L::wait_full(shared, ring);
+      const int slot = B::uniform(ring.slot);  // for the addresses of products, which are scalars
+      static_for<Codes::step / Codes::slice_k / batch>([&](auto number) TILEWAVE_INLINE_LAMBDA {
+        Chunk codes[batch];
+        widen_slices(wave_group, shared, slot, number * batch, codes);
+        B::group_mma_begin();
+        static_for<batch>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+          B::template group_multiply<S.a, L::wave_group_wide>(
+              codes[i], wide_rows(wave_group, shared, slot, number * batch + i), sums[0]);
+        });
+        B::group_mma_end();
+        B::template group_mma_wait<0>();
+        B::group_mma_fence(sums[0]);
+      });
+      shared.ring.release(ring.slot);
+    }
   }
 
   /// The products that begin together, of a 64-row tile. Two batches of codes are in registers: one is widened while
@@ -307,11 +338,11 @@ struct GemmInt4Loop {
   /// The scales of a lane's two rows of each tile.
   TILEWAVE_DEVICE static Vec<float, 2 * L::tiles> scales_of_rows(int wave_group, const Shared& shared, int slot,
                                                                  int scale) {
-    const int row = L::tall_row(wave_group) + 16 * L::wave_in_wave_group() + B::lane_id() / 4;
+    const int first = scale * P.columns + L::tall_row(wave_group), wave = L::wave_in_wave_group();
     Vec<float, 2 * L::tiles> scales;
     TILEWAVE_UNROLL
     for (int i = 0; i < 2 * L::tiles; ++i)
-      scales[i] = shared.b_scale[slot][scale * P.columns + row + 64 * (i / 2) + 8 * (i % 2)];
+      scales[i] = shared.b_scale[slot][first + 64 * (i / 2) + Codes::row_of(wave, i % 2)];
     return scales;
   }
   template <class Part>

@@ -84,6 +84,13 @@ struct GemmInt4Rows {
   static constexpr bool row_pairs = S.zero_points || scales_in_exponents || rounded || rescaled;
   static constexpr int scale_count = scales_per_stage * P.columns;  // of a stage
 
+  /// Gates and ups beside each other in a lane, see detail::gemm_pairs_halves.
+  static constexpr bool pairs = detail::gemm_pairs_halves(S, P);
+  /// Returns the row of 64 of a wave group that half h of a product's operand has in a lane.
+  TILEWAVE_DEVICE static int row_of(int wave, int h) {
+    return (pairs ? 8 * wave + 32 * h : 16 * wave + 8 * h) + B::lane_id() / 4;
+  }
+
   /// Widens the codes of 64 rows from k slice `first_slice` of the stage on, under one scale, into operands a of
   /// group_multiply. A lane reads all 16 k, as its neighbours do, and keeps the two or four of each eight that are its
   /// own. `of_rows`: the pairs of the stage's rows, [scales_per_stage][P.columns], from the first of the 64 rows on.
@@ -92,17 +99,20 @@ struct GemmInt4Rows {
                                     Chunk (&codes)[slices]) {
     using Words = Vec<std::uint32_t, 2>;  // 16 k of a row, half a unit
     const int lane = B::lane_id(), own = lane % 4, row = lane / 4;
-    const auto* const strip = reinterpret_cast<const Words*>(rows + wave * strip_chunks);
+    // Rows 8 to 15 of a strip are the upper half h of others: with pairs of a gate and its up, both halves are rows of
+    // strips two apart.
+    const int wave_strip = pairs ? wave / 2 : wave, upper = pairs ? wave % 2 : 0;
+    const auto* const strip = reinterpret_cast<const Words*>(rows + wave_strip * strip_chunks);
     // The unit of a row in line l is row / 2 ^ l % 8. Four lines depend on the lane; the others differ by constants.
     // Every second strip of 64 k begins in the middle of the eight lines that the swizzle counts.
-    const int middle = strip_chunks < 64 ? wave % 2 : 0;
+    const int middle = (strip_chunks < 64 ? wave_strip % 2 : 0) ^ upper;
     const Words* of_line[4];
     TILEWAVE_UNROLL
     for (int l = 0; l < 4; ++l) of_line[l] = strip + 2 * (row / 2 ^ l) + row % 2;
     std::uint32_t own_pairs[2]{}, own_offsets[2]{};
     TILEWAVE_UNROLL
     for (int h = 0; h < 2; ++h) {
-      const std::uint32_t* const of_row = of_rows + first_slice / k_slices * P.columns + 16 * wave + row + 8 * h;
+      const std::uint32_t* const of_row = of_rows + first_slice / k_slices * P.columns + row_of(wave, h);
       if constexpr (row_pairs) own_pairs[h] = *of_row;
       if constexpr (rescaled) own_offsets[h] = of_row[scale_count];
     }
@@ -112,6 +122,7 @@ struct GemmInt4Rows {
       for (int h = 0; h < 2; ++h) {
         const auto words_of = [&](int sixteen) TILEWAVE_INLINE_LAMBDA {
           const int line = (first_slice + p) * (slice_k / 16) + sixteen;  // of the strip's 8
+          if constexpr (pairs) return of_line[line % 4][line * 16 + 8 * (line / 4 ^ middle) + 4 * h * strip_chunks];
           return of_line[line % 4][line * 16 + 8 * (h ^ line / 4 ^ middle)];
         };
         if constexpr (size_of(S.a) == 2) {

@@ -144,7 +144,7 @@ struct GemmTensorKernel {
       } else if constexpr (L::norms) {
         if (a.normalises && wave == 1) L::RowNorm::run(a, TileQueue(a, rank), shared.norm);
       }
-      if (P.splits > 1 && a.gemm.splits > 1) L::Output::join_merge();
+      if (a.merges()) L::Output::join_merge();
     } else {
       if constexpr (shift_registers) B::template take_registers<multiplying_registers>();
       with_tiles(a, rank, shared, [&](auto&& tiles) TILEWAVE_INLINE_LAMBDA {
@@ -155,7 +155,7 @@ struct GemmTensorKernel {
         }
       });
     }
-    if (P.splits > 1 && a.gemm.splits > 1) {
+    if (a.blocks_share_k()) {
       // No block leaves while others may still read its shared memory. What was read of it was used by then, so there
       // is no need for a release, which would wait for all stores.
       B::cluster_arrive_relaxed();
@@ -233,8 +233,10 @@ struct GemmTensorKernel {
       output.begin(a, tile, wave_group);
       const auto end_tile = [&](Sums(&sums)[L::tiles]) TILEWAVE_INLINE_LAMBDA {
         if (P.stream && steps.partial >= 0) return output.store_partial(a, steps.partial, wave_group, sums);
-        if (P.splits > 1 && a.gemm.splits > 1) return output.merge(a, tile, rank, wave_group, shared, sums);
-        if constexpr (P.late) {
+        if (a.merges()) return output.merge(a, tile, rank, wave_group, shared, sums);
+        if constexpr (P.waves_k > 1) {
+          return;
+        } else if constexpr (P.late) {
           output.round(a, tile, wave_group, shared, sums);
         } else {
           output.write(a, tile, wave_group, shared, sums);

@@ -26,12 +26,17 @@ struct GemmTensorLayout {
                 "a law of policies is broken: gemm_policy_status(arch, spec, policy).reason says which");
   using Backend = B;
   static constexpr int wave_group_waves = 4, wave_group_lanes = wave_group_waves * B::facts.wave_lanes;
+  static constexpr int stage_groups = P.pingpong ? 1 : P.waves();             // wave groups that multiply a stage
   static constexpr int wave_groups = P.wave_groups(), sharers = P.sharers();  // sharers: of boxes, in a cluster
   static constexpr int tall_rows = P.swapped ? P.columns : P.rows, wide_rows = P.swapped ? P.rows : P.columns;
   static constexpr int wave_group_tall = tall_rows / P.waves_rows, wave_group_wide = wide_rows / P.waves_columns;
   static constexpr int tiles = wave_group_tall / 64;
   using TileRows = GemmTileRows<S, P.swapped ? wave_group_tall : wave_group_wide>;  // rows of B
   static constexpr int halves = TileRows::halves;
+  /// Gated: a lane's two rows of a tall tile are a gate and its up. Otherwise gates and ups are tiles of their own.
+  static constexpr bool pairs = detail::gemm_pairs_halves(S, P);
+  /// The sums that a lane has of `wide` rows of the wide side by the columns of C of a tall tile.
+  TILEWAVE_HOST_DEVICE static constexpr int sums_of(int wide) { return wide / (pairs ? 4 : 2); }
   static constexpr int b_box = halves == 1 ? P.columns / P.cluster : TileRows::run;  // rows of B that one copy brings
   static constexpr int depth_k = P.depth_bytes / size_of(S.a);                       // elements of K in a stage
   static constexpr bool packed = S.four_bit();                                       // the tall side is int4 codes
@@ -60,7 +65,11 @@ struct GemmTensorLayout {
   /// weights. Where A's rows are the tall side, a lane needs two scales a tile and loads them itself, but for gates and
   /// ups of groups: pointers to their scales and two stages of scales would spill beside the sums in 128 x 256.
   static constexpr bool shared_scales = detail::gemm_shares_block_scales(S, P) || packed;
-  static constexpr int scale_waves = 3;  // waves of the fetching wave group that fetch scales; the fourth copies boxes
+  /// Waves of the fetching wave group that fetch scales in turns; another copies boxes. A wave comes to a slot only
+  /// when all rounds of it but the last are over, since the parity of a barrier does not tell more. Three waves know it
+  /// from the slot before, where all groups take all stages. Groups that share K release stages out of order, and each
+  /// wave follows whole groups.
+  static constexpr int scale_waves = P.waves_k > 1 ? 2 : 3;
   /// Rows of the wide side whose sums of one stage fit the registers beside the sums of all stages.
   static constexpr int part_wide = detail::gemm_part_wide(wave_group_wide);
   /// True if registers hold the sums of all stages and those of two single stages.
@@ -133,7 +142,9 @@ struct GemmTensorLayout {
       const std::int32_t first = rank * split_steps + min_of(rank, longer_splits);
       return {first, first + split_steps + (rank < longer_splits)};
     }
-    TILEWAVE_DEVICE bool clustered() const { return sharers > 1 || (P.splits > 1 && gemm.splits > 1); }
+    TILEWAVE_DEVICE bool blocks_share_k() const { return P.splits > 1 && gemm.splits > 1; }
+    TILEWAVE_DEVICE bool merges() const { return P.waves_k > 1 || blocks_share_k(); }  // sums of those who share K
+    TILEWAVE_DEVICE bool clustered() const { return sharers > 1 || blocks_share_k(); }
   };
 
   struct Maps {
@@ -144,7 +155,7 @@ struct GemmTensorLayout {
     /// One wave calls this.
     TILEWAVE_DEVICE void begin() {
       RingBarriers<B, P.stages, sharers>::begin((gathered || shared_scales ? 2 : 1) + copies_arrivals,
-                                                (P.pingpong ? 1 : wave_groups) * wave_group_waves);
+                                                stage_groups * wave_group_waves);
     }
   };
 
@@ -158,12 +169,13 @@ struct GemmTensorLayout {
                                                          : 1;
   static constexpr bool has_row_pairs = packed && Codes::row_pairs;
   static constexpr bool float_b_scales = shared_scales && !(packed && (Codes::scales_in_exponents || Codes::rounded));
+  static constexpr bool merges_all = P.waves_k > 1;  // nothing leaves by boxes
   static constexpr int tall_chunks = tall_rows * (packed ? depth_k / 2 : P.depth_bytes) / 16;
   static constexpr int wide_chunks = wide_rows * boxes * row_chunks;
   struct Shared {
     alignas(1024) Chunk tall[P.stages][tall_chunks];
     alignas(1024) Chunk wide[P.stages][wide_chunks];
-    alignas(1024) Chunk out[wave_groups][out_boxes][(P.swapped ? out_rows : 64) * 8];
+    alignas(1024) Chunk out[merges_all ? 1 : wave_groups][out_boxes][merges_all ? 64 : (P.swapped ? out_rows : 64) * 8];
     Barriers ring;
     float wide_scale[row_scales ? wave_groups : 1][row_scales ? wave_group_wide : 1];
     [[no_unique_address]] std::conditional_t<norms, typename RowNorm::Shared, typename RowNorm::NoShared> norm;
@@ -194,7 +206,8 @@ struct GemmTensorLayout {
   TILEWAVE_DEVICE static int wave_in_wave_group() { return lane_in_wave_group() / B::facts.wave_lanes; }
 
   TILEWAVE_DEVICE static int tall_row(int wave_group) {
-    return P.pingpong ? 0 : wave_group / P.waves_columns * wave_group_tall;
+    const int of_stage = P.waves_k > 1 ? wave_group % stage_groups : wave_group;
+    return P.pingpong ? 0 : of_stage / P.waves_columns * wave_group_tall;
   }
   TILEWAVE_DEVICE static int wide_row(int wave_group) {
     return P.pingpong ? 0 : wave_group % P.waves_columns * wave_group_wide;

@@ -13,7 +13,7 @@ struct GemmOutBoxes {
 
   /// Fills a box of 16-bit elements. The engine's swizzle has unit u of row r at 8 r + (u ^ r % 8).
   template <int wide>
-  TILEWAVE_DEVICE static void fill_matrices(Chunk* box, const Vec<float, wide / 2>& part) {
+  TILEWAVE_DEVICE static void fill_matrices(Chunk* box, const Vec<float, L::sums_of(wide)>& part) {
     fill_matrices<wide>(box,
                         [&](int w) TILEWAVE_INLINE_LAMBDA { return Epilogue::pack(part[2 * w], part[2 * w + 1]); });
   }
@@ -21,6 +21,16 @@ struct GemmOutBoxes {
   template <int wide, class Word>
   TILEWAVE_DEVICE static void fill_matrices(Chunk* box, const Word& word) {
     const int lane = B::lane_id(), wave = L::wave_in_wave_group();
+    if constexpr (L::pairs) {  // matrix m is rows 8 (j + m) of the wide side by eight columns of C
+      static_assert(wide % 32 == 0, "four matrices at a time");
+      TILEWAVE_UNROLL
+      for (int j = 0; j < wide / 8; j += 4) {
+        const int row = 8 * (j + lane / 8) + lane % 8;
+        B::template store_matrices<4>(box + row * 8 + (wave ^ row % 8),
+                                      Vec<std::uint32_t, 4>{{word(j), word(j + 1), word(j + 2), word(j + 3)}});
+      }
+      return;
+    }
     TILEWAVE_UNROLL
     for (int j = 0; j < wide / 8; j += 2) {
       // Matrix m is rows 8 (j + m / 2) of the wide side by rows 16 wave + 8 (m % 2) of the tall side.

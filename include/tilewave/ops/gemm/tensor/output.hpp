@@ -93,7 +93,9 @@ class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
   TILEWAVE_DEVICE static constexpr int box_from(int box) {
     return min_of(box * box_wide, max_of(wide_c - box_wide, 0));
   }
-  static constexpr int sent_wide = P.swapped ? 64 : min_of(box_wide, wide_c);  // columns of a box that are filled
+  static constexpr int sent_wide = L::pairs    ? 32
+                                   : P.swapped ? 64
+                                               : min_of(box_wide, wide_c);  // columns of a box that are filled
   /// One box is filled while another is sent, where there are two or more but not boxes for a tile.
   static constexpr bool boxes_in_turn = boxes && P.pingpong && L::out_boxes > 1 && L::out_boxes < all_boxes;
 
@@ -121,7 +123,7 @@ class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
       for (int t = 0; t < tiles_c; ++t) {
         const auto values = Values::template values_of<extras, wide_c>(a, tile, wave_group, shared, sums, t, 0);
         TILEWAVE_UNROLL
-        for (int i = 0; i < wide_c / 2; ++i) store(a, tile, element(wave_group, t, i), values[i]);
+        for (int i = 0; i < L::sums_of(wide_c); ++i) store(a, tile, element(wave_group, t, i), values[i]);
       }
     }
   }

@@ -18,20 +18,22 @@ class GemmSumMap {
   static constexpr bool quantised = S.out_scale != Scaling::none, per_group = Epilogue::per_group;
 
   /// Each block of a cluster has a split of K. It adds the partials of its part of the tile in the order of ranks, and
-  /// writes that part. Such a block has one tile only, so the ring is free for the partials. The fetching waves take
-  /// part in the barriers (join_merge).
+  /// writes that part. Wave groups of a block that share K have partials of their own. Such a block has one tile only,
+  /// so the ring is free for the partials. The fetching waves take part in the barriers (join_merge).
   TILEWAVE_DEVICE void merge(const Args& a, const GemmTile& tile, int rank, int wave_group, Shared& shared,
                              Sums (&sums)[L::tiles]) {
     join_merge_of_products();
     out_factor_ = Epilogue::out_factor(a.gemm);
     using Sum = typename L::Sum;
-    Sum* const own = reinterpret_cast<Sum*>(shared.tall);
+    constexpr int partial = P.rows * partial_stride;
+    Sum* const all = reinterpret_cast<Sum*>(shared.tall);
+    Sum* const own = all + (P.waves_k > 1 ? wave_group / L::stage_groups * partial : 0);
     TILEWAVE_UNROLL
     for (int half = 0; half < L::halves; ++half) {
       TILEWAVE_UNROLL
       for (int t = 0; t < tiles_c; ++t) {
         TILEWAVE_UNROLL
-        for (int i = 0; i < wide_c / 2; i += 2) {  // two neighbours of the wide side
+        for (int i = 0; i < L::sums_of(wide_c); i += 2) {  // two neighbours of the wide side
           const Vec<Sum, 2> two{{sum_of(sums, half, t, i), sum_of(sums, half, t, i + 1)}};
           if constexpr (P.swapped) {
             own[offset(element(wave_group, t, i), half)] = two[0];
@@ -53,26 +55,28 @@ class GemmSumMap {
       if (!per_group && tile.first_column + vector_of(i).column >= a.gemm.n) continue;
       const auto values = write_vector(a, tile, i, [&](InTile first, int half) TILEWAVE_INLINE_LAMBDA {
         // All partials are asked for before the first is added: a read of another block's memory takes long.
-        Vec<Sum, vector_size> parts[P.splits];
+        Vec<Sum, vector_size> parts[P.splits * P.waves_k];
         TILEWAVE_UNROLL
-        for (int r = 0; r < P.splits; ++r) {
-          if (r < splits)
-            parts[r] = *reinterpret_cast<const Vec<Sum, vector_size>*>(B::remote(own + offset(first, half), r));
+        for (int r = 0; r < P.splits * P.waves_k; ++r) {
+          Sum* const from = all + r % P.waves_k * partial + offset(first, half);
+          if (r / P.waves_k < splits)
+            parts[r] =
+                *reinterpret_cast<const Vec<Sum, vector_size>*>(P.splits > 1 ? B::remote(from, r / P.waves_k) : from);
         }
-        Vec<Sum, vector_size> all{};
+        Vec<Sum, vector_size> sum{};
         TILEWAVE_UNROLL
-        for (int r = 0; r < P.splits; ++r) {
+        for (int r = 0; r < P.splits * P.waves_k; ++r) {
           TILEWAVE_UNROLL
           for (int e = 0; e < vector_size; ++e) {
-            if (r < splits) all[e] += parts[r][e];
+            if (r / P.waves_k < splits) sum[e] += parts[r][e];
           }
         }
         if constexpr (L::norms) {
           if (a.normalises) {
-            for (Sum& sum : all.data) sum *= shared.norm.rows[first.row];
+            for (Sum& value : sum.data) value *= shared.norm.rows[first.row];
           }
         }
-        return all;
+        return sum;
       });
       if constexpr (L::writes_squares) {
         if (whole_rows) {
@@ -113,7 +117,7 @@ class GemmSumMap {
       TILEWAVE_UNROLL
       for (int t = 0; t < tiles_c; ++t) {
         TILEWAVE_UNROLL
-        for (int i = 0; i < wide_c / 2; i += 2) {  // two neighbours of the wide side
+        for (int i = 0; i < L::sums_of(wide_c); i += 2) {  // two neighbours of the wide side
           const Vec<Sum, 2> two{{sum_of(sums, half, t, i), sum_of(sums, half, t, i + 1)}};
           if constexpr (P.swapped) {
             B::store(to + offset<P.columns>(element(wave_group, t, i), half), two[0]);
@@ -147,9 +151,10 @@ class GemmSumMap {
   struct InTile {
     int row, column;  // of C
   };
-  // Gated products have the sums of gates first and those of their ups second: tiles if swapped, else elements.
+  // Gated products have the sums of gates first and those of their ups second: tiles if swapped, else elements. Or both
+  // are rows of a lane in one tile (L::pairs).
   static constexpr int columns = gemm_tile_columns(S, P);
-  static constexpr int tiles_c = P.swapped ? L::tiles / L::halves : L::tiles;
+  static constexpr int tiles_c = P.swapped && !L::pairs ? L::tiles / L::halves : L::tiles;
   static constexpr int wide_c = P.swapped ? L::wave_group_wide : L::wave_group_wide / L::halves;
   TILEWAVE_DEVICE static int first_tall(int wave_group) {
     return L::tall_row(wave_group) / (P.swapped ? L::halves : 1);
@@ -158,14 +163,16 @@ class GemmSumMap {
     return L::wide_row(wave_group) / (P.swapped ? 1 : L::halves);
   }
   TILEWAVE_DEVICE static typename L::Sum sum_of(const Sums (&sums)[L::tiles], int half, int t, int i) {
+    if constexpr (L::pairs) return sums[t][i / 2 * 4 + 2 * half + i % 2];
     return P.swapped ? sums[t + half * tiles_c][i] : sums[t][i + half * wide_c / 2];
   }
 
   /// The place of this lane's element i of tile t in the tile of C.
   TILEWAVE_DEVICE static InTile element(int wave_group, int t, int i) {
     const int lane = B::lane_id(), wave = L::wave_in_wave_group();
-    const int tall = first_tall(wave_group) + 64 * t + 16 * wave + lane / 4 + 8 * (i / 2 % 2);
-    const int wide = first_wide(wave_group) + 8 * (i / 4) + 2 * (lane % 4) + i % 2;
+    const int tall =
+        first_tall(wave_group) + (L::pairs ? 8 * wave + lane / 4 : 64 * t + 16 * wave + lane / 4 + 8 * (i / 2 % 2));
+    const int wide = first_wide(wave_group) + 8 * (i / L::sums_of(8)) + 2 * (lane % 4) + i % 2;
     return P.swapped ? InTile{wide, tall} : InTile{tall, wide};
   }
   /// Partials lie as rows of C, so that lanes write neighbouring columns. Rows are padded against bank conflicts.
@@ -211,8 +218,12 @@ class GemmSumMap {
  private:
   TILEWAVE_DEVICE static void join_merge_of_products() { B::barrier(); }  // all products have read the ring
   TILEWAVE_DEVICE static void join_merge_of_partials() {
-    B::cluster_arrive();
-    B::cluster_wait();
+    if constexpr (P.splits == 1) {
+      B::barrier();
+    } else {
+      B::cluster_arrive();
+      B::cluster_wait();
+    }
   }
 
   /// Runs the epilogue on vector i of a tile, stores what of it is in the matrix, and returns it.

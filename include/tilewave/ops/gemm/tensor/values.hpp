@@ -87,21 +87,23 @@ class GemmTensorValues : public GemmSumMap<B, S, P, UserEpilogue> {
 
   /// Makes a lane's values of `wide` rows of the wide side of tile t of the wave group, from `from` on.
   template <bool extras, int wide>
-  TILEWAVE_DEVICE Vec<float, wide / 2> values_of(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
-                                                 const Sums (&sums)[L::tiles], int t, int from) {
-    Vec<float, wide / 2> parts[L::halves];
+  TILEWAVE_DEVICE Vec<float, L::sums_of(wide)> values_of(const Args& a, const GemmTile& tile, int wave_group,
+                                                         Shared& shared, const Sums (&sums)[L::tiles], int t,
+                                                         int from) {
+    Vec<float, L::sums_of(wide)> parts[L::halves];
+    const int first = L::sums_of(from);
     TILEWAVE_UNROLL
     for (int half = 0; half < L::halves; ++half) {
       TILEWAVE_UNROLL
-      for (int i = 0; i < wide / 2; ++i) parts[half][i] = static_cast<float>(sum_of(sums, half, t, from / 2 + i));
+      for (int i = 0; i < L::sums_of(wide); ++i) parts[half][i] = static_cast<float>(sum_of(sums, half, t, first + i));
     }
-    const auto at = [&](int i) TILEWAVE_INLINE_LAMBDA { return element(wave_group, t, from / 2 + i); };
+    const auto at = [&](int i) TILEWAVE_INLINE_LAMBDA { return element(wave_group, t, first + i); };
     const float* const wide_scale =
         shared.wide_scale[row_scales ? wave_group : 0] + (row_scales ? from + 2 * (B::lane_id() % 4) : 0);
     const auto scale_of = [&](int i, int half) TILEWAVE_INLINE_LAMBDA {
       if constexpr (!row_scales) return factor_;
-      const int of_tall = 2 * (P.swapped ? t + half * tiles_c : t) + i / 2 % 2;
-      return tall_scale_[of_tall] * wide_scale[8 * (i / 4) + i % 2 + (P.swapped ? 0 : half * wide_c)];
+      const int of_tall = L::pairs ? half : 2 * (P.swapped ? t + half * tiles_c : t) + i / 2 % 2;
+      return tall_scale_[of_tall] * wide_scale[8 * (i / L::sums_of(8)) + i % 2 + (P.swapped ? 0 : half * wide_c)];
     };
     Epilogue::template apply<extras>(a.gemm, a.epilogue, tile, parts, at, scale_of);
     return parts[0];
