@@ -26,7 +26,7 @@ SCALING = {"none": "none", "mx": "mx"} | {word: "per_" + word for word in ("tens
 
 class Csv(op_contract.OpContract):
     identity, name = IDENTITY + POLICY, NAME
-    few, few_rows = ["--every=5", "--arch=sm90"], 13
+    few, few_rows = ["--every=5", "--arch=sm90"], 14
     fewest = ["--sweep=decode", "--benchmark_filter=/m1/n384/"]
     options = ["--sweep", "--every", "--peer", "--rotate", "--state", "--splits"]
     bad_options = ["--sweep=train", "--sweep=decode,decode", "--every=0", "--splits=0", "--splits=65", "--state=hot", "--rotate=-1",
@@ -154,7 +154,7 @@ class Csv(op_contract.OpContract):
     def test_sweeps_and_every(self):
         counts = {sweep: len(identities(f"--sweep={sweep}", "--arch=sm90")[1]) for sweep in SWEEPS}
         self.assertEqual({sweep: counts[sweep] for sweep in SWEEPS[1:]},
-                         {"square": 26, "decode": 180, "grouped": 16, "batched": 6, "preshuffled": 20, "int8": 18, "gated": 20, "int4": 76, "mx": 82,
+                         {"square": 26, "decode": 180, "grouped": 16, "batched": 6, "preshuffled": 20, "int8": 18, "gated": 20, "int4": 88, "mx": 82,
                           "prefill": 108, "layouts": 10})
         self.assertEqual(len(identities("--sweep=decode", "--every=7")[1]), 26)
         both = identities("--sweep=default,decode", "--arch=sm90")[1]

@@ -92,7 +92,7 @@ TEST_CASE("a tensor that has the same bytes in another order of its indices is a
   constexpr std::int64_t base = 1 << 20;
   const Region rows(address(base), 2, 8, {{3, 24}, {3, 8}});
   CHECK(rows == Region(address(base), 2, 8, {{3, 24}, {3, 8}}));
-  CHECK_FALSE(rows == Region(address(base), 2, 8, {{3, 8}, {3, 24}}));  // transposed
+  CHECK_FALSE(rows == Region(address(base), 2, 8, {{3, 8}, {3, 24}}));                                // transposed
   CHECK_FALSE(Region(address(base), 2, 8, {{3, 8}}) == Region(address(base + 32), 2, 8, {{3, -8}}));  // reversed
   CHECK(Region(address(base), 2, 8, {{3, 8}, {1, 5}}) == Region(address(base), 2, 8, {{3, 8}, {1, 7}}));
 }

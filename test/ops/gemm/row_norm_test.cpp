@@ -156,7 +156,7 @@ TEST_CASE("products of a chain that hand on squares take tiles of 64 columns, of
     is(choice(m, 4096, true), 64, 1, 2);
     is(choice(m, 6144, true), 64, 1, 1);  // two for each tile are more than there are SMs
   }
-  CHECK(choice(64, 4096, false).splits == 1);  // alone: a row of the tuned table
+  CHECK(choice(64, 4096, false).entry->policy.rows == 80);  // alone: a row of the tuned table
 }
 
 TEST_CASE("rms_norm that makes no sense is refused") {
