@@ -49,8 +49,8 @@ class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
   TILEWAVE_DEVICE void write(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
                              Sums (&sums)[L::tiles]) {
     take_scales(a, wave_group, shared);
-    // The common case has code of its own, because code is fetched anew for every tile and jumps cost fetches, too. What
-    // is done with a single box is there once: it may be long (docs/notebook/2026-11-28-gemm-size-of-code.md).
+    // The common case has code of its own, because code is fetched anew for every tile and jumps cost fetches, too.
+    // What is done with a single box is there once: it is long (docs/notebook/2026-11-28-gemm-size-of-code.md).
     if constexpr (one_box) {
       if (L::may_send()) B::template stores_read<0>();
       B::group_barrier();
