@@ -41,6 +41,7 @@ struct GemmFetching {
         ring.advance(step - steps.first);
         early = false;
       }
+      TILEWAVE_ROLL
       for (; step < steps.end; ++step, ring.advance()) {
         B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
         L::copy_stage(a, maps, tile, step, rank, shared, ring.slot);
@@ -57,15 +58,18 @@ struct GemmFetching {
     }
   }
   /// Fills the ring's first round: B, then, when the kernel in front is over, A. Returns the first step that is left.
+  /// Loops of this wave are not unrolled: their code comes from memory, too, before the first copy does.
   TILEWAVE_DEVICE static std::int32_t copy_b_first(const Args& a, const Maps& maps, const GemmTile& tile,
                                                    typename Args::Steps steps, int rank, Shared& shared) {
     using Operands = typename L::Operands;
     const std::int32_t end = min_of(steps.end, steps.first + P.stages);
     B::promised_reads(true);
+    TILEWAVE_ROLL
     for (std::int32_t step = steps.first; step < end; ++step)
       L::template copy_stage<Operands::only_b>(a, maps, tile, step, rank, shared, step - steps.first);
     B::promised_reads(false);
     B::wait_for_previous();
+    TILEWAVE_ROLL
     for (std::int32_t step = steps.first; step < end; ++step)
       L::template copy_stage<Operands::only_a>(a, maps, tile, step, rank, shared, step - steps.first);
     return end;
@@ -76,6 +80,7 @@ struct GemmFetching {
   TILEWAVE_DEVICE static void clear_stages(Queue& queue, Shared& shared) {
     Ring ring;
     GemmTile tile;
+    TILEWAVE_ROLL
     for (typename Args::Steps steps; queue.next(tile, steps); ring.advance(steps.end - steps.first)) {
       B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
       L::clear_stage(shared, ring.slot);

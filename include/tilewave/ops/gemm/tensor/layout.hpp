@@ -245,7 +245,9 @@ struct GemmTensorLayout {
   }
   /// Fills a stage with zeros. All lanes of the fetching wave call this.
   TILEWAVE_DEVICE static void clear_stage(Shared& shared, int slot) {
+    TILEWAVE_ROLL
     for (int i = B::lane_id(); i < tall_chunks; i += B::facts.wave_lanes) shared.tall[slot][i] = {};
+    TILEWAVE_ROLL
     for (int i = B::lane_id(); i < wide_chunks; i += B::facts.wave_lanes) shared.wide[slot][i] = {};
     B::shared_written();
     B::mbarrier_arrive(&shared.ring.full[slot]);

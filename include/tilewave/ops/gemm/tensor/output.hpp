@@ -34,10 +34,12 @@ class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
   /// Scales of the tall side stay in the lane. Those of the wide side go to shared memory later.
   TILEWAVE_DEVICE void begin(const Args& a, const GemmTile& tile, int wave_group) {
     if constexpr (L::writes_cache) {
-      TILEWAVE_UNROLL
-      for (int r = 0; r < cache_rounds && a.cache.writes; ++r) {
-        const int row = a.gemm.splits > 1 ? vector_of(merged_first(B::cluster_rank())).row : cache_row(r);
-        cache_.row[r].find(a.cache, min_of(tile.first_row + row, tile.row_end - 1));
+      if (a.cache.writes) {
+        TILEWAVE_UNROLL
+        for (int r = 0; r < cache_rounds; ++r) {
+          const int row = a.gemm.splits > 1 ? vector_of(merged_first(B::cluster_rank())).row : cache_row(r);
+          cache_.row[r].find(a.cache, min_of(tile.first_row + row, tile.row_end - 1));
+        }
       }
     }
     load_scales(a, tile, wave_group);
@@ -48,7 +50,17 @@ class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
                              Sums (&sums)[L::tiles]) {
     take_scales(a, wave_group, shared);
     // The common case has code of its own, because code is fetched anew for every tile and jumps cost fetches, too.
-    if (has_extras(a)) {
+    // What is done with a single box is there once: it is long (docs/notebook/2026-11-28-gemm-size-of-code.md).
+    if constexpr (one_box) {
+      if (L::may_send()) B::template stores_read<0>();
+      B::group_barrier();
+      if (has_extras(a)) {
+        fill_box_of<true>(a, tile, wave_group, shared, sums, 0, 0);
+      } else {
+        fill_box_of<false>(a, tile, wave_group, shared, sums, 0, 0);
+      }
+      leave_boxes(a, tile, wave_group, shared, 0);
+    } else if (has_extras(a)) {
       write_tile<true>(a, tile, wave_group, shared, sums);
     } else {
       write_tile<false>(a, tile, wave_group, shared, sums);
@@ -96,6 +108,8 @@ class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
   static constexpr int sent_wide = L::pairs    ? 32
                                    : P.swapped ? 64
                                                : min_of(box_wide, wide_c);  // columns of a box that are filled
+  /// A tile is one box.
+  static constexpr bool one_box = boxes && all_boxes == 1 && L::out_boxes == 1;
   /// One box is filled while another is sent, where there are two or more but not boxes for a tile.
   static constexpr bool boxes_in_turn = boxes && P.pingpong && L::out_boxes > 1 && L::out_boxes < all_boxes;
 
@@ -136,15 +150,24 @@ class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
     if (L::may_send()) B::template stores_read<0>();
     B::group_barrier();
     TILEWAVE_UNROLL
-    for (int i = 0; i < min_of(L::out_boxes, all_boxes - first); ++i) {
-      const int t = (first + i) / boxes_per_tile, from = box_from((first + i) % boxes_per_tile);
-      Chunk* const box = shared.out[wave_group][i] + (P.swapped ? 0 : L::wave_in_wave_group() * 16 * 8);
-      if (from + box_wide <= wide_c) {
-        fill_box<extras, box_wide>(a, tile, wave_group, shared, sums, t, from, box);
-      } else {
-        fill_box<extras, wide_c % box_wide>(a, tile, wave_group, shared, sums, t, from, box);
-      }
+    for (int i = 0; i < min_of(L::out_boxes, all_boxes - first); ++i)
+      fill_box_of<extras>(a, tile, wave_group, shared, sums, first, i);
+    leave_boxes(a, tile, wave_group, shared, first);
+  }
+  /// Fills box i of those from `first` on.
+  template <bool extras>
+  TILEWAVE_DEVICE void fill_box_of(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
+                                   const Sums (&sums)[L::tiles], int first, int i) {
+    const int t = (first + i) / boxes_per_tile, from = box_from((first + i) % boxes_per_tile);
+    Chunk* const box = shared.out[wave_group][i] + (P.swapped ? 0 : L::wave_in_wave_group() * 16 * 8);
+    if (from + box_wide <= wide_c) {
+      fill_box<extras, box_wide>(a, tile, wave_group, shared, sums, t, from, box);
+    } else {
+      fill_box<extras, wide_c % box_wide>(a, tile, wave_group, shared, sums, t, from, box);
     }
+  }
+  /// What becomes of boxes that were filled, from `first` of the tile on.
+  TILEWAVE_DEVICE void leave_boxes(const Args& a, const GemmTile& tile, int wave_group, Shared& shared, int first) {
     B::shared_written();
     B::group_barrier();
     if constexpr (L::writes_squares) {
@@ -160,14 +183,23 @@ class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
     const int of_row = L::lane_in_wave_group() % 8;
     const std::int32_t column = tile.first_column + unit * of_row;
     if (column >= a.gemm.n) return;
-    GemmCacheOutput<B, S.out, unit> heads[cache_rounds];
+    struct Round {
+      GemmCacheRow<B> row;
+      GemmCacheOutput<B, S.out, unit> heads;
+    } rounds[cache_rounds];
     TILEWAVE_UNROLL
-    for (int r = 0; r < cache_rounds; ++r) heads[r].load(a.cache, cache_.row[r], column);
-    TILEWAVE_UNROLL
+    for (int r = 0; r < cache_rounds; ++r) {
+      rounds[r].row = cache_.row[r];
+      rounds[r].heads.load(a.cache, rounds[r].row, column);
+    }
+    // Registers move up from round to round, so that the code of one round serves all.
+    TILEWAVE_ROLL
     for (int r = 0; r < cache_rounds; ++r) {
       const int in_box = cache_row(r);
       if (const std::int32_t row = tile.first_row + in_box; row < tile.row_end)
-        heads[r].store(a.cache, a.gemm, cache_.row[r], row, column, box[in_box * 8 + (of_row ^ in_box % 8)]);
+        rounds[0].heads.store(a.cache, a.gemm, rounds[0].row, row, column, box[in_box * 8 + (of_row ^ in_box % 8)]);
+      TILEWAVE_UNROLL
+      for (int i = 1; i < cache_rounds; ++i) rounds[i - 1] = rounds[i];
     }
   }
   /// The row of the tile that the lane writes in a round.
@@ -280,7 +312,7 @@ class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
       if (row >= tile.row_end || column >= a.gemm.n) continue;
       const std::int32_t out_row = gemm_row_of_out<B, S>(a.gemm, row);
       if (S.scattered && out_row < 0) continue;
-      const Chunk values = box[in_box * 8 + (of_row ^ in_box % 8)];
+      const Chunk& values = box[in_box * 8 + (of_row ^ in_box % 8)];
       using Element = Storage<S.out>;
       auto* const to = static_cast<Element*>(a.gemm.out) + tile.a_layer * a.gemm.out_layer_stride +
                        out_row * a.gemm.out_stride + column;
@@ -288,6 +320,7 @@ class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
         B::store(reinterpret_cast<Chunk*>(to), values);
       } else {
         constexpr int per_word = unit / 4, bits = 32 / per_word;
+        TILEWAVE_ROLL
         for (int e = 0; e < min_of(a.gemm.n - column, unit); ++e)
           B::store(to + e, static_cast<Element>(values[e / per_word] >> bits * (e % per_word)));
       }

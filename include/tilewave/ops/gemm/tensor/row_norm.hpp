@@ -76,15 +76,24 @@ struct GemmRowNorm {
       TILEWAVE_ROLL
       for (std::int32_t n = 4 * lane; n < align_up(numbers, 4 * row_lanes); n += 4 * row_lanes) {
         Vec<float, 4> loaded[at_once] = {};
-        TILEWAVE_UNROLL
-        for (int i = 0; i < at_once; ++i) {
-          const int row = first + i * beside + own;
-          const float* const from = a.a_squares + (first_row + std::int64_t{row}) * numbers + n;
-          if (row >= rows || n >= numbers) continue;
-          if (numbers % 4 == 0) {
-            loaded[i] = B::load(reinterpret_cast<const Vec<float, 4>*>(from));
-          } else {
-            for (int e = 0; e < min_of(4, numbers - n); ++e) loaded[i][e] = B::load(from + e);
+        const auto from = [&](int i) TILEWAVE_INLINE_LAMBDA {
+          return a.a_squares + (first_row + std::int64_t{first + i * beside + own}) * numbers + n;
+        };
+        if (numbers % 4 == 0) {
+          TILEWAVE_UNROLL
+          for (int i = 0; i < at_once; ++i) {
+            if (first + i * beside + own < rows && n < numbers)
+              loaded[i] = B::load(reinterpret_cast<const Vec<float, 4>*>(from(i)));
+          }
+        } else {
+          // One number of each row at a time, which those behind it push to its place.
+          TILEWAVE_ROLL
+          for (int e = 0; e < 4; ++e) {
+            TILEWAVE_UNROLL
+            for (int i = 0; i < at_once; ++i) {
+              const bool any = first + i * beside + own < rows && n + e < numbers;
+              loaded[i] = {{loaded[i][1], loaded[i][2], loaded[i][3], any ? B::load(from(i) + e) : 0.0f}};
+            }
           }
         }
         TILEWAVE_UNROLL
