@@ -330,7 +330,7 @@ struct GemmInt4Kernel {
         least = min_of(least, scale), most = max_of(most, scale);
       }
     });
-    return !B::any(!Scaled::converts(least) || !Scaled::converts(most));
+    return B::uniform(B::any(!Scaled::converts(least) || !Scaled::converts(most))) == 0;
   }
 
   /// Adds the products of a step. Where codes are not scaled, the sum of the values that share a scale is scaled before
