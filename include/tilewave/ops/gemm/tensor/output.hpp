@@ -105,6 +105,13 @@ class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
   TILEWAVE_DEVICE static constexpr int box_from(int box) {
     return min_of(box * box_wide, max_of(wide_c - box_wide, 0));
   }
+  /// The columns that it repeats, where the box before is sent before it is filled.
+  static constexpr int repeated =
+      !P.swapped && L::out_boxes < all_boxes && wide_c > box_wide ? boxes_per_tile* box_wide - wide_c : 0;
+  /// The columns of a box that must not be written again: its values would have a residual that is out itself twice.
+  TILEWAVE_DEVICE static int left_out(const Args& a, int box) {
+    return repeated > 0 && a.gemm.in_place && box % boxes_per_tile == boxes_per_tile - 1 ? repeated : 0;
+  }
   static constexpr int sent_wide = L::pairs    ? 32
                                    : P.swapped ? 64
                                                : min_of(box_wide, wide_c);  // columns of a box that are filled
@@ -246,7 +253,10 @@ class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
     if (step > 0) {
       const std::int32_t row = tile.first_row + L::tall_row(wave_group) + 64 * ((step - 1) / boxes_per_tile);
       const std::int32_t column = tile.first_column + first_wide(wave_group) + box_from((step - 1) % boxes_per_tile);
-      if (!by_engine || L::lane_in_wave_group() == 0) send_box(a, tile, row, column, by_engine, box_of(step - 1));
+      const int skipped = left_out(a, step - 1);
+      const bool whole_by_engine = by_engine && skipped == 0;
+      if (!whole_by_engine || L::lane_in_wave_group() == 0)
+        send_box(a, tile, row, column, whole_by_engine, box_of(step - 1), skipped);
       if (by_engine) B::stores_end();  // by all lanes, see send_boxes
     }
     if (step == all_boxes) return;
@@ -268,11 +278,11 @@ class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
     const bool whole_units = a.gemm.n % unit == 0 || column + (P.swapped ? 64 * tiles_c : wide_c) <= a.gemm.n;
     return !S.scattered && sent_wide == L::box_columns && a.wide_stores && whole_rows && whole_units;
   }
-  /// Sends a box. The lanes that filled it do so where the engine does not.
+  /// Sends a box. The lanes that filled it do so where the engine does not, without its first `skipped` columns.
   TILEWAVE_DEVICE void send_box(const Args& a, const GemmTile& tile, std::int32_t row, std::int32_t column,
-                                bool by_engine, Chunk* box) {
+                                bool by_engine, Chunk* box, int skipped) {
     if (!by_engine) {
-      copy_out(a, tile, row, column, sent_wide / unit, box);
+      copy_out(a, tile, row, column, sent_wide / unit, box, skipped / unit);
     } else if (column < a.gemm.n && row < tile.row_end) {
       B::store_tensor(maps_->out, column, row, tile.a_layer, box);
     }
@@ -282,13 +292,15 @@ class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
   TILEWAVE_DEVICE void send_boxes(const Args& a, const GemmTile& tile, int wave_group, Shared& shared, int first) {
     const std::int32_t first_row = tile.first_row + (P.swapped ? L::wide_row(wave_group) : L::tall_row(wave_group));
     const std::int32_t first_column = tile.first_column + (P.swapped ? first_tall(wave_group) : first_wide(wave_group));
-    const bool by_engine = engine_writes_tile(a, tile, wave_group);
+    const int count = min_of(L::out_boxes, all_boxes - first);
+    bool by_engine = engine_writes_tile(a, tile, wave_group);
+    if constexpr (repeated > 0)
+      for (int i = 0; i < count; ++i) by_engine = by_engine && left_out(a, first + i) == 0;
     const auto send = [&](int i) TILEWAVE_INLINE_LAMBDA {
       const int t = (first + i) / boxes_per_tile, from = box_from((first + i) % boxes_per_tile);
       send_box(a, tile, first_row + (P.swapped ? 0 : 64 * t), first_column + (P.swapped ? 64 * t : from), by_engine,
-               shared.out[wave_group][i]);
+               shared.out[wave_group][i], left_out(a, first + i));
     };
-    const int count = min_of(L::out_boxes, all_boxes - first);
     if (!by_engine) {
       TILEWAVE_ROLL
       for (int i = 0; i < count; ++i) send(i);
@@ -303,13 +315,14 @@ class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
     }
   }
 
-  /// Stores the rows of a box that the engine cannot write, 16 bytes a lane. Rows beyond the tile are left out.
+  /// Stores the rows of a box that the engine cannot write, 16 bytes a lane, without the first `skipped` units of each.
+  /// Rows beyond the tile are left out.
   TILEWAVE_DEVICE static void copy_out(const Args& a, const GemmTile& tile, std::int32_t first_row,
-                                       std::int32_t first_column, int units, const Chunk* box) {
+                                       std::int32_t first_column, int units, const Chunk* box, int skipped) {
     for (int i = L::lane_in_wave_group(); i < L::out_rows * units; i += L::wave_group_lanes) {
       const std::int32_t in_box = i / units, of_row = i % units;
       const std::int32_t row = first_row + in_box, column = first_column + unit * of_row;
-      if (row >= tile.row_end || column >= a.gemm.n) continue;
+      if (row >= tile.row_end || column >= a.gemm.n || of_row < skipped) continue;
       const std::int32_t out_row = gemm_row_of_out<B, S>(a.gemm, row);
       if (S.scattered && out_row < 0) continue;
       const Chunk& values = box[in_box * 8 + (of_row ^ in_box % 8)];
