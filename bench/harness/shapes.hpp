@@ -36,8 +36,8 @@ struct ModelStep {
 void declare(CLI::App& app, ShapeOptions& o);
 
 /// Returns the configs that the options ask for, in their order. `start` has the architecture, the seed, and defaults.
-/// `others` are columns of a row that do not belong to its config; files may have them. Throws std::invalid_argument, with the position, for
-/// a bad one.
+/// `others` are columns of a row that do not belong to its config; files may have them. Throws std::invalid_argument,
+/// with the position, for a bad one.
 template <class Case, class ModelCases>
 std::vector<Case> cases_of(const ShapeOptions& o, const Case& start, const std::set<std::string>& others,
                            const ModelCases& model_cases) {

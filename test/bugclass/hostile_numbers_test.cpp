@@ -58,7 +58,7 @@ int ask(const Problem& right, const Fields<Problem>& fields, const Answer& answe
   std::mt19937 random(123);
   REQUIRE(answer(right).ok());
   int accepted = 0;
-  for (int trial = 0; trial < 15000; ++trial) {
+  for (int trial = 0; trial < 20000; ++trial) {
     Problem p = right;
     for (unsigned changes = 1 + random() % 4; changes > 0; --changes)
       fields[random() % fields.size()](p, hostile(random));

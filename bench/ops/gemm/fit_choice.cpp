@@ -14,11 +14,13 @@
 #include <string>
 #include <vector>
 
+#include "bench/ops/gemm/recorded_names.hpp"
 #include "tilewave/ops/gemm/registry.hpp"
 
 namespace {
 
 using namespace tilewave;
+using bench::recorded_name, bench::recorded_spec;
 using PolicyCost = tilewave::detail::GemmPolicyCost;
 
 constexpr int shared_count = sizeof(GemmDenseCost) / sizeof(double);
@@ -69,29 +71,6 @@ struct Shape {
   std::vector<Plan> plans;
 };
 
-GemmSpec spec_named(const std::string& name) {
-  GemmSpec spec;
-  if (name == "bf16") return spec;
-  if (name == "w4a16") {
-    spec.b = DType::i4, spec.scale = Scaling::per_group, spec.scale_k = 128;
-    spec.weights = GemmWeights::preshuffled;
-    return spec;
-  }
-  spec.a = spec.b = sm90_facts.fp8;
-  spec.scale = name == "fp8.block"              ? Scaling::per_block
-               : name.starts_with("fp8.tensor") ? Scaling::per_tensor
-                                                : Scaling::per_row;
-  if (name.ends_with(".fast")) spec.sums = GemmSums::fast;
-  return spec;
-}
-
-/// Returns a plan's name without how many blocks may share K, which is no part of what was timed.
-std::string plain_name(std::string name) {
-  if (const auto at = name.find(".k"); at != name.npos) name.erase(at, name.find('.', at + 1) - at);
-  if (name.ends_with(".by1")) name.erase(name.size() - 4);
-  return name;
-}
-
 double modelled(const Shape& shape, const Plan& plan, const Constants& c) {
   return gemm_model_dense_sm90(shape.problem, shape.problem.m, plan.how, plan.splits, c.shared,
                                c.policies[plan.policy]);
@@ -120,12 +99,12 @@ class Specs {
         std::istringstream row(line);
         for (std::string cell; std::getline(row, cell, ',');) cells.push_back(cell);
         const auto cell = [&](const char* name) { return cells[column.at(name)]; };
-        const auto plan = plans_.find(cell("spec") + " " + plain_name(cell("plan")));
+        const auto plan = plans_.find(cell("spec") + " " + recorded_name(cell("plan")));
         if (plan == plans_.end()) continue;
         const std::string run = column.contains("run") ? "run " + cell("run") + " " : "";
         Shape& shape =
             shapes[path + " " + run + cell("spec") + " " + cell("m") + " x " + cell("n") + " x " + cell("k")];
-        shape.problem.spec = spec_named(cell("spec"));
+        shape.problem.spec = recorded_spec(cell("spec"));
         shape.problem.m = std::stoi(cell("m")), shape.problem.n = std::stoi(cell("n")),
         shape.problem.k = std::stoi(cell("k"));
         shape.problem.a_stride = shape.problem.b_stride = shape.problem.k, shape.problem.out_stride = shape.problem.n;
@@ -150,12 +129,12 @@ class Specs {
   std::map<std::string, int> policies_;
 
   void add(const std::string& name) {
-    const GemmSpec spec = spec_named(name);
+    const GemmSpec spec = recorded_spec(name);
     start.shared = gemm_dense_cost(spec);
     const GemmPolicies policies = gemm_policies(ArchId::sm90, spec);
     for (int i = 0; i < policies.count; ++i) {
       if (policies[i].leaves_room()) continue;
-      const std::string policy = plain_name(name_of(policies[i]));
+      const std::string policy = recorded_name(name_of(policies[i]));
       if (policies_.emplace(policy, start.policies.size()).second) {
         PolicyCost cost = gemm_policy_cost(spec, policies[i]);
         cost.rows = policies[i].rows, cost.columns = policies[i].columns,

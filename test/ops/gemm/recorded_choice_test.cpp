@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/ops/gemm/recorded_names.hpp"
 #include "test/catch_compat.hpp"
 #include "tilewave/ops/gemm/registry.hpp"
 
@@ -46,27 +47,11 @@ Record read_record() {
   return record;
 }
 
-GemmSpec spec_named(const std::string& name) {
-  GemmSpec spec;
-  if (name == "bf16") return spec;
-  if (name == "w4a16") {
-    spec.b = DType::i4, spec.scale = Scaling::per_group, spec.scale_k = 128;
-    spec.weights = GemmWeights::preshuffled;
-    return spec;
-  }
-  spec.a = spec.b = sm90_facts.fp8;
-  spec.scale = name == "fp8.block"              ? Scaling::per_block
-               : name.starts_with("fp8.tensor") ? Scaling::per_tensor
-                                                : Scaling::per_row;
-  if (name.ends_with(".fast")) spec.sums = GemmSums::fast;
-  return spec;
-}
-
 /// Choosing looks at extents and at where tensors are, not at what is in them.
 GemmProblem problem_of(const RecordedShape& shape) {
   const auto somewhere = [](std::uintptr_t i) { return reinterpret_cast<void*>(i << 44); };
   GemmProblem p;
-  p.spec = spec_named(shape.spec);
+  p.spec = bench::recorded_spec(shape.spec);
   p.a = somewhere(1), p.b = somewhere(2), p.out = somewhere(3);
   p.m = shape.m, p.n = shape.n, p.k = shape.k;
   p.a_stride = p.b_stride = p.k, p.out_stride = p.n;
@@ -80,13 +65,6 @@ GemmProblem problem_of(const RecordedShape& shape) {
     p.a_scale_k_stride = p.b_scale_k_stride = 1;
   }
   return p;
-}
-
-/// Returns the name of a plan as the record has it: without how many blocks may share K, and without the one that does not.
-std::string recorded_name(std::string name) {
-  if (const std::size_t at = name.find(".k"); at != name.npos) name.erase(at, name.find('.', at + 1) - at);
-  if (name.ends_with(".by1")) name.erase(name.size() - 4);
-  return name;
 }
 
 /// Whether the choice is a good plan: one that was measured within 10 % of the best or, if it is of a policy that the
@@ -104,7 +82,7 @@ bool chooses_well(const Record& record, const RecordedShape& shape, std::span<co
   const Status status = gemm_select(p, std::span(all.data(), policies.count), sm90_facts, plan, tuned);
   INFO((status.ok() ? "" : status.reason));
   REQUIRE(status.ok());
-  const std::string name = recorded_name(plan.name());
+  const std::string name = bench::recorded_name(plan.name());
   if (record.measured.at(shape.spec).contains(name)) return shape.good.contains(name);
   return GemmRegistry::cost_us(p, *plan.entry, plan.splits) <= 1.1 * shape.best_us;
 }

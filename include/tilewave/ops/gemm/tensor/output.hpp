@@ -107,7 +107,7 @@ class GemmTensorOutput : public GemmTensorValues<B, S, P, UserEpilogue> {
   }
   /// The columns that it repeats, where the box before is sent before it is filled.
   static constexpr int repeated =
-      !P.swapped && L::out_boxes < all_boxes && wide_c > box_wide ? boxes_per_tile* box_wide - wide_c : 0;
+      L::out_boxes < all_boxes ? (boxes_per_tile - 1) * box_wide - box_from(boxes_per_tile - 1) : 0;
   /// The columns of a box that must not be written again: its values would have a residual that is out itself twice.
   TILEWAVE_DEVICE static int left_out(const Args& a, int box) {
     return repeated > 0 && a.gemm.in_place && box % boxes_per_tile == boxes_per_tile - 1 ? repeated : 0;
