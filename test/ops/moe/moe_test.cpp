@@ -16,7 +16,7 @@ void each_entry(const F& f, bool whole = false) {
   int number = ++turn;
   for (const MoeEntry* const entry : all_moe_entries()) {
     const bool slots = entry->policy.results == MoeResults::slots, copied = entry->policy.rows == MoeRows::copied;
-    if (entry->policy.choosing == MoeChoosing::together) continue;
+    if (entry->policy.choosing != MoeChoosing::apart) continue;
     if (slots && entry->spec.four_bit()) continue;  // no list has products of MXFP4 that scatter
     const bool sampled = slots ? entry->arch == ArchId::gfx950 : entry->spec.routing == MoeRouting::given;
     const bool always = whole || entry->spec.four_bit();
@@ -61,8 +61,9 @@ TEST_CASE("tokens choose as few and as many experts as there may be") {
 TEST_CASE("one block chooses the experts of few tokens and sorts the choices") {
   int turn = 0, met = 0;
   for (const MoeEntry* const entry : all_moe_entries()) {
-    if (entry->policy.choosing == MoeChoosing::apart || (!all_entries() && ++turn % 3 != 0)) continue;
-    INFO(name_of(entry->arch) << " " << name_of(entry->spec));
+    const bool beside_x = entry->policy.choosing == MoeChoosing::beside_x;
+    if (entry->policy.choosing == MoeChoosing::apart || (!all_entries() && !beside_x && ++turn % 3 != 0)) continue;
+    INFO(name_of(entry->arch) << " " << name_of(entry->spec) << " " << name_of(entry->policy));
     check(*entry, {.tokens = 1, .experts = 256, .topk = 8, .hidden = 128});
     check(*entry, {.tokens = 16, .experts = 8, .bias = true, .residual = true});
     check(*entry, {.tokens = 7, .experts = 16, .topk = 4, .first_expert = 5, .local_experts = 6});
@@ -76,6 +77,10 @@ TEST_CASE("one block chooses the experts of few tokens and sorts the choices") {
           MoeShape{.tokens = 1, .experts = 16, .topk = 9}, MoeShape{.tokens = 1, .batch_invariant = true}}) {
       MoeCall call(entry->spec, beyond);
       CHECK(call.launch(facts_of(entry->arch), parts_of(entry)).starts_with("no_matching_entry: one block chooses"));
+    }
+    if (beside_x) {
+      MoeCall wide(entry->spec, {.tokens = 1, .hidden = 8320});
+      CHECK(wide.launch(facts_of(entry->arch), parts_of(entry)).starts_with("no_matching_entry: blocks beside"));
     }
     ++met;
   }

@@ -172,8 +172,9 @@ inline bool moe_suits(const MoeProblem& p, const MoePolicy& policy, const ArchFa
   const std::int64_t enough = p.spec.fragments ? 12 : p.spec.quantised() ? 48 : 128;
   const bool many =
       moe_may_copy(facts.id, p.spec) && !p.batch_invariant && std::int64_t{p.rows()} >= enough * p.resident();
-  const bool few = !many && !moe_is_empty(p) && moe_serves(p, {.choosing = MoeChoosing::together}, facts).ok();
-  return many == (policy.rows == MoeRows::copied) && few == (policy.choosing == MoeChoosing::together);
+  const MoeChoosing by_few = moe_few_choosing(facts.id, p.spec);
+  const bool few = !many && !moe_is_empty(p) && moe_serves(p, {.choosing = by_few}, facts).ok();
+  return many == (policy.rows == MoeRows::copied) && few == (policy.choosing != MoeChoosing::apart);
 }
 
 /// Sets the entries of a plan's parts for a policy.

@@ -24,7 +24,8 @@ enum class MoeRows : int { gathered, copied };
 /// How a layer that chooses experts does so.
 /// - apart: by launches of their own, topk_gating, ids made local, and moe_sort.
 /// - together: one block chooses the experts of few tokens and sorts the choices (MoeChoose).
-enum class MoeChoosing : int { apart, together };
+/// - beside_x: the same, and the other blocks of that launch quantise x, which depends on no choice.
+enum class MoeChoosing : int { apart, together, beside_x };
 
 struct MoePolicy {
   MoeResults results = MoeResults::rows;
@@ -34,10 +35,11 @@ struct MoePolicy {
   friend constexpr bool operator==(const MoePolicy&, const MoePolicy&) = default;
 };
 
-/// Returns a name such as `rows`, `slots.copied` or `rows.together`.
+/// Returns a name such as `rows`, `slots.copied` or `rows.beside_x`.
 inline std::string name_of(const MoePolicy& p) {
+  constexpr const char* choosing[] = {"", ".together", ".beside_x"};
   return std::string(p.results == MoeResults::rows ? "rows" : "slots") + (p.rows == MoeRows::copied ? ".copied" : "") +
-         (p.choosing == MoeChoosing::together ? ".together" : "");
+         choosing[static_cast<int>(p.choosing)];
 }
 
 /// Says whether a room copies rows: where the copy engine is, and no weight goes with a row. Rows are of 16 bits, or
@@ -47,6 +49,11 @@ constexpr bool moe_may_copy(ArchId arch, const MoeSpec& s) {
   return arch == ArchId::sm90 && (scaled || s.scale == Scaling::none || s.fragments) && !s.masked() &&
          s.weight == MoeWeight::output;
 }
+/// Returns how few tokens choose their experts.
+constexpr MoeChoosing moe_few_choosing(ArchId arch, const MoeSpec& s) {
+  const bool quantises = arch == ArchId::sm90 && s.quantises_x() && s.scale == Scaling::per_block;
+  return quantises ? MoeChoosing::beside_x : MoeChoosing::together;
+}
 using MoePolicies = ValueList<MoePolicy, 4>;
 
 /// Returns the policies of a spec, the usual one first. Results of tokens that lie by expert stay where they are.
@@ -54,7 +61,7 @@ constexpr MoePolicies moe_policies(ArchId arch, const MoeSpec& s) {
   MoePolicies all;
   all.add({});
   all.add({.results = MoeResults::slots});
-  if (s.routing == MoeRouting::logits) all.add({.choosing = MoeChoosing::together});
+  if (s.routing == MoeRouting::logits) all.add({.choosing = moe_few_choosing(arch, s)});
   if (moe_may_copy(arch, s)) all.add({.rows = MoeRows::copied});
   return all;
 }

@@ -61,7 +61,7 @@ inline constexpr auto moe_entries = [] {
   constexpr auto policies = moe_policies(B::facts.id, S);
   std::array<MoeEntry, policies.size()> entries{};
   Status (*choose)(const MoeProblem&, const MoeCalls&, hipStream_t) = nullptr;
-  if constexpr (S.routing == MoeRouting::logits) choose = &moe_choose_launch<B, TopkGatingSpec{S.logits}>;
+  if constexpr (S.routing == MoeRouting::logits) choose = &moe_choose_launch<B, S>;
   for (std::size_t i = 0; i < policies.size(); ++i)
     entries[i] = {B::facts.id, B::emulated, S, policies[i], &moe_route_launch<B>, &moe_copy_launch<B>, choose};
   return entries;
