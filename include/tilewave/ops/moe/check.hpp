@@ -29,7 +29,7 @@ constexpr bool moe_has(const MoeProblem& p, const MoePolicy& policy, MoeLaunch l
     case MoeLaunch::sum: return !s.masked();
     case MoeLaunch::quant_x: return s.quantises_x() && policy.choosing != MoeChoosing::beside_x;
     case MoeLaunch::copy: return policy.rows == MoeRows::copied;
-    case MoeLaunch::quant_h: return s.quantises_h();
+    case MoeLaunch::quant_h: return moe_quantises_h(s, policy);
     case MoeLaunch::first:
     case MoeLaunch::second: return true;
   }
