@@ -177,8 +177,8 @@ inline bool moe_suits(const MoeProblem& p, const MoePolicy& policy, const ArchFa
   const MoeChoosing by_few = moe_few_choosing(facts.id, p.spec);
   const bool few = !many && !moe_is_empty(p) && moe_serves(p, {.choosing = by_few}, facts).ok();
   // h in f32: docs/notebook/2026-11-28-moe-two-blocks.md.
-  const bool chooses = p.spec.routing == MoeRouting::logits;
-  const bool low = moe_may_keep_h(facts.id, p.spec) && p.w1.bias == nullptr && p.tokens <= 4 && (few || !chooses);
+  const bool low = moe_may_keep_h(facts.id, p.spec) && p.w1.bias == nullptr && !p.batch_invariant &&
+                   std::int64_t{p.rows()} <= 4 * std::int64_t{p.resident()};
   return many == (policy.rows == MoeRows::copied) && few == (policy.choosing != MoeChoosing::apart) &&
          low == (policy.h == MoeH::f32);
 }

@@ -29,8 +29,8 @@ enum class MoeChoosing : int { apart, together, beside_x };
 
 /// How h that has block scales leaves the first product.
 /// - quantised: by the product, whose tiles then have the gates and ups of whole blocks of 128 columns.
-/// - f32: as it is, to be quantised by a launch of its own. Tiles of few tokens may then be half as wide, two blocks an
-///   SM, of which one reads while the other begins or ends.
+/// - f32: as it is, to be quantised by a launch of its own. Tiles of few rows may then be half as wide, and read their
+///   weights faster (docs/notebook/2026-11-28-moe-two-blocks.md).
 enum class MoeH : int { quantised, f32 };
 
 struct MoePolicy {
@@ -65,7 +65,7 @@ constexpr MoeChoosing moe_few_choosing(ArchId arch, const MoeSpec& s) {
   const bool quantises = arch == ArchId::sm90 && s.quantises_x() && s.scale == Scaling::per_block;
   return quantises ? MoeChoosing::beside_x : MoeChoosing::together;
 }
-using MoePolicies = ValueList<MoePolicy, 5>;
+using MoePolicies = ValueList<MoePolicy, 6>;
 
 /// Returns the policies of a spec, the usual one first. Results of tokens that lie by expert stay where they are.
 constexpr MoePolicies moe_policies(ArchId arch, const MoeSpec& s) {
@@ -74,7 +74,10 @@ constexpr MoePolicies moe_policies(ArchId arch, const MoeSpec& s) {
   all.add({});
   all.add({.results = MoeResults::slots});
   if (few != MoeChoosing::apart) all.add({.choosing = few});
-  if (moe_may_keep_h(arch, s)) all.add({.choosing = few, .h = MoeH::f32});
+  if (moe_may_keep_h(arch, s)) {
+    all.add({.h = MoeH::f32});
+    if (few != MoeChoosing::apart) all.add({.choosing = few, .h = MoeH::f32});
+  }
   if (moe_may_copy(arch, s)) all.add({.rows = MoeRows::copied});
   return all;
 }
