@@ -118,7 +118,11 @@ constexpr GemmPolicies gemm_cdna_policies(ArchId arch, const GemmSpec& s) {
   };
   const bool narrow = !blocks && !s.gated && s.out_scale != Scaling::per_group;
   few_rows(16, wide ? 256 : narrow ? 64 : 128, 4);
-  if (preshuffled && !s.gated) few_rows(32, 128, 4);
+  // Where 256 rows of one product by blocks would not fill the chip, 64 do, and they read B once where 16 or 32 rows
+  // read it again (docs/notebook/2026-11-28-gemm-cdna-beside-peers.md).
+  const bool low_blocks = direct && blocks && one;
+  if (preshuffled && !s.gated && !low_blocks) few_rows(32, 128, 4);
+  if (low_blocks) add_shared_k(tile(64, 128, 3, 1, 4));
   return all;
 }
 
