@@ -111,20 +111,13 @@ Status moe_choose_launch(const MoeProblem& p, const MoeCalls& calls, hipStream_t
   constexpr TopkGatingPolicy policy = moe_choose_policy(B::facts.id, logits);
   using Kernel = MoeChoose<B, logits, policy>;
   if (const Status s = moe_choose_status(p, calls, B::facts); !s.ok()) return s;
-  MoeChooseArgs a{.gating = topk_gating_args(calls.gating, policy),
-                  .route = calls.route,
-                  .sorted_ids = calls.sort.sorted_ids,
-                  .sorted_weights = calls.sort.sorted_weights,
-                  .group_offsets = calls.sort.group_offsets,
-                  .rows = calls.sort.rows,
-                  .groups = p.resident()};
-  if (!p.routes()) {  // ids are local as they are
-    a.route = {};
-    a.route.ids = calls.gating.indices, a.route.weights = calls.gating.weights;
-    a.route.ids_stride = a.route.weights_stride = p.topk;
-    a.route.count = p.rows(), a.route.slots = FastDiv::by(p.topk);
-    a.route.topk = p.topk, a.route.experts = a.route.local_experts = p.experts;
-  }
+  const MoeChooseArgs a{.gating = topk_gating_args(calls.gating, policy),
+                        .route = calls.route,
+                        .sorted_ids = calls.sort.sorted_ids,
+                        .sorted_weights = calls.sort.sorted_weights,
+                        .group_offsets = calls.sort.group_offsets,
+                        .rows = calls.sort.rows,
+                        .groups = p.resident()};
   return B::template launch<Kernel>({1, Kernel::block_threads}, a, stream);
 }
 
