@@ -133,12 +133,13 @@ struct MoeCalls {
   }
 
   /// Fills in what quantises rows to the operand of a product, and that operand.
-  void quantise(const MoeProblem& p, QuantProblem& quant, GemmProblem& product, const void* x, std::int64_t x_stride,
-                std::int32_t rows, std::int32_t columns, const float* given, const MoeEntryBytes& bytes) {
+  void quantise(const MoeProblem& p, QuantProblem& quant, GemmProblem& product, DType type, const void* x,
+                std::int64_t x_stride, std::int32_t rows, std::int32_t columns, const float* given,
+                const MoeEntryBytes& bytes) {
     const MoeSpec& s = p.spec;
     const Scaling scaling = moe_quant_scaling(s);
     const std::int64_t groups = ceil_div(columns, scale_group), stride = align_up(columns, 16);
-    quant.spec = {is_fp8(s.x) ? s.out : s.x, s.operand(), scaling};
+    quant.spec = {type, s.operand(), scaling};
     quant.x = x, quant.x_strides = {x_stride, 0};
     quant.out = take<char>(rows * stride), quant.out_strides = {stride, 0};
     quant.rows = rows, quant.columns = columns;
@@ -213,7 +214,7 @@ struct MoeCalls {
     if (s.activation == ActivationKind::swigluoai)
       first.swiglu_alpha = p.swiglu_alpha, first.swiglu_limit = p.swiglu_limit;
     if (s.quantises_x()) {
-      quantise(p, quant_x, first, p.x, p.x_stride, p.tokens, p.hidden, p.x_scale, bytes);
+      quantise(p, quant_x, first, s.x, p.x, p.x_stride, p.tokens, p.hidden, p.x_scale, bytes);
     } else {
       first.a = p.x, first.a_stride = p.x_stride, first.a_batch_stride = p.x_expert_stride;
       first.a_mx_scale = p.x_mx_scale;
@@ -231,8 +232,8 @@ struct MoeCalls {
       second.a_scale = first.out_scale, second.a_scale_stride = groups, second.a_scale_k_stride = 1;
     } else if (first.spec.out_scale == Scaling::per_tensor) {
       first.out_scale = const_cast<float*>(p.h_scale), second.a_scale = p.h_scale;
-    } else if (s.quantises_h()) {
-      quantise(p, quant_h, second, first.out, h_stride, static_cast<std::int32_t>(rows), p.intermediate, p.h_scale,
+    } else if (moe_quantises_h(s, policy)) {
+      quantise(p, quant_h, second, h, first.out, h_stride, static_cast<std::int32_t>(rows), p.intermediate, p.h_scale,
                bytes);
     }
     if (s.masked()) {
