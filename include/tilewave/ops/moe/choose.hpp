@@ -150,21 +150,13 @@ inline Status moe_choose_status(const MoeProblem& p, const MoeCalls& calls, cons
 namespace detail {
 
 inline MoeChooseArgs moe_choose_args(const MoeProblem& p, const MoeCalls& calls, const TopkGatingPolicy& policy) {
-  MoeChooseArgs a{.gating = topk_gating_args(calls.gating, policy),
-                  .route = calls.route,
-                  .sorted_ids = calls.sort.sorted_ids,
-                  .sorted_weights = calls.sort.sorted_weights,
-                  .group_offsets = calls.sort.group_offsets,
-                  .rows = calls.sort.rows,
-                  .groups = p.resident()};
-  if (!p.routes()) {  // ids are local as they are
-    a.route = {};
-    a.route.ids = calls.gating.indices, a.route.weights = calls.gating.weights;
-    a.route.ids_stride = a.route.weights_stride = p.topk;
-    a.route.count = p.rows(), a.route.slots = FastDiv::by(p.topk);
-    a.route.topk = p.topk, a.route.experts = a.route.local_experts = p.experts;
-  }
-  return a;
+  return {.gating = topk_gating_args(calls.gating, policy),
+          .route = calls.route,
+          .sorted_ids = calls.sort.sorted_ids,
+          .sorted_weights = calls.sort.sorted_weights,
+          .group_offsets = calls.sort.group_offsets,
+          .rows = calls.sort.rows,
+          .groups = p.resident()};
 }
 
 }  // namespace detail
