@@ -57,8 +57,8 @@ class ChoiceOperands {
 
   void fill(const GemmSpec& s) {
     if (filled_ && s == spec_) return;
-    fill(a_, s.a, deviation(s.a));
-    fill(b_, s.b, deviation(s.b));
+    fill(a_, s.a, deviation(s.a), 1);
+    fill(b_, s.b, deviation(s.b), 2);
     if (s.scale != Scaling::none) {
       const bool groups = s.scale == Scaling::per_group;
       fill_scales(a_scale_, groups ? s.group_scale() : DType::f32, 1 / deviation(s.a));
@@ -107,15 +107,16 @@ class ChoiceOperands {
       done += more;
     }
   }
-  /// Nearly normal numbers, each the sum of four random bytes; of weights of four bits all codes alike.
-  static void fill(const DeviceBuffer& to, DType type, float deviation) {
+  /// Nearly normal numbers, each the sum of four random bytes; of weights of four bits all codes alike. Rows of A and B with
+  /// the same values would have a product as large as K, whose fast sums are off by more than others' values.
+  static void fill(const DeviceBuffer& to, DType type, float deviation, std::uint64_t seed) {
     std::vector<std::byte> bytes(choice_period);
     const std::size_t size = packing_of(type) > 1 ? 8 : size_of(type);
     std::vector<std::byte> value(1021 * 8);
     const float unit = deviation / std::sqrt((256.0f * 256 - 1) / 3);
     for (int sum = 0; sum < 1021 && size < 8; ++sum) set_element(type, value.data() + 8 * sum, 0, unit * (sum - 510));
     for (std::size_t at = 0; at < bytes.size(); at += size) {
-      const std::uint64_t bits = mix64(at * 0x9e3779b97f4a7c15ull + 1);
+      const std::uint64_t bits = mix64(at * 0x9e3779b97f4a7c15ull + seed);
       const std::uint64_t sum = (bits & 255) + (bits >> 8 & 255) + (bits >> 16 & 255) + (bits >> 24 & 255);
       if (size < 8) {
         std::memcpy(&bytes[at], &value[8 * sum], size);
