@@ -171,6 +171,8 @@ Words words_of_name(const std::string& name, std::span<const NamePart> parts, st
     const std::size_t digits = std::min(text.find_first_of("0123456789"), text.size());
     const std::size_t tail = std::min(text.find_first_not_of("0123456789", digits), text.size());
     bool known = text.find('=') != text.npos;
+    if (known && text.find('=') != text.rfind('='))
+      words.refuse("'" + text + "' is more than one column; they stand between /");
     if (known) set(text.substr(0, text.find('=')), text.substr(text.find('=') + 1));
     for (const NamePart& p : parts) {
       if (known) break;

@@ -98,8 +98,8 @@ void declare(CLI::App& app, ToolOptions& o, MeasureOptions& measure) {
   app.footer("All --benchmark_* options of Google Benchmark work too; rows are chosen with --benchmark_filter=REGEX.");
 }
 
-/// Returns the first option whose comma list has an empty place, which CLI11 would leave out; "" if there is none.
-static std::string list_with_a_hole(const CLI::App& app, const std::vector<std::string>& arguments) {
+/// Names the first option whose comma list has an empty item, which CLI11 would leave out; "" if there is none.
+static std::string empty_item_error(const CLI::App& app, const std::vector<std::string>& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::size_t equals = arguments[i].find('=');
     const CLI::Option* option = app.get_option_no_throw(arguments[i].substr(0, equals));
@@ -108,7 +108,7 @@ static std::string list_with_a_hole(const CLI::App& app, const std::vector<std::
     const std::string list =
         apart ? arguments[i + 1] : arguments[i].substr(std::min(equals, arguments[i].size() - 1) + 1);
     if (list.starts_with(',') || list.ends_with(',') || list.find(",,") != list.npos)
-      return option->get_name() + ": '" + list + "' has an empty place";
+      return option->get_name() + ": '" + list + "' has an empty item";
   }
   return "";
 }
@@ -117,7 +117,7 @@ std::optional<int> parse(CLI::App& app, int argc, char** argv) {
   app.allow_extras();
   try {
     app.parse(argc, argv);
-    if (const std::string hole = list_with_a_hole(app, {argv + 1, argv + argc}); !hole.empty()) return fail(hole);
+    if (const std::string error = empty_item_error(app, {argv + 1, argv + argc}); !error.empty()) return fail(error);
   } catch (const CLI::CallForHelp&) {
     std::cout << app.help();
     return 0;

@@ -29,11 +29,7 @@ class PartOnly final : public engine::Kernels {
   void norm(const void* x, void* sum, const void* weight, void* out, std::int32_t rows) override {
     if (wanted(StepPart::norm)) kernels_.norm(x, sum, weight, out, rows);
   }
-  bool normalises(const engine::Linear& by, std::int32_t rows) const override { return kernels_.normalises(by, rows); }
-  bool writes_squares(const engine::Linear& by, std::int32_t rows) const override {
-    return kernels_.writes_squares(by, rows);
-  }
-  bool caches(const engine::Linear& by, std::int32_t rows) const override { return kernels_.caches(by, rows); }
+  engine::Fusions fuses(const engine::Linear& by, std::int32_t rows) const override { return kernels_.fuses(by, rows); }
   void linear(const void* x, const engine::Linear& by, const void* residual, void* out, std::int32_t rows) override {
     constexpr StepPart of_layer[] = {StepPart::qkv, StepPart::out, StepPart::down};
     if (wanted(of_layer[linears_++ % 3])) kernels_.linear(x, by, residual, out, rows);

@@ -240,12 +240,14 @@ class Contract(unittest.TestCase):
         self.assertIn("cannot read", self.refuses("--shapes=/nonexistent/shapes"))
         for name in ("", "nonsense", first.split(",")[0] + "/bf16/bf16/bf16", "seed=1/seed=2", "seed"):
             self.refuses(f"--config={name}", "--benchmark_list_tests")
+        for separator in ",; ":
+            self.assertIn("between /", self.refuses(f"--config=seed=1{separator}arch=gfx950"))
         self.refuses("--config=seed=1", "--shapes=x")
         for column in ("us", "waves_per_simd", "config_id"):  # which a file may have
             self.assertIn(f"no column is named '{column}'", self.refuses(f"--config=seed=1/{column}=4"))
         self.refuses("--tp=8")
         for batch in ("1,", ",1", "1,,2"):
-            self.assertIn("has an empty place", self.refuses("--model=llama3-8b", f"--batch={batch}"))
+            self.assertIn("has an empty item", self.refuses("--model=llama3-8b", f"--batch={batch}"))
         self.refuses("--model=llama9")
 
     def test_lists_without_a_device(self):

@@ -18,7 +18,7 @@ IDENTITY = ("kind arch x_dtype weight_dtype scale group zero_points preshuffled 
 NAME = re.compile(r"(?P<kind>moe)/(?P<arch>gfx942|gfx950|sm90)/(?P<x>bf16)/(?P<w>bf16|fp8|fp4_e2m1|i4)(\.(?P<scale>block|group)(?P<group>\d+)?)?"
                   r"(?P<zeros>\.zeros)?(?P<strips>\.preshuffled)?/c(?P<columns>\d+)/r(?P<rows>\d+)(of(?P<config_rows>\d+))?/i(?P<intermediate>\d+)/e(?P<experts>\d+)/k(?P<topk>\d+)(/(?P<weight>input))?"
                   r"/(?P<load>balanced|random|zipf|one)/(?P<stage>layer|gating|sort|quant_x|first|second|sum)"
-                  r"/(?P<results>rows(\.copied|\.together)?|slots)")
+                  r"/(?P<results>rows(\.copied|\.together|\.beside_x)?(\.f32_h)?|slots)")
 
 
 def work(row):

@@ -36,7 +36,8 @@ template <class Kernel, GemmSpec spec>
 constexpr double gemm_valu() {
   using W = typename Kernel::W;
   constexpr GemmPolicy policy = W::policy;
-  if constexpr (policy.path == GemmPath::direct && policy.rows * policy.columns < 128 * 128) {
+  if constexpr (policy.path == GemmPath::direct && policy.rows * policy.columns < 128 * 128 &&
+                spec.scale != Scaling::per_block) {
     // Tiles this small take so many turns a round that the places of copies in LDS, two words each, wait in vector
     // registers.
     constexpr int a = Kernel::a_slots, b = Kernel::b_slots, turns = a == b ? a : a * b;

@@ -240,6 +240,27 @@ ordered_json mla_lds_claims() {
           {"valu_of_products", (softmax + offsets + Loop::Products::permutes + raised) / Loop::products}};
 }
 
+/// Latent decode whose waves have tokens of their own: of codes, products of scores and of values. A load of 16 bytes
+/// feeds products of scores, and if it has values, those of values.
+template <class Kernel>
+ordered_json mla_token_waves_claims(ordered_json entry) {
+  using L = typename Kernel::L;
+  using Tile = MlaTokenWavesTile<L>;
+  constexpr ArchId arch = Kernel::Room::facts.id;
+  constexpr int chunks = MlaTokenWavesLoop<L>::chunks;
+  const std::string scores = gemm_mfma<arch>(GemmSpec{.a = L::spec.q}, L::side);
+  entry["mfma"] = ordered_json::array({scores});
+  double of_unit = is_fp8(L::type) ? 2 : 8.0 / atom_of(arch).k_per_lane, keys = L::units * of_unit;
+  if (chunks == 2) {
+    entry["mfma"].push_back("f32_16x16x32_fp8_fp8");
+    keys = L::key_units / chunks + L::rope_units * of_unit;
+  }
+  entry["mfma_per_load"] = L::row_tiles * (L::key_tiles * keys + L::value_tiles) /
+                           (Tile::tokens * Tile::lines + L::key_tiles * L::rope_units);
+  entry["kv_widths"] = ordered_json::array({16});
+  return entry;
+}
+
 /// Latent decode straight to registers: products of the room's atoms, rows of the cache in loads of 16 bytes, or of 8 if
 /// codes are widened.
 template <ArchId arch>
@@ -252,7 +273,7 @@ void add_mla_decode(ordered_json& file) {
       static constexpr MlaDecodePolicy policy = policies[p];
       using Kernel = typename MlaDecodeKernel<host::Backend<arch>, spec, policy>::type;
       const std::string name(name_of(arch));
-      constexpr bool lds = policy.path == MlaDecodePath::lds;
+      constexpr bool lds = policy.path == MlaDecodePath::lds, token_waves = policy.path == MlaDecodePath::token_waves;
       ordered_json mfma = ordered_json::array({atom_name<arch>(DType::bf16)}), widths = ordered_json::array({16});
       double products = 8.0 / atom_of(arch).k_per_lane * policy.row_tiles();
       if (is_fp8(spec.q)) {
@@ -264,7 +285,9 @@ void add_mla_decode(ordered_json& file) {
       ordered_json entry = {{"code_object", "mla_decode_" + name + "_" + std::to_string(index) + "_" +
                                                 std::to_string(std::size_t{p}) + ".co"},
                             {"full", !in_slice(arch, spec, p)},
-                            {"symbol", lds ? "MlaDecodeLds" : "MlaDecodeRegisters"},
+                            {"symbol", lds           ? "MlaDecodeLds"
+                                       : token_waves ? "MlaDecodeTokenWaves"
+                                                     : "MlaDecodeRegisters"},
                             {"arch", name},
                             {"kernel", "mla_decode"},
                             {"spec", name_of(spec)},
@@ -275,6 +298,8 @@ void add_mla_decode(ordered_json& file) {
       if constexpr (lds) {
         entry["mfma"] = nullptr;
         entry["gemm"] = mla_lds_claims<Kernel>();
+      } else if constexpr (token_waves) {
+        entry = mla_token_waves_claims<Kernel>(entry);
       } else {
         entry["mfma"] = mfma;
         entry["mfma_per_load"] = products;

@@ -17,26 +17,26 @@ namespace tilewave {
 using Room = ROOM::Backend;
 
 /// Path lds is one kernel for all of its numbers of rows, which are its spec's first policies, but on gfx942, where
-/// blocks of 64 rows have waves of their own that fetch. One of them is taken, and beside it the two that take all
-/// problems. Other specs have all.
-template <MlaDecodeSpec S, std::size_t of_lds>
+/// blocks of 64 rows have waves of their own that fetch. One of them is taken, and beside it two that take all
+/// problems: the last one, and one of path token_waves, so many places before. Other specs have all.
+template <MlaDecodeSpec S, std::size_t of_lds, std::size_t before>
 constexpr auto some_entries() {
   using Entries = OpEntries<MlaDecodeRegistry, Room, S>;
   constexpr auto policies = mla_decode_policies(Room::facts.id, S);
   if constexpr (policies[0].path == MlaDecodePath::lds && ENTRY_SHARES > 1) {
-    return Entries::all(std::index_sequence<of_lds, policies.size() - 2, policies.size() - 1>{});
+    return Entries::all(std::index_sequence<of_lds, policies.size() - 1 - before, policies.size() - 1>{});
   } else {
     return Entries::all(std::make_index_sequence<policies.size()>{});
   }
 }
-template <MlaDecodeSpec S, std::size_t of_lds>
-inline constexpr auto some_of = some_entries<S, of_lds>();
+template <MlaDecodeSpec S, std::size_t of_lds, std::size_t before>
+inline constexpr auto some_of = some_entries<S, of_lds, before>();
 
 std::span<const MlaDecodeEntry* const> all_mla_decode_entries() {
   constexpr auto specs = mla_decode_specs(Room::facts.id);
   static const auto entries =
-      pointers_to<MlaDecodeEntry>(some_of<specs[0], 1>, mla_decode_entries<Room, specs[Room::facts.mx ? 2 : 3]>,
-                                  some_of < specs[4], Room::facts.direct_copies ? 2 : 0 >);
+      pointers_to<MlaDecodeEntry>(some_of<specs[0], 1, 1>, mla_decode_entries<Room, specs[Room::facts.mx ? 2 : 3]>,
+                                  some_of < specs[4], Room::facts.direct_copies ? 1 : 0, 2 >);
   return entries;
 }
 std::span<const LatentCacheWriteEntry* const> all_latent_cache_write_entries() {

@@ -105,7 +105,10 @@ struct MoeCase {
                                             {"rows", "", "rows"},  // policies, which are no part of a config
                                             {"slots", "", "slots"},
                                             {"rows.copied", "", "rows.copied"},
-                                            {"rows.together", "", "rows.together"}};
+                                            {"rows.together", "", "rows.together"},
+                                            {"rows.beside_x", "", "rows.beside_x"},
+                                            {"rows.f32_h", "", "rows.f32_h"},
+                                            {"rows.beside_x.f32_h", "", "rows.beside_x.f32_h"}};
   static constexpr std::string_view name_types[] = {"x_dtype", "weight_dtype"};
   static constexpr std::string_view name_mode = "what follows weight_dtype";  // in a name, parted by points
   static void imply(Words& words) {

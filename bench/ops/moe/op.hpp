@@ -74,6 +74,7 @@ struct MoeTimedEntry : MoeEntry {
   }
   /// Says whether layers of the policy have a stage.
   bool serves(MoeStage stage) const {
+    if (stage == MoeStage::quant_x) return policy.choosing != MoeChoosing::beside_x;
     return policy.choosing == MoeChoosing::apart || (stage != MoeStage::gating && stage != MoeStage::sort);
   }
   /// Runs the launches whose results are addresses in others. The products of a whole layer would take the emulated

@@ -25,7 +25,7 @@ struct RopeCase {
   static constexpr std::int32_t table_rows = 8192;
 
   DType out() const { return spec.x; }
-  std::int32_t turned_columns() const { return saturated((std::int64_t{q_heads} + k_heads) * head_size); }
+  std::int32_t rotated_columns() const { return saturated((std::int64_t{q_heads} + k_heads) * head_size); }
   std::int32_t fused_columns() const { return saturated((std::int64_t{q_heads} + 2LL * k_heads) * head_size); }
   std::int32_t table_columns() const { return spec.full_table ? rotary : rotary / 2; }
   /// No row of the tables serves two of up to table_rows tokens.
@@ -50,7 +50,7 @@ struct RopeCase {
   }
   void complete() {
     rows = config_rows;
-    columns = turned_columns();
+    columns = rotated_columns();
   }
   std::string fault() const {
     constexpr std::int32_t most = 1 << 16;
@@ -71,7 +71,7 @@ struct RopeCase {
     visit("k_heads", c.k_heads);
     visit("head_size", c.head_size);
     visit("rotary", c.rotary);
-    visit.derived("columns", c.turned_columns());
+    visit.derived("columns", c.rotated_columns());
     visit.chosen("rows", c.rows);
     visit("config_rows", c.config_rows);
     visit("seed", c.seed);

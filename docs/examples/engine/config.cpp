@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
+// Part 5 of the tutorial. Read read_config first, at the end: what families have in common, and where they differ.
 #include "config.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <numbers>
 #include <string>
 
 #include "fields.hpp"
@@ -13,9 +13,13 @@ namespace engine {
 
 namespace {
 
-double positive(const Fields& fields, const char* name, double otherwise) {
-  const double value = fields.get(name, otherwise);
-  if (fields.has(name) && (!(value > 0.0) || !std::isfinite(value))) fields.refuse(name, "is not positive and finite");
+using tilewave::RopeFrequencies;
+using tilewave::RopeScaling;
+
+template <class T>
+T positive(const Fields& fields, const char* name, T otherwise) {
+  const T value = fields.get(name, otherwise);
+  if (fields.has(name) && (!(value > 0) || !std::isfinite(value))) fields.refuse(name, "is not positive and finite");
   return value;
 }
 
@@ -33,10 +37,9 @@ std::vector<std::int32_t> read_tokens(const Fields& fields, const char* name, st
 }
 
 /// `inner` has the type and its numbers; they may have theta, too.
-RopeConfig read_rope(const Fields& inner, double theta) {
-  RopeConfig rope;
-  rope.theta = theta;
-  rope.theta = positive(inner, "rope_theta", rope.theta);
+RopeFrequencies read_rope(const Fields& inner, double theta) {
+  RopeFrequencies rope;
+  rope.theta = positive(inner, "rope_theta", theta);
   const std::string type = inner.get<std::string>("rope_type", inner.get<std::string>("type", "default"));
   if (type == "default") return rope;
   if (type != "linear" && type != "llama3" && type != "yarn")
@@ -63,13 +66,11 @@ RopeConfig read_rope(const Fields& inner, double theta) {
 }
 
 /// Newer configs keep theta beside the scaling, in "rope_parameters".
-RopeConfig read_rope(const Fields& fields) {
+RopeFrequencies read_rope(const Fields& fields) {
   const char* const scaling = fields.has("rope_scaling") ? "rope_scaling" : "rope_parameters";
-  const double theta = positive(fields, "rope_theta", RopeConfig{}.theta);
+  const double theta = positive(fields, "rope_theta", RopeFrequencies{}.theta);
   if (fields.has(scaling)) return read_rope(fields.inner(scaling), theta);
-  RopeConfig rope;
-  rope.theta = theta;
-  return rope;
+  return {.theta = theta};
 }
 
 /// Which layers are local: as "layer_types" says, else all but every `pattern`-th.
@@ -106,8 +107,8 @@ void read_gemma(const Fields& fields, bool third, ModelConfig& c) {
   c.qk_norm = third;
   c.sliding_window = fields.integer("sliding_window", 2, 1 << 24, 4096);
   c.softmax_scale = static_cast<float>(1.0 / std::sqrt(positive(fields, "query_pre_attn_scalar", 256.0)));
-  c.attention_cap = static_cast<float>(positive(fields, "attn_logit_softcapping", third ? 0.0 : 50.0));
-  c.logits_cap = static_cast<float>(positive(fields, "final_logit_softcapping", third ? 0.0 : 30.0));
+  c.attention_cap = positive(fields, "attn_logit_softcapping", third ? 0.0f : 50.0f);
+  c.logits_cap = positive(fields, "final_logit_softcapping", third ? 0.0f : 30.0f);
   const std::int32_t pattern = fields.integer("sliding_window_pattern", 1, 1 << 10, third ? 6 : 2);
   read_layer_types(fields, pattern, c);
   const bool nested = fields.has("rope_parameters") && fields.inner("rope_parameters").has("full_attention");
@@ -124,8 +125,8 @@ void read_gemma(const Fields& fields, bool third, ModelConfig& c) {
 void read_gpt_oss(const Fields& fields, ModelConfig& c) {
   c.sliding_window = fields.integer("sliding_window", 2, 1 << 24, 128);
   read_layer_types(fields, 2, c);
-  c.swiglu_alpha = static_cast<float>(positive(fields, "swiglu_alpha", c.swiglu_alpha));
-  c.swiglu_limit = static_cast<float>(positive(fields, "swiglu_limit", c.swiglu_limit));
+  c.swiglu_alpha = positive(fields, "swiglu_alpha", c.swiglu_alpha);
+  c.swiglu_limit = positive(fields, "swiglu_limit", c.swiglu_limit);
   if (!fields.has("quantization_config") ||
       fields.inner("quantization_config").get<std::string>("quant_method", "") != "mxfp4")
     fields.refuse("quantization_config", "is not that of mxfp4: experts of other formats are not served");
@@ -166,7 +167,7 @@ ModelConfig read_config(const std::filesystem::path& folder) {
   c.kv_heads = fields.integer("num_key_value_heads", 1, 1 << 10, c.q_heads);
   c.head_size = fields.integer("head_dim", 16, 256, c.hidden / c.q_heads);
   c.max_positions = fields.integer("max_position_embeddings", 1, 1 << 24, 2048);
-  c.norm_eps = static_cast<float>(positive(fields, "rms_norm_eps", 1e-6));
+  c.norm_eps = positive(fields, "rms_norm_eps", 1e-6f);
   c.tied_embeddings = fields.get("tie_word_embeddings", false);
   c.gpt_oss = family == "gpt_oss";
   c.out_bias = family != "qwen2" && fields.get("attention_bias", c.gpt_oss);
@@ -187,43 +188,6 @@ ModelConfig read_config(const std::filesystem::path& folder) {
   if (c.hidden % 8 != 0 || c.intermediate % 8 != 0)
     fields.refuse("hidden_size", "or intermediate_size is no multiple of 8");
   return c;
-}
-
-/// The part of a frequency that stays undivided.
-static double kept_of(const RopeConfig& rope, int head_size, int i, double frequency) {
-  const auto ramp = [](double x, double none, double all) {
-    return std::fmin(std::fmax((x - none) / (all - none), 0.0), 1.0);
-  };
-  const double full_turn = 2.0 * std::numbers::pi;
-  if (rope.scaling == RopeScaling::llama3)
-    return ramp(rope.original_positions * frequency / full_turn, rope.low_freq_factor, rope.high_freq_factor);
-  if (rope.scaling == RopeScaling::linear) return 0.0;
-  // The dimension whose wave turns so often in the original context.
-  const auto dimension = [&](double turns) {
-    return head_size * std::log(rope.original_positions / (turns * full_turn)) / (2.0 * std::log(rope.theta));
-  };
-  double fast = dimension(rope.beta_fast), slow = dimension(rope.beta_slow);
-  if (rope.truncate) fast = std::floor(fast), slow = std::ceil(slow);
-  fast = std::fmax(fast, 0.0), slow = std::fmin(slow, head_size - 1.0);
-  return ramp(i, fast == slow ? slow + 0.001 : slow, fast);
-}
-
-RopeTables rope_tables(const ModelConfig& config, const RopeConfig& rope) {
-  const int half = config.head_size / 2;
-  RopeTables tables;
-  tables.cos.resize(static_cast<std::size_t>(config.max_positions) * half);
-  tables.sin.resize(tables.cos.size());
-  for (int i = 0; i < half; ++i) {
-    double frequency = std::pow(rope.theta, -2.0 * i / config.head_size);
-    const double kept = kept_of(rope, config.head_size, i, frequency);
-    frequency *= kept + (1.0 - kept) / rope.factor;
-    for (int position = 0; position < config.max_positions; ++position) {
-      const auto at = static_cast<std::size_t>(position) * half + i;
-      tables.cos[at] = static_cast<float>(std::cos(position * frequency) * rope.attention_factor);
-      tables.sin[at] = static_cast<float>(std::sin(position * frequency) * rope.attention_factor);
-    }
-  }
-  return tables;
 }
 
 }  // namespace engine

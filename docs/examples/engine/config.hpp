@@ -1,29 +1,14 @@
 // SPDX-License-Identifier: MIT
-// A model's config.json, as far as the engine needs it. Families: Llama 2 and 3, Mistral, Qwen 2 and 3, Gemma 2 and 3,
-// Mixtral, Qwen 3 of experts, gpt-oss.
+// A model's config.json, as far as the engine needs it, part 5 of the tutorial. Families: Llama 2 and 3, Mistral, Qwen 2
+// and 3, Gemma 2 and 3, Mixtral, Qwen 3 of experts, gpt-oss.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <tilewave/ops/rope/tables.hpp>
 #include <vector>
 
 namespace engine {
-
-/// How frequencies are scaled. Linear divides all by the factor. The other two divide low frequencies, keep high ones,
-/// and do both in part in between: llama3 by wave lengths, yarn by the dimension at which a wave turns so often.
-enum class RopeScaling { linear, llama3, yarn };
-
-/// Rotary frequencies: theta^(-2 i / head_size), then scaled as "rope_scaling" says.
-struct RopeConfig {
-  double theta = 10000.0;
-  RopeScaling scaling = RopeScaling::linear;
-  double factor = 1.0;
-  double original_positions = 8192.0;                    // llama3, yarn: of the context before it was made longer
-  double low_freq_factor = 1.0, high_freq_factor = 4.0;  // llama3
-  double beta_fast = 32.0, beta_slow = 1.0;              // yarn: turns in the original context
-  bool truncate = true;                                  // yarn: bounds are whole dimensions
-  double attention_factor = 1.0;                         // yarn: multiplies cos and sin
-};
 
 /// How the weights of a product lie: fp8 with a scale for each row, int4 with one for 128 k of a row, both made while
 /// loading; MXFP4 (fp4 with a power of two for 32 k of a row) as a checkpoint ships it.
@@ -52,7 +37,7 @@ struct ModelConfig {
   // gpt-oss: experts are MXFP4, have biases and bound what they multiply, and heads have sinks.
   bool gpt_oss = false;
   float swiglu_alpha = 1.702f, swiglu_limit = 7.0f;
-  RopeConfig rope, local_rope;  // of layers with and without all tokens
+  tilewave::RopeFrequencies rope, local_rope;  // of layers with and without all tokens
   // The user's choice: products of layers, and K and V.
   WeightFormat weights = WeightFormat::bf16;
   bool fp8_cache = false;
@@ -68,11 +53,5 @@ struct ModelConfig {
 /// Reads config.json in a model's folder. Throws Error with the file and the field: a file that is missing or no JSON, a
 /// field that is missing or out of its range, a family or a rope that the engine does not know.
 ModelConfig read_config(const std::filesystem::path& folder);
-
-/// Angles of every position: cos and sin, [max_positions, head_size / 2] each, computed in double.
-struct RopeTables {
-  std::vector<float> cos, sin;
-};
-RopeTables rope_tables(const ModelConfig& config, const RopeConfig& rope);
 
 }  // namespace engine

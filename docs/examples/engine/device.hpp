@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which chip the engine is compiled for, and its memory. Files that include this see the runtime's names alone; only
-// kernels.cpp needs the chip's compiler.
+// Memory, streams and graphs of the device, each with one owner: part 1 of the tutorial. Files that include this see the
+// runtime's names alone; only kernels.cpp and plans.cpp need the chip's compiler.
 #pragma once
 
 #include <cstddef>

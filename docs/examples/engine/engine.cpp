@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Part 3 of the tutorial. Read step() first, at the end, then schedule(), input() and accept(), which it calls in turn.
 #include "engine.hpp"
 
 #include <algorithm>

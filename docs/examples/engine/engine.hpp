@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Continuous batching: which tokens of which requests the next step computes. One step serves decoding requests, each
+// Continuous batching, part 3 of the tutorial: which tokens of which requests the next step computes. One step serves decoding requests, each
 // with its newest token and perhaps some drafts, and chunks of prompts, together.
 #pragma once
 

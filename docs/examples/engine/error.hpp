@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How the engine fails: one exception with one line of text, which main() prints. A request that is wrong gets an error
+// How the engine fails, part 5 of the tutorial: one exception with one line of text, which main() prints. A request that is wrong gets an error
 // of its own instead, and the engine goes on (see Engine::submit).
 #pragma once
 

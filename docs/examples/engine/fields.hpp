@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Fields of a JSON object that may be anything: configs, headers of files, requests.
+// Fields of a JSON object that may be anything, part 5 of the tutorial: configs, headers of files, requests.
 #pragma once
 
 #include <concepts>

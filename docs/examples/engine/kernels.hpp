@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Every launch that a model makes, behind plain functions: the only door to tilewave. The rest of the engine knows
-// neither specs nor plans. Activations are bf16, caches bf16 or fp8, weights of a WeightFormat; rows follow each other without gaps.
+// Every launch that a model makes, behind plain functions: part 1 of the tutorial, and the only door to tilewave. The
+// rest of the engine knows neither specs nor plans. Activations are bf16, caches bf16 or fp8, weights of a WeightFormat;
+// rows follow each other without gaps. room_kernels.hpp is what stands behind the door.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +27,16 @@ struct Linear {
   const void* bias = nullptr;
   std::int32_t n = 0, k = 0;
   WeightFormat format = WeightFormat::bf16;
-  /// f32 [k] or null: rows are normalised first, by these weights. Kernels::normalises says where that may be asked for.
-  const void* norm = nullptr;
-  bool norm_in_weight = false;  // `weight` is multiplied by the norm's weights already, which are ones then
-  /// f32 [rows, columns / 64] or null: sums of the squares of 64 neighbours of a row, of x where it is normalised, and of
-  /// the result.
-  const float* squares = nullptr;
-  float* squares_out = nullptr;
-  /// The result is heads of q, k and v, and this is done with them in the same launch. See Kernels::caches.
-  const CacheWrite* cache = nullptr;
+  bool norm_in_weight = false;  // `weight` is multiplied by the weights of the norm in front, which are ones then
+  // What the product takes over from the launches beside it; Kernels::fuses says where that may be asked for.
+  const void* norm = nullptr;      // f32 [k] or null: rows are normalised first, by these weights
+  const float* squares = nullptr;  // f32 [rows, k / 64] or null: of x where it is normalised, squares of 64 neighbours
+  float* squares_out = nullptr;    // f32 [rows, n / 64] or null: the same of the result
+  const CacheWrite* cache = nullptr;  // the result is heads of q, k and v, and this is done with them
+};
+/// What a product can take over for some rows.
+struct Fusions {
+  bool norm = false, squares = false, cache = false;
 };
 
 /// A layer of experts: the router's n are the experts. gate_up, gates before ups, and down are those of one expert, and
@@ -94,12 +96,8 @@ class Kernels {
                            std::int32_t rows) = 0;
   /// rmsnorm of rows of `hidden` columns, by f32 weights: of x, which may be out, or, where there is a sum, of sum += x.
   virtual void norm(const void* x, void* sum, const void* weight, void* out, std::int32_t rows) = 0;
-  /// Whether linear and gated normalise so many rows themselves.
-  virtual bool normalises(const Linear& by, std::int32_t rows) const = 0;
-  /// Whether linear writes squares_out of so many rows.
-  virtual bool writes_squares(const Linear& by, std::int32_t rows) const = 0;
-  /// Whether linear writes so many rows of q, k and v into the cache itself.
-  virtual bool caches(const Linear& by, std::int32_t rows) const = 0;
+  /// What linear and gated can take over for so many rows. More rows are normalised where their squares are there.
+  virtual Fusions fuses(const Linear& by, std::int32_t rows) const = 0;
   /// out = x weight^T + bias + residual; residual may be null, or out itself.
   virtual void linear(const void* x, const Linear& by, const void* residual, void* out, std::int32_t rows) = 0;
   /// out[:, c] = activation(gate) * up, of weights [gates, ups].
@@ -108,7 +106,7 @@ class Kernels {
   virtual void experts(const void* x, const Experts& by, void* sum, std::int32_t rows) = 0;
   /// f32 logits, capped if the model says so.
   virtual void logits(const void* x, const Linear& by, float* out, std::int32_t rows) = 0;
-  /// The same behind a product: qkv is [tokens, q k v heads], and q stays in place.
+  /// CacheWrite behind a product: qkv is [tokens, q k v heads], and q stays in place.
   virtual void rotate_and_cache(void* qkv, const CacheWrite& write) = 0;
   /// out [tokens, q_heads * head_size] from the q of qkv and the caches. A window of 0 sees all tokens. Sinks are null, or
   /// one more logit of each head, in f32.
@@ -123,11 +121,15 @@ class Kernels {
 /// The kernels of the chip that kernels.cpp is compiled for.
 std::unique_ptr<Kernels> make_kernels(const ModelConfig& config, const CacheShape& cache, hipStream_t stream);
 
-/// What the chip has to say while weights are loaded: its fp8, and how weights of four bits are put as products read them.
+/// What the chip does while weights are loaded. Both functions wait until it is done.
 struct Loader {
-  DType fp8;
-  void (*repack)(const GemmRepackProblem&);  // waits until it is done
-  bool norms_in_weights;                     // products normalise few rows, if the norm's weights are in their own
+  /// bf16 [experts][n, k] of the host become codes and scales as products of fp8 or int4 read them; see Linear. The
+  /// buffers have the room for them.
+  void (*quantise)(const std::vector<std::uint16_t>& values, std::int32_t experts, std::int32_t n, std::int32_t k,
+                   WeightFormat format, Buffer& codes, Buffer& scales);
+  /// MXFP4 as a checkpoint ships it is put as products read it.
+  void (*repack)(const GemmRepackProblem&);
+  bool norms_in_weights;  // products normalise few rows, if the norm's weights are in their own
   /// Whether a head's dimensions i and i + head_size / 2, which are turned together, shall lie side by side.
   bool (*pairs_of_neighbours)(const ModelConfig&);
 };

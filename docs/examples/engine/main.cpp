@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// An engine on nothing but tilewave. Requests are JSON lines on stdin, answers JSON lines on stdout, or HTTP with --serve.
+// An engine on nothing but tilewave, part 4 of the tutorial. Requests are JSON lines on stdin, answers JSON lines on stdout, or HTTP with --serve.
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <chrono>
@@ -7,8 +7,10 @@
 #include <iostream>
 
 #include "request_json.hpp"
-#include "server.hpp"
 #include "service.hpp"
+#ifdef ENGINE_HTTP
+#include "server.hpp"
+#endif
 
 namespace {
 

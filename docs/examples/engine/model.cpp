@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Part 2 of the tutorial. Read queue_layer first: a layer of all families but Gemma is its first half.
 #include "model.hpp"
 
 #include <algorithm>
@@ -32,8 +33,8 @@ Model::Model(const ModelConfig& config, ModelWeights weights, const CacheShape& 
       weights_(std::move(weights)),
       tables_(table_bytes(config_, cache, most_tokens)) {
   const ModelConfig& c = config_;
-  const auto angles = [&](const RopeConfig& rope, Buffer& cos, Buffer& sin) {
-    const RopeTables tables = rope_tables(c, rope);
+  const auto angles = [&](const RopeFrequencies& rope, Buffer& cos, Buffer& sin) {
+    const RopeTables tables = rope_tables(rope, c.head_size, c.max_positions);
     cos = on_device(tables.cos);
     sin = on_device(tables.sin);
   };
@@ -66,7 +67,7 @@ static Linear linear_of(const Weight& weight, std::int32_t n, std::int32_t k) {
 /// where the product normalises them.
 const void* Model::queue_norm(Kernels& kernels, const Buffer& weight, Linear& by, std::int32_t tokens) {
   by.squares = squares_ready_ ? squares_.as<float>() : nullptr;
-  if (kernels.normalises(by, tokens)) {
+  if (kernels.fuses(by, tokens).norm) {
     by.norm = weight.data();
     return hidden_.data();
   }
@@ -76,7 +77,7 @@ const void* Model::queue_norm(Kernels& kernels, const Buffer& weight, Linear& by
 
 /// A product whose result joins the residual stream. It leaves the squares of its rows where the next product uses them.
 void Model::queue_residual(Kernels& kernels, const void* x, Linear by, std::int32_t tokens) {
-  squares_ready_ = config_.experts == 0 && kernels.writes_squares(by, tokens);
+  squares_ready_ = config_.experts == 0 && kernels.fuses(by, tokens).squares;
   if (squares_ready_) by.squares_out = squares_.as<float>();
   kernels.linear(x, by, hidden_.data(), hidden_.data(), tokens);
 }
@@ -96,7 +97,7 @@ void Model::queue_attention(Kernels& kernels, std::int32_t index, const StepTabl
                          .k_cache = cache.k.data(),
                          .v_cache = cache.v.data(),
                          .step = step};
-  if (kernels.caches(qkv, step.tokens)) qkv.cache = &write;
+  if (kernels.fuses(qkv, step.tokens).cache) qkv.cache = &write;
   kernels.linear(rows, qkv, nullptr, qkv_.data(), step.tokens);
   if (qkv.cache == nullptr) kernels.rotate_and_cache(qkv_.data(), write);
   kernels.attend(qkv_.data(), cache.k.data(), cache.v.data(), c.window_of(index), layer.sinks.as<float>(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A model's weights on the device, and its forward pass: the eight launches of a layer, in order. A decode step is
-// captured as one graph when its shape comes a second time.
+// A model's weights on the device, and its forward pass, part 2 of the tutorial: the eight launches of a layer, in order.
+// A decode step is captured as one graph when its shape comes a second time.
 #pragma once
 
 #include <array>

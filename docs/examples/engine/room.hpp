@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The chip that kernels.cpp is compiled for. ENGINE_CHIP comes from CMake: host (the emulated device), or a chip.
+// The chip that kernels.cpp and plans.cpp are compiled for, part 8 of the tutorial. ENGINE_CHIP comes from CMake: host (the
+// emulated device), or a chip.
 #pragma once
 
 #if defined(ENGINE_GFX942)

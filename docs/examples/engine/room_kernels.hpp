@@ -1,15 +1,26 @@
 // SPDX-License-Identifier: MIT
-// The kernels of one chip, `R`: an installed tilewave's Backend. Compiled by the chip's compiler, or by any for the
-// emulated device.
+// The kernels of one chip, `R`: an installed tilewave's Backend. Part 7 of the tutorial: a problem is filled in from plain
+// extents, its plan is made or found, and it is launched. Compiled by the chip's compiler, or by any for the emulated
+// device.
 #pragma once
-
-#include <array>
-#include <map>
 
 #include "kernels.hpp"
 #include "room_specs.hpp"
 
 namespace engine {
+
+inline void served(const Status& status, const char* op) {
+  if (!status.ok()) throw Error(std::string(op) + ": " + std::string(name_of(status.code)) + ": " + status.reason);
+}
+
+/// Rows in fp8, with a scale for each.
+template <class R>
+QuantProblem quant_problem(const void* x, void* out, void* scale, std::int32_t rows, std::int32_t columns) {
+  QuantProblem p{.spec = quant_spec<R>, .x = x, .out = out, .scale = scale};
+  p.rows = rows, p.columns = columns;
+  p.x_strides = p.out_strides = {.outer = columns};
+  return p;
+}
 
 /// x = cap * tanh(x / cap), a kernel of the engine's own: one lane has one value.
 template <class R>
@@ -31,7 +42,6 @@ struct CapKernel {
   }
 };
 
-/// Plans are kept by what they depend on: the op's spec is the map's name, extents are its key.
 template <class R>
 class RoomKernels final : public Kernels {
  public:
@@ -43,7 +53,7 @@ class RoomKernels final : public Kernels {
   }
 
   RoomKernels(const ModelConfig& config, const CacheShape& cache, hipStream_t stream)
-      : config_(config), cache_(cache), stream_(stream) {
+      : config_(config), cache_(cache), stream_(stream), calls_(stream) {
     if (config.fp8_cache) cache_scales_ = on_device(std::vector<float>{1.0f, 1.0f});  // K and V are as they are
   }
 
@@ -53,7 +63,7 @@ class RoomKernels final : public Kernels {
     p.scale = scale;
     p.rows = rows, p.columns = config_.hidden, p.vocab_rows = table_rows;
     p.table_stride = p.out_stride = p.columns;
-    launch("embedding", rows_[rows], p, embedding_plan<R, rows_spec>);
+    launch<EmbeddingPlan>("embedding", {rows}, p, embedding_plan<R, rows_spec>);
   }
 
   void norm(const void* x, void* sum, const void* weight, void* out, std::int32_t rows) override {
@@ -62,24 +72,23 @@ class RoomKernels final : public Kernels {
     p.rows = rows, p.columns = config_.hidden;
     p.x_strides = p.out_strides = {.outer = p.columns};
     if (sum != nullptr) p.residual_strides = p.residual_out_strides = p.x_strides;
-    launch_rows("norm", norms_[{rows, sum != nullptr ? 1 : 0}], p, norm_plan<R, norm_spec>);
+    launch_rows<NormPlan>("norm", {rows, sum != nullptr ? 1 : 0}, p, norm_plan<R, norm_spec>);
   }
 
-  bool normalises(const Linear& by, std::int32_t rows) const override {
-    if (by.format == WeightFormat::fp8) return true;  // as they are quantised
-    if (config_.batch_invariant) return false;        // more rows are normalised by a launch of their own
-    return norms_in_weights && by.norm_in_weight && (rows <= 4 || by.squares != nullptr);
-  }
-  bool writes_squares(const Linear& by, std::int32_t rows) const override {
-    return norms_in_weights && by.format == WeightFormat::bf16 && by.n % gemm_squares_columns == 0 && rows > 4 &&
-           rows <= most_square_rows && !config_.batch_invariant;
-  }
-  /// Attention then begins while the product ends. That pays where its blocks are not in clusters, or in pairs of which
-  /// each SM has two blocks, and costs up to 12 % of a step where they are few (2026-11-28-step-placement.md).
-  bool caches(const Linear& by, std::int32_t rows) const override {
+  /// fp8 products have their rows normalised as they are quantised. What a row is added up by follows from the number of
+  /// rows elsewhere, so batch-invariant products take over nothing.
+  ///
+  /// Where the product writes the cache, attention begins while it ends. That pays where attention's blocks are not in
+  /// clusters, or in pairs of which each SM has two blocks, and costs up to 12 % of a step where they are few
+  /// (2026-11-28-step-placement.md).
+  Fusions fuses(const Linear& by, std::int32_t rows) const override {
+    if (by.format == WeightFormat::fp8) return {.norm = true};
+    if (config_.batch_invariant || rows > most_square_rows) return {};
+    const bool bf16 = by.format == WeightFormat::bf16;
     const std::int32_t blocks = rows * config_.kv_heads;
-    return pairs_of_neighbours(config_) && by.format == WeightFormat::bf16 && rows <= most_square_rows &&
-           (blocks >= 256 || blocks == 128) && !config_.batch_invariant;
+    return {.norm = norms_in_weights && by.norm_in_weight && (rows <= 4 || by.squares != nullptr),
+            .squares = norms_in_weights && bf16 && by.n % gemm_squares_columns == 0 && rows > 4,
+            .cache = pairs_of_neighbours(config_) && bf16 && (blocks >= 256 || blocks == 128)};
   }
   void linear(const void* x, const Linear& by, const void* residual, void* out, std::int32_t rows) override {
     auto p = product(spec_of(by, false), x, by, out, rows);
@@ -90,12 +99,12 @@ class RoomKernels final : public Kernels {
     if (by.cache != nullptr) write = cache_problem(out, *by.cache), p.cache_write = &write;
     const std::int32_t extras = (by.bias != nullptr ? 1 : 0) + (residual != nullptr ? 2 : 0) + norm_of(by) +
                                 (by.squares_out != nullptr ? 16 : 0) + (by.cache != nullptr ? 32 : 0);
-    launch("gemm", linears_[{rows, by.n, by.k, extras}], p, plan_of(by));
+    launch<GemmPlan>("gemm", {0, rows, by.n, by.k, extras}, p, plan_of(by));
   }
 
   void gated(const void* x, const Linear& by, void* out, std::int32_t rows) override {
-    launch("gated gemm", gates_[{rows, by.n, by.k, norm_of(by)}], product(spec_of(by, true), x, by, out, rows),
-           plan_of(by));
+    launch<GemmPlan>("gated gemm", {1, rows, by.n, by.k, norm_of(by)}, product(spec_of(by, true), x, by, out, rows),
+                     plan_of(by));
   }
 
   void experts(const void* x, const Experts& by, void* sum, std::int32_t rows) override {
@@ -103,15 +112,12 @@ class RoomKernels final : public Kernels {
     grow(router_logits_, static_cast<std::size_t>(rows) * experts * sizeof(float), "router");
     auto router = product(logits_spec, x, by.router, router_logits_.data(), rows);
     if (by.router.bias != nullptr) router = router.with_bias(by.router.bias);
-    launch("router", routers_[rows], router, plan_product<R, WeightFormat::bf16>);
+    launch<GemmPlan>("router", {2, rows}, router, plan_product<R, WeightFormat::bf16>);
     MoeProblem p{.spec = experts_spec<R>(by.gate_up.format), .x = x, .residual = sum, .out = sum};
     const auto weights = [&](const Linear& of) {
       MoeWeights w = MoeWeights::packed(p.spec, of.weight, of.n, of.k);
-      if (p.spec.quantised()) {
-        w.scale = static_cast<const float*>(of.scale);
-      } else {
-        w.group_scale = of.scale;
-      }
+      w.group_scale = of.scale;
+      if (p.spec.quantised()) w.scale = static_cast<const float*>(of.scale), w.group_scale = nullptr;
       return of.bias == nullptr ? w : w.with_bias(of.bias, of.n);
     };
     p.w1 = weights(by.gate_up), p.w2 = weights(by.down);
@@ -120,13 +126,12 @@ class RoomKernels final : public Kernels {
     p.batch_invariant = config_.batch_invariant;
     p.tokens = rows, p.hidden = by.gate_up.k, p.intermediate = by.down.k;
     p.experts = p.local_experts = experts, p.topk = by.chosen;
-    p.x_stride = p.out_stride = p.residual_stride = p.hidden, p.logits_stride = experts;
-    launch("moe", experts_[rows], p, plan_of(by));
+    launch<MoePlan>("moe", {rows}, MoeProblem::dense(p), plan_of(by));
   }
 
   void logits(const void* x, const Linear& by, float* out, std::int32_t rows) override {
-    launch("gemm of logits", logits_[{rows, by.n, by.k}], product(logits_spec, x, by, out, rows),
-           plan_product<R, WeightFormat::bf16>);
+    launch<GemmPlan>("gemm of logits", {3, rows}, product(logits_spec, x, by, out, rows),
+                     plan_product<R, WeightFormat::bf16>);
     if (config_.logits_cap == 0.0f) return;
     using Cap = CapKernel<R>;
     const std::int64_t count = std::int64_t{rows} * by.n;
@@ -136,8 +141,10 @@ class RoomKernels final : public Kernels {
 
   void rotate_and_cache(void* qkv, const CacheWrite& write) override {
     const KvCacheWriteProblem p = cache_problem(qkv, write);
-    with_write_spec(
-        [&]<KvCacheWriteSpec spec>() { launch("kv_cache_write", writes_[p.tokens], p, kv_cache_write_plan<R, spec>); });
+    launch<KvCacheWritePlan>("kv_cache_write", {p.tokens}, p, [](const KvCacheWriteProblem& q, KvCacheWritePlan& plan) {
+      return plan_among<WriteMaker, write_spec<R, false, DType::bf16>, write_spec<R, true, DType::bf16>,
+                        write_spec<R, false, fp8>, write_spec<R, true, fp8>>(q, plan);
+    });
   }
 
   void attend(const void* qkv, const void* k_cache, const void* v_cache, std::int32_t window, const float* sinks,
@@ -160,9 +167,8 @@ class RoomKernels final : public Kernels {
       p.num_q_heads = c.q_heads, p.num_kv_heads = c.kv_heads;
       p = PagedAttentionProblem::nhd(p);
       p.q_row_stride = c.qkv_columns();
-      launch("paged_attention", decodes_[{step.sequences, step.table_columns, left}], p,
-             c.fp8_cache ? plan_decode<R, R::facts.fp8> : plan_decode<R, DType::bf16>);
-      return;
+      return launch<PagedAttentionPlan>("paged_attention", {step.sequences, step.table_columns, left}, p,
+                                        c.fp8_cache ? plan_decode<R, fp8> : plan_decode<R, DType::bf16>);
     }
     FlashAttentionProblem p{.q = qkv, .k = k_cache, .v = v_cache, .out = out};
     p.spec = mixed_spec(c.head_size, c.attention_cap > 0, cache_type());
@@ -174,8 +180,9 @@ class RoomKernels final : public Kernels {
     p.q_heads = c.q_heads, p.kv_heads = c.kv_heads;
     p = FlashAttentionProblem::nhd(p);
     p.q_strides.token = c.qkv_columns();
-    launch("flash_attention", mixed_[{step.sequences, step.tokens, step.most_queries, step.table_columns, left}], p,
-           c.fp8_cache ? plan_mixed<R, R::facts.fp8> : plan_mixed<R, DType::bf16>);
+    launch<FlashAttentionPlan>("flash_attention",
+                               {step.sequences, step.tokens, step.most_queries, step.table_columns, left}, p,
+                               c.fp8_cache ? plan_mixed<R, fp8> : plan_mixed<R, DType::bf16>);
   }
 
   void sample(const float* logits, const SampleTables& tables, std::int32_t* tokens, float* logprobs) override {
@@ -184,45 +191,42 @@ class RoomKernels final : public Kernels {
     p.seed.data = tables.seed, p.offset.data = tables.offset;
     p.raw_logprobs = true;
     p.rows = tables.rows, p.columns = config_.vocab, p.row_stride = p.columns;
-    launch_rows("sampling", samplings_[p.rows], p, sampling_plan<R, sampling_spec>);
+    launch_rows<SamplingPlan>("sampling", {p.rows}, p, sampling_plan<R, sampling_spec>);
   }
 
-  std::uint64_t workspace_moves() const override { return workspace_moves_; }
+  std::uint64_t workspace_moves() const override { return calls_.workspace_moves() + buffer_moves_; }
 
  private:
-  using Shape = std::array<std::int32_t, 3>;
+  static constexpr DType fp8 = R::facts.fp8;
+  using Calls = StreamCalls<EmbeddingPlan, NormPlan, QuantPlan, GemmPlan, MoePlan, KvCacheWritePlan, PagedAttentionPlan,
+                            FlashAttentionPlan, SamplingPlan>;
+  struct WriteMaker {
+    template <KvCacheWriteSpec spec>
+    static Status plan(const KvCacheWriteProblem& p, KvCacheWritePlan& plan) {
+      return kv_cache_write_plan<R, spec>(p, plan);
+    }
+  };
 
-  static void served(const Status& status, const char* op) {
-    if (!status.ok()) throw Error(std::string(op) + ": " + std::string(name_of(status.code)) + ": " + status.reason);
+  /// Queues a call whose plan depends on the model and `shape`.
+  template <class Plan, class Problem, class Make>
+  void launch(const char* op, const typename Calls::Shape& shape, const Problem& p, const Make& make) {
+    served(calls_.template launch<Plan>(shape, p, make), op);
   }
+  /// The same of an op whose rows are reduced each for itself. How a row is reduced follows from the entry, and the choice
+  /// of that from the number of rows: batch-invariant calls have the entry of one row.
+  template <class Plan, class Problem, class Make>
+  void launch_rows(const char* op, const typename Calls::Shape& shape, const Problem& p, const Make& make) {
+    launch<Plan>(op, shape, p, [&](Problem like, Plan& plan) {
+      if (config_.batch_invariant) like.rows = 1;
+      return make(like, plan);
+    });
+  }
+  /// Makes a buffer at least as large.
   void grow(Buffer& buffer, std::size_t bytes, const char* op) {
     if (bytes <= buffer.bytes()) return;
     must(hipStreamSynchronize(stream_), op);  // kernels may still use the old one
     buffer = Buffer(bytes);
-    ++workspace_moves_;
-  }
-
-  /// Makes the plan of an op whose rows are reduced each for itself, and queues it. How a row is reduced follows from the
-  /// entry, and the choice of that from the number of rows: batch-invariant calls have the entry of one row.
-  template <class Plan, class Problem, class Make>
-  void launch_rows(const char* op, Plan& plan, const Problem& p, const Make& make) {
-    if (plan.entry == nullptr && config_.batch_invariant) {
-      Problem one = p;
-      one.rows = 1;
-      served(make(one, plan), op);
-    }
-    launch(op, plan, p, make);
-  }
-
-  /// Makes the plan if the map has none yet, gives the call its workspace, and queues it.
-  template <class Plan, class Problem, class Make>
-  void launch(const char* op, Plan& plan, Problem p, const Make& make) {
-    if (plan.entry == nullptr) served(make(p, plan), op);
-    if constexpr (requires { p.workspace; }) {
-      grow(workspace_, plan.workspace_bytes(p), op);
-      p.workspace = workspace_.data(), p.workspace_bytes = workspace_.bytes();
-    }
-    served(plan.launch(p, stream_), op);
+    ++buffer_moves_;
   }
 
   KvCacheWriteProblem cache_problem(void* qkv, const CacheWrite& write) const {
@@ -243,26 +247,15 @@ class RoomKernels final : public Kernels {
     p.k_cache_strides = nhd_key_strides(reader, c.kv_heads, p.block_size);
     p.v_cache_strides = nhd_value_strides(reader, c.kv_heads, p.block_size);
     if (c.fp8_cache) p.k_scale = cache_scales_.data(), p.v_scale = cache_scales_.as<float>() + 1;
-    with_write_spec([&]<KvCacheWriteSpec spec>() { p.spec = spec; });
+    p.spec = c.fp8_cache ? (c.qk_norm ? write_spec<R, true, fp8> : write_spec<R, false, fp8>)
+                         : (c.qk_norm ? write_spec<R, true, DType::bf16> : write_spec<R, false, DType::bf16>);
     return p;
   }
-  /// Calls f<spec>() with that of the model's heads and cache.
-  template <class F>
-  void with_write_spec(const F& f) const {
-    constexpr DType fp8 = R::facts.fp8, bf16 = DType::bf16;
-    const bool norm = config_.qk_norm;
-    if (config_.fp8_cache) {
-      norm ? f.template operator()<write_spec<R, true, fp8>>() : f.template operator()<write_spec<R, false, fp8>>();
-    } else {
-      norm ? f.template operator()<write_spec<R, true, bf16>>() : f.template operator()<write_spec<R, false, bf16>>();
-    }
-  }
-
   /// What of a plan's key says how rows are normalised.
   static std::int32_t norm_of(const Linear& by) {
     return (by.norm != nullptr ? 4 : 0) + (by.norm != nullptr && by.squares != nullptr ? 8 : 0);
   }
-  DType cache_type() const { return config_.fp8_cache ? R::facts.fp8 : DType::bf16; }
+  DType cache_type() const { return config_.fp8_cache ? fp8 : DType::bf16; }
   GemmSpec spec_of(const Linear& by, bool gated) const {
     const GemmSpec spec = with_weights<R>(by.format, gated ? gated_spec : linear_spec);
     return gated && config_.gemma ? with_gelu(spec) : spec;
@@ -279,53 +272,43 @@ class RoomKernels final : public Kernels {
                                                       : plan_experts<R, WeightFormat::bf16>;
   }
 
-  /// The product of rows with weights. Rows for fp8 weights are quantised first.
+  /// The product of rows with weights.
   GemmProblem product(const GemmSpec& spec, const void* x, const Linear& by, void* out, std::int32_t rows) {
-    if (by.format != WeightFormat::fp8) {
-      auto p = GemmProblem::packed(spec, x, by.weight, out, rows, by.n, by.k);
-      p.batch_invariant = config_.batch_invariant;
-      p.b_group_scale = by.scale, p.b_ready = true;
-      if (by.norm != nullptr) p.rms_norm = true, p.norm_eps = config_.norm_eps, p.a_squares = by.squares;
-      return p;
+    const bool quantised = by.format == WeightFormat::fp8;
+    const std::size_t codes = static_cast<std::size_t>(rows) * by.k;  // a multiple of 16: scales lie behind them
+    if (quantised) {
+      grow(quantised_, codes + rows * sizeof(float), "quant");
+      quantise_rows(x, by, quantised_.as<std::byte>() + codes, rows);
     }
-    const std::size_t codes = static_cast<std::size_t>(rows) * by.k, bytes = codes + rows * sizeof(float);
-    grow(quantised_, bytes, "quant");
-    auto* const scales = reinterpret_cast<float*>(quantised_.as<std::byte>() + codes);  // k is a multiple of 16
-    if (by.norm != nullptr) {
-      NormProblem q{.spec = norm_quant_spec<R>, .x = x, .weight = by.norm};
-      q.out = quantised_.data(), q.scale = scales, q.eps = config_.norm_eps;
-      q.rows = rows, q.columns = by.k;
-      q.x_strides = q.out_strides = {.outer = by.k};
-      launch_rows("norm", norms_[{rows, 2}], q, norm_plan<R, norm_quant_spec<R>>);
-    } else {
-      QuantProblem q{.spec = quant_spec<R>, .x = x, .out = quantised_.data(), .scale = scales};
-      q.rows = rows, q.columns = by.k;
-      q.x_strides = q.out_strides = {.outer = by.k};
-      launch_rows("quant", quants_[{rows, by.k}], q, quant_plan<R, quant_spec<R>>);
-    }
-    auto p = GemmProblem::packed(spec, quantised_.data(), by.weight, out, rows, by.n, by.k);
-    p.a_scale = scales, p.b_scale = static_cast<const float*>(by.scale), p.b_ready = true;
+    auto p = GemmProblem::packed(spec, quantised ? quantised_.data() : x, by.weight, out, rows, by.n, by.k);
     p.batch_invariant = config_.batch_invariant;
+    p.b_ready = true;  // nobody writes weights once they are loaded
+    if (quantised) {
+      p.a_scale = reinterpret_cast<const float*>(quantised_.as<std::byte>() + codes);
+      p.b_scale = static_cast<const float*>(by.scale);
+    } else {
+      p.b_group_scale = by.scale;
+      if (by.norm != nullptr) p.rms_norm = true, p.norm_eps = config_.norm_eps, p.a_squares = by.squares;
+    }
     return p;
+  }
+  /// Rows for fp8 weights are quantised in front of the product, and normalised on the way.
+  void quantise_rows(const void* x, const Linear& by, void* scales, std::int32_t rows) {
+    const QuantProblem q = quant_problem<R>(x, quantised_.data(), scales, rows, by.k);
+    if (by.norm == nullptr) return launch_rows<QuantPlan>("quant", {rows, by.k}, q, quant_plan<R, quant_spec<R>>);
+    NormProblem p{.spec = norm_quant_spec<R>, .x = x, .weight = by.norm};
+    p.out = q.out, p.scale = static_cast<float*>(scales), p.eps = config_.norm_eps;
+    p.rows = rows, p.columns = by.k;
+    p.x_strides = p.out_strides = q.x_strides;
+    launch_rows<NormPlan>("norm", {rows, 2}, p, norm_plan<R, norm_quant_spec<R>>);
   }
 
   ModelConfig config_;
   CacheShape cache_;
   hipStream_t stream_;
-  Buffer workspace_{}, quantised_{}, router_logits_{}, cache_scales_{};
-  std::uint64_t workspace_moves_ = 0;
-  std::map<std::int32_t, EmbeddingPlan> rows_{};
-  std::map<std::array<std::int32_t, 2>, NormPlan> norms_{};
-  std::map<std::array<std::int32_t, 2>, QuantPlan> quants_{};
-  std::map<std::array<std::int32_t, 4>, GemmPlan> linears_{};
-  std::map<std::array<std::int32_t, 4>, GemmPlan> gates_{};
-  std::map<Shape, GemmPlan> logits_{};
-  std::map<std::int32_t, GemmPlan> routers_{};
-  std::map<std::int32_t, MoePlan> experts_{};
-  std::map<std::int32_t, KvCacheWritePlan> writes_{};
-  std::map<Shape, PagedAttentionPlan> decodes_{};
-  std::map<std::array<std::int32_t, 5>, FlashAttentionPlan> mixed_{};
-  std::map<std::int32_t, SamplingPlan> samplings_{};
+  Calls calls_;
+  Buffer quantised_{}, router_logits_{}, cache_scales_{};
+  std::uint64_t buffer_moves_ = 0;
 };
 
 }  // namespace engine

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the engine asks of tilewave: the spec of every op, by the chip's Backend `R` where the chip matters.
+// What the engine asks of tilewave, part 7 of the tutorial: the spec of every op, by the chip's Backend `R` where the chip
+// matters.
 #pragma once
 
 #include <tilewave/ops/embedding/registry.hpp>
@@ -11,6 +12,7 @@
 #include <tilewave/ops/paged_attention/registry.hpp>
 #include <tilewave/ops/quant/registry.hpp>
 #include <tilewave/ops/sampling/registry.hpp>
+#include <tilewave/tile/calls.hpp>
 
 #include "config.hpp"
 #include "device.hpp"
@@ -81,7 +83,7 @@ constexpr FlashAttentionSpec mixed_spec(int head_size, bool cap, DType kv) {
           .soft_cap = cap};
 }
 
-/// Plans of the ops that take long to compile. plans.hpp defines them, and kernels_*.cpp instantiate them.
+/// Plans of the ops that take long to compile. plans.hpp defines them, and plans.cpp instantiates them.
 template <class R, WeightFormat weights>
 Status plan_product(const GemmProblem& p, GemmPlan& plan);
 template <class R, DType kv>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Part 5 of the tutorial: nothing of a file is believed before it is checked.
 #include "safetensors.hpp"
 
 #include <fcntl.h>
@@ -31,7 +32,8 @@ TensorView read_tensor(const std::string& where, const json& entry, const std::b
   const Fields fields(where + ": ", entry);
   const auto offsets = fields.list<std::uint64_t>("data_offsets");
   if (offsets.size() != 2) throw wrong("has not two data_offsets");
-  TensorView view{.dtype = fields.get<std::string>("dtype")};
+  TensorView view;
+  view.dtype = fields.get<std::string>("dtype");
   std::size_t count = 1;
   for (const std::uint64_t size : fields.list<std::uint64_t>("shape")) {
     if (size > data_bytes || (size > 0 && count > data_bytes / size)) throw wrong("has a shape larger than its file");
@@ -47,6 +49,19 @@ TensorView read_tensor(const std::string& where, const json& entry, const std::b
   return view;
 }
 
+/// Maps a whole file.
+std::shared_ptr<const std::byte> mapped(const std::filesystem::path& file, std::size_t& bytes) {
+  const int handle = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat status {};
+  const bool readable = handle >= 0 && fstat(handle, &status) == 0;
+  bytes = readable ? static_cast<std::size_t>(status.st_size) : 0;
+  void* const data = bytes == 0 ? MAP_FAILED : mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, handle, 0);
+  if (handle >= 0) close(handle);
+  if (data == MAP_FAILED)
+    throw Error(file.string() + (readable ? ": is empty or cannot be mapped" : ": cannot be read"));
+  return {static_cast<const std::byte*>(data), [data, bytes](const std::byte*) { munmap(data, bytes); }};
+}
+
 }  // namespace
 
 Safetensors::Safetensors(const std::filesystem::path& folder) {
@@ -56,46 +71,27 @@ Safetensors::Safetensors(const std::filesystem::path& folder) {
     if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
   if (files.empty()) throw Error(folder.string() + ": has no *.safetensors file");
   std::sort(files.begin(), files.end());
-  try {
-    for (const std::filesystem::path& file : files) add_file(file);
-  } catch (...) {
-    for (const Mapping& mapping : mappings_) munmap(mapping.data, mapping.bytes);
-    throw;
-  }
-}
-
-Safetensors::~Safetensors() {
-  for (const Mapping& mapping : mappings_) munmap(mapping.data, mapping.bytes);
+  for (const std::filesystem::path& file : files) add_file(file);
 }
 
 void Safetensors::add_file(const std::filesystem::path& file) {
   constexpr std::uint64_t most_header = 100'000'000;  // safetensors' own bound
-  const int handle = open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  struct stat status {};
-  if (handle < 0 || fstat(handle, &status) != 0) {
-    if (handle >= 0) close(handle);
-    throw Error(file.string() + ": cannot be read");
-  }
-  const auto bytes = static_cast<std::size_t>(status.st_size);
-  void* const mapped = bytes == 0 ? MAP_FAILED : mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, handle, 0);
-  close(handle);
-  if (mapped == MAP_FAILED) throw Error(file.string() + ": is empty or cannot be mapped");
-  mappings_.push_back({mapped, bytes});
-
+  std::size_t bytes = 0;
   std::uint64_t header_bytes = 0;
-  const auto* const data = static_cast<const std::byte*>(mapped);
-  if (bytes < sizeof(header_bytes)) throw Error(file.string() + ": is truncated");
+  const std::byte* const data = files_.emplace_back(mapped(file, bytes)).get();
+  const auto wrong = [&](const std::string& why) { return Error(file.string() + ": " + why); };
+  if (bytes < sizeof(header_bytes)) throw wrong("is truncated");
   std::memcpy(&header_bytes, data, sizeof(header_bytes));
   if (header_bytes > most_header || header_bytes > bytes - sizeof(header_bytes))
-    throw Error(file.string() + ": its header is longer than the file: truncated, or no safetensors");
+    throw wrong("its header is longer than the file: truncated, or no safetensors");
   const char* const text = reinterpret_cast<const char*>(data) + sizeof(header_bytes);
   const json header = json::parse(text, text + header_bytes, nullptr, /*allow_exceptions=*/false);
-  if (!header.is_object()) throw Error(file.string() + ": its header is no JSON object");
+  if (!header.is_object()) throw wrong("its header is no JSON object");
   const std::size_t first = sizeof(header_bytes) + header_bytes;
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
     TensorView view = read_tensor(file.string() + ": " + name, entry, data + first, bytes - first);
-    if (!tensors_.emplace(name, std::move(view)).second) throw Error(file.string() + ": " + name + " is there twice");
+    if (!tensors_.emplace(name, std::move(view)).second) throw wrong(name + " is there twice");
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The engine behind a thread: requests come from any thread, and events go into queues, so the next step is computed while
+// The engine behind a thread, part 4 of the tutorial: requests come from any thread, and events go into queues, so the next step is computed while
 // clients read.
 #pragma once
 

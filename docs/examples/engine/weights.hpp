@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A model's parameters: from files, or random ones for measurements.
+// A model's parameters on the device, part 6 of the tutorial: from files, or random ones for measurements.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,6 @@
 
 namespace engine {
 
-/// A model's parameters on the device.
 struct Weight {
   Buffer data{}, scale{}, bias{};  // see Linear; what a weight does not have is empty
   WeightFormat format = WeightFormat::bf16;

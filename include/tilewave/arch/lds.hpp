@@ -108,7 +108,7 @@ concept TransposedLdsBackend = LdsBackend<B> && requires(const void* row) {
   { B::template load_transposed<2>(row) } -> std::same_as<Vec<std::uint32_t, 2>>;
 };
 
-/// An LDS room of a chip whose square products take 8 bytes a lane.
+/// An LDS room of a chip that has square products of 8 bytes a lane.
 template <class B>
 concept HalfProductBackend = LdsBackend<B> && requires(const Vec<std::uint32_t, 2>& half, Vec<float, 16>& sums) {
   { B::template multiply_half<DType::bf16, 32>(half, half, sums) } -> std::same_as<void>;

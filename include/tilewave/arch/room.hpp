@@ -17,8 +17,8 @@ constexpr bool is_whole_room() {
   static_assert(Backend<B>, "a room has all primitives of Backend");
   static_assert(LdsBackend<B> == (facts.matrix == Matrix::mfma), "facts.matrix == mfma and LdsBackend go together");
   static_assert(MxProductBackend<B> == facts.mx, "facts.mx and MxProductBackend go together");
-  static_assert(HalfProductBackend<B> == (facts.matrix == Matrix::mfma && !facts.mx),
-                "HalfProductBackend goes with products without facts.mx");
+  static_assert(HalfProductBackend<B> == (facts.matrix == Matrix::mfma),
+                "facts.matrix == mfma and HalfProductBackend go together");
   static_assert(TransposedLdsBackend<B> == facts.lds_transposed,
                 "facts.lds_transposed and TransposedLdsBackend go together");
   static_assert(StagedBackend<B> == facts.tensor_copies, "facts.tensor_copies and StagedBackend go together");

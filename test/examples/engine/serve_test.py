@@ -40,6 +40,10 @@ class Lines(unittest.TestCase):
         self.assertEqual(errors, {"2": "the request is no JSON object", "3": "max_tokens is below 1"})
         self.assertRegex(done.stderr, r"^24 tokens in [\d.e-]+ s: [\d.e+]+ tokens/s$")
 
+    def test_progress_is_said_while_tokens_come(self):
+        done = self.run_engine([json.dumps({"prompt": CASES[2]["prompt"], "max_tokens": 200, "ignore_eos": True})], *OPTIONS, "--progress=0.01")
+        self.assertRegex(done.stderr, r"(?m)^1 requests, \d+ tokens, [\d.e+]+ tokens/s$")
+
     def test_a_full_disk_is_one_line_where_answers_are_lost_and_nothing_where_logs_are(self):
         line = json.dumps({"id": "case", "prompt": CASES[0]["prompt"], "max_tokens": 8}) + "\n"
         with open("/dev/full", "w") as full:

@@ -29,12 +29,10 @@ class Watch final : public Kernels {
   void gather_rows(const void*, std::int32_t, const std::int32_t*, float, void*, std::int32_t) override {}
   void norm(const void*, void*, const void*, void*, std::int32_t) override {}
   void linear(const void*, const Linear&, const void*, void*, std::int32_t) override {}
-  bool normalises(const Linear&, std::int32_t) const override { return false; }
-  bool writes_squares(const Linear&, std::int32_t) const override { return false; }
+  Fusions fuses(const Linear&, std::int32_t) const override { return {}; }
   void gated(const void*, const Linear&, void*, std::int32_t) override {}
   void experts(const void*, const Experts&, void*, std::int32_t) override {}
   void logits(const void*, const Linear&, float*, std::int32_t) override {}
-  bool caches(const Linear&, std::int32_t) const override { return false; }
   void rotate_and_cache(void*, const CacheWrite& write) override {
     const StepTables& step = write.step;
     for (std::int32_t s = 0; s < step.sequences; ++s) {

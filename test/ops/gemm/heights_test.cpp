@@ -35,6 +35,42 @@ void check(const std::vector<std::int32_t>& rows) {
   for (const std::int32_t k : {416, 96}) CHECK(GemmCall(S, {.m = m, .n = 288, .k = k, .rows = rows}).run(entry) == "");
 }
 
+/// Rows of A have a one each, for some k, and the 254 scales are dealt out to columns, 127 to each of two runs of 32 k.
+/// So every loop, which is a height's own, widens all codes under all scales.
+template <class B, GemmSpec S, GemmPolicy P>
+void check_codes(const std::vector<std::int32_t>& rows) {
+  const GemmEntry entry{B::facts.id, B::emulated, S, P, &gemm_launch<B, S, P>};
+  INFO(name_of(entry.policy));
+  constexpr std::int32_t k = 64, n = 128;
+  constexpr auto value = [](char tensor, std::int64_t r, std::int64_t c) {
+    if (tensor == 'a') return float(11 * r % k == c);
+    if (tensor == 'b') return fp4_to_f32(static_cast<std::uint8_t>((r + c) % 16));
+    return e8m0_to_f32(static_cast<std::uint8_t>(r % 2 * 127 + std::min<std::int64_t>(c, 127)));
+  };
+  std::int32_t m = 0;
+  for (const std::int32_t r : rows) m += r;
+  GemmCall call(S, {.m = m, .n = n, .k = k, .rows = rows}, value);
+  call.run(entry);
+  for (int r = 0; r < m; ++r) {
+    for (int c = 0; c < n; ++c) {
+      const int at = 11 * r % k;
+      const double right = double{value('b', c, at)} * value('t', at / 32, c);
+      const double rounded = bf16_to_f32(f32_to_bf16(static_cast<float>(right)));
+      if (!(call.out().at(r, c) == rounded))
+        FAIL("row " << r << " column " << c << ": " << call.out().at(r, c) << ", not " << rounded);
+    }
+  }
+}
+
+TEST_CASE("all codes of mxfp4 under all scales are exact at every height") {
+  AllRooms::each([]<class B>() {
+    if constexpr (B::facts.matrix == Matrix::mma) {
+      check_codes<B, of_groups(false), policy_of<of_groups(false)>(80)>({16, 0, 24, 48, 80});
+      check_codes<B, of_groups(false), policy_of<of_groups(false)>(160)>({32, 64, 0, 128, 160});
+    }
+  });
+}
+
 TEST_CASE("a batch-invariant call takes no tile whose height chooses the instruction") {
   int differing = 0;
   for (const bool gated : {false, true}) {

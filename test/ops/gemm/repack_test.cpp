@@ -127,6 +127,63 @@ struct CheckShipped {
 };
 TEST_CASE("weights of each kind of checkpoint lie in strips after a repack") { AllRooms::each(CheckShipped{}); }
 
+/// Weights that are not quantised yet get the scale and the codes that a loop in double finds.
+struct CheckQuantised {
+  template <class B>
+  void operator()() const {
+    INFO(room_name<B>());
+    for (const Shape& s : {Shape{.k = 256, .scale_k = 128, .out_scale = DType::bf16},
+                           Shape{.layers = 1, .n = 96, .k = 192, .scale_k = 64, .interleaved = true}}) {
+      const std::int64_t rows = std::int64_t{s.layers} * s.n, groups = s.k / s.scale_k;
+      Twin values(rows * s.k * 2), out_codes(rows * s.k / 2), out_scales(rows * groups * 2);
+      for (std::int64_t i = 0; i < rows * s.k; ++i) {
+        const bool zeros = i % s.k < s.scale_k && i / s.k == 5;  // the first group of a row
+        const float size = std::ldexp(1.0f, static_cast<int>(i / s.scale_k % 21) - 10);
+        const auto bits = f32_to_bf16(zeros ? 0.0f : size * (bench::mix64(i) % 2001 / 1000.0f - 1.0f));
+        std::memcpy(values.host.data() + 2 * i, &bits, 2);
+      }
+      bench::check_hip(hipMemcpy(values.device.data(), values.host.data(), values.host.size(), hipMemcpyHostToDevice),
+                       "uploading");
+      P p{.shipped = GemmShipped::bf16, .codes = values.device.data()};
+      p.out_codes = out_codes.device.data(), p.out_scales = out_scales.device.data();
+      p.layers = s.layers, p.n = s.n, p.k = s.k, p.scale_k = s.scale_k;
+      p.out_scale = s.out_scale, p.interleaved = s.interleaved;
+      const Status status = gemm_repack<B>(p, nullptr);
+      INFO(status.reason);
+      REQUIRE(status.ok());
+      REQUIRE(hipDeviceSynchronize() == hipSuccess);
+      out_codes.download(), out_scales.download();
+      int wrong = 0;
+      for (std::int64_t to = 0; to < rows; ++to) {
+        const std::int64_t layer = to / s.n, in_layer = to % s.n,
+                           half = in_layer < s.n / 2 ? 2 * in_layer : 2 * (in_layer - s.n / 2) + 1,
+                           row = layer * s.n + (s.interleaved ? half : in_layer);
+        for (std::int64_t g = 0; g < groups; ++g) {
+          const auto value = [&](int i) {
+            return static_cast<double>(bf16_to_f32(values.at<std::uint16_t>(row * s.k + g * s.scale_k + i)));
+          };
+          double largest = 0;
+          for (int i = 0; i < s.scale_k; ++i) largest = std::max(largest, std::fabs(value(i)));
+          const auto exact = static_cast<float>(largest > 0 ? largest / 7 : 1);
+          const bool bf16 = s.out_scale == DType::bf16;
+          const std::uint16_t bits = bf16 ? f32_to_bf16(exact) : f32_to_f16(exact);
+          wrong += out_scales.at<std::uint16_t>((layer * groups + g) * s.n + in_layer) != bits;
+          const double scale = bf16 ? bf16_to_f32(bits) : f16_to_f32(bits);
+          for (int i = 0; i < s.scale_k; ++i) {
+            const double code =
+                std::clamp(std::round(static_cast<double>(static_cast<float>(value(i) / scale))), -8.0, 7.0);
+            const std::uint8_t* const packed = out_codes.host.data() + layer * s.n * s.k / 2;
+            wrong += reference::four_bit_value(DType::i4, packed, static_cast<int>(in_layer),
+                                               static_cast<int>(g * s.scale_k + i), s.k) != code;
+          }
+        }
+      }
+      CHECK(wrong == 0);
+    }
+  }
+};
+TEST_CASE("weights of bf16 are quantised to int4 by a repack") { AllRooms::each(CheckQuantised{}); }
+
 struct CheckRefused {
   template <class B>
   void operator()() const {
@@ -145,7 +202,7 @@ struct CheckRefused {
     using C = StatusCode;
     CHECK(code_of([](P&) {}) == C::ok);
     CHECK(code_of([](P& p) { p.n = 0; }) == C::ok);
-    CHECK(code_of([](P& p) { p.shipped = static_cast<GemmShipped>(3); }) == C::bad_value);
+    CHECK(code_of([](P& p) { p.shipped = static_cast<GemmShipped>(4); }) == C::bad_value);
     CHECK(code_of([](P& p) { p.scale = DType::f32; }) == C::unsupported_dtype);
     CHECK(code_of([](P& p) { p.bias_type = DType::i8; }) == C::unsupported_dtype);
     CHECK(code_of([](P& p) { p.group_index = static_cast<const std::int32_t*>(p.codes); }) == C::unsupported_layout);
@@ -158,7 +215,10 @@ struct CheckRefused {
     CHECK(code_of([](P& p) { p.shipped = GemmShipped::awq, p.zero_offset = 1; }) == C::bad_value);
     CHECK(code_of([](P& p) { p.shipped = GemmShipped::mxfp4, p.scale = p.out_scale = DType::e8m0, p.scale_k = 32; }) ==
           C::bad_value);  // which has no zero points
-    CHECK(code_of([](P& p) { p.weights = GemmWeights::fragments; }) == C::unsupported_layout);  // of mxfp4 alone
+    CHECK(code_of([](P& p) { p.shipped = GemmShipped::bf16, p.zeros = p.out_zeros = nullptr; }) ==
+          C::bad_value);                                                                              // scales
+    CHECK(code_of([](P& p) { p.shipped = GemmShipped::bf16, p.scales = nullptr; }) == C::bad_value);  // zero points
+    CHECK(code_of([](P& p) { p.weights = GemmWeights::fragments; }) == C::unsupported_layout);        // of mxfp4 alone
     CHECK(code_of([](P& p) { p.weights = GemmWeights::row_major; }) == C::unsupported_layout);
     CHECK(code_of([](P& p) { p.codes = nullptr; }) == C::null_pointer);
     CHECK(code_of([](P& p) { p.out_zeros = nullptr; }) == C::null_pointer);

@@ -86,7 +86,7 @@ class MlaCall {
     if (!out_.empty()) bench::check_hip(hipMemset(device_out_, unwritten_byte, out_.size()), "poisoning out");
     if (!lse_.empty()) bench::check_hip(hipMemset(device_lse_, unwritten_byte, lse_.size()), "poisoning lse");
     lend(entry);
-    fp8_probabilities_ = entry.policy.path == MlaDecodePath::lds && is_fp8(entry.spec.q);
+    fp8_probabilities_ = mla_fp8_probabilities(entry.spec, entry.policy);
     const Status status = entry.launch(p, {});
     if (!status.ok()) return std::string(name_of(status.code)) + ": " + status.reason;
     return wrong();

@@ -174,6 +174,27 @@ TEST_CASE("path lds of gfx942 widens codes where waves without rows fetch") {
   }
 }
 
+TEST_CASE("path token_waves has one shape") {
+  const auto code = [](ArchId arch, const MlaDecodeSpec& spec, const MlaDecodePolicy& policy) {
+    return mla_decode_policy_status(arch, spec, policy).code;
+  };
+  constexpr MlaDecodePolicy bf16{.path = MlaDecodePath::token_waves, .tokens = 64, .waves_per_simd = 1};
+  MlaDecodePolicy wide = bf16, rows = bf16, waves = bf16, two = bf16;
+  wide.tokens = 128, rows.rows = 32, waves.waves = 8, two.waves_per_simd = 2;
+  CHECK(code(ArchId::gfx942, {}, bf16) == StatusCode::ok);
+  CHECK(code(ArchId::gfx942, {}, wide) == StatusCode::bad_value);
+  CHECK(code(ArchId::gfx942, {.q = gfx942_facts.fp8, .kv = gfx942_facts.fp8}, wide) == StatusCode::ok);
+  CHECK(code(ArchId::gfx950, {}, wide) == StatusCode::ok);
+  CHECK(code(ArchId::gfx950, {}, bf16) == StatusCode::bad_value);
+  for (const MlaDecodePolicy& policy : {rows, waves, two})
+    CHECK(code(ArchId::gfx942, {}, policy) == StatusCode::bad_value);
+  MlaDecodePolicy both = wide;  // fp8 leaves registers for two tiles of rows
+  both.rows = 32;
+  CHECK(code(ArchId::gfx942, {.q = gfx942_facts.fp8, .kv = gfx942_facts.fp8}, both) == StatusCode::ok);
+  CHECK(code(ArchId::gfx950, {}, both) == StatusCode::bad_value);
+  CHECK(code(ArchId::sm90, {}, bf16) == StatusCode::bad_value);
+}
+
 TEST_CASE("few rows choose small blocks") {
   MlaCall call({}, {.lengths = {100}, .block_size = 16});
   const auto chosen = [&](const ArchFacts& facts, const MlaDecodeSpec& spec, std::int32_t heads,
@@ -193,17 +214,25 @@ TEST_CASE("few rows choose small blocks") {
   };
   for (const auto& [heads, query_tokens, rows] :
        {std::array{128, 1, 128}, std::array{65, 1, 128}, std::array{64, 1, 64}, std::array{16, 4, 64},
-        std::array{32, 1, 32}, std::array{16, 1, 32}, std::array{5, 1, 32}}) {
+        std::array{32, 1, 32}, std::array{17, 1, 32}}) {
     check(gfx950_facts, {}, heads, query_tokens, MlaDecodePath::lds, rows);
   }
   for (const auto& [heads, query_tokens, rows] :
        {std::array{128, 1, 128}, std::array{65, 1, 128}, std::array{64, 1, 64}, std::array{16, 4, 64},
-        std::array{32, 1, 64}, std::array{17, 1, 64}}) {
+        std::array{33, 1, 64}}) {
     check(gfx942_facts, {}, heads, query_tokens, MlaDecodePath::lds, rows);
     check(gfx942_facts, {.kv = gfx942_facts.fp8}, heads, query_tokens, MlaDecodePath::lds, 64);
   }
-  check(gfx942_facts, {}, 16, 1, MlaDecodePath::registers, 16);
-  check(gfx942_facts, {.kv = gfx942_facts.fp8}, 5, 1, MlaDecodePath::registers, 16);
+  // Path lds of gfx942 has no blocks of 32 rows, and two of 16 are faster than one of 64.
+  for (const int heads : {5, 16, 17, 32}) {
+    check(gfx942_facts, {}, heads, 1, MlaDecodePath::token_waves, 16);
+    check(gfx942_facts, {.kv = gfx942_facts.fp8}, heads, 1, MlaDecodePath::token_waves, 16);
+    if (heads <= 16) check(gfx950_facts, {}, heads, 1, MlaDecodePath::token_waves, 16);
+    for (const ArchFacts& facts : {gfx942_facts, gfx950_facts})
+      check(facts, {.q = facts.fp8, .kv = facts.fp8}, heads, 1, MlaDecodePath::token_waves, heads <= 16 ? 16 : 32);
+  }
+  for (const ArchFacts& facts : {gfx942_facts, gfx950_facts})
+    check(facts, {.q = facts.fp8, .kv = facts.fp8}, 33, 1, MlaDecodePath::lds, 64);
 }
 
 TEST_CASE("blocks of path tensor have the rows that a call has") {

@@ -16,7 +16,7 @@ void each_entry(const F& f, bool whole = false) {
   int number = ++turn;
   for (const MoeEntry* const entry : all_moe_entries()) {
     const bool slots = entry->policy.results == MoeResults::slots, copied = entry->policy.rows == MoeRows::copied;
-    if (entry->policy.choosing == MoeChoosing::together) continue;
+    if (entry->policy.choosing != MoeChoosing::apart || entry->policy.h == MoeH::f32) continue;
     if (slots && entry->spec.four_bit()) continue;  // no list has products of MXFP4 that scatter
     const bool sampled = slots ? entry->arch == ArchId::gfx950 : entry->spec.routing == MoeRouting::given;
     const bool always = whole || entry->spec.four_bit();
@@ -61,10 +61,12 @@ TEST_CASE("tokens choose as few and as many experts as there may be") {
 TEST_CASE("one block chooses the experts of few tokens and sorts the choices") {
   int turn = 0, met = 0;
   for (const MoeEntry* const entry : all_moe_entries()) {
-    if (entry->policy.choosing == MoeChoosing::apart || (!all_entries() && ++turn % 3 != 0)) continue;
-    INFO(name_of(entry->arch) << " " << name_of(entry->spec));
+    const bool beside_x = entry->policy.choosing == MoeChoosing::beside_x, keeps_h = entry->policy.h == MoeH::f32;
+    if (entry->policy.choosing == MoeChoosing::apart || (!all_entries() && !beside_x && ++turn % 3 != 0)) continue;
+    if (!all_entries() && beside_x && (entry->spec.shared || entry->spec.logits == DType::f32) != keeps_h) continue;
+    INFO(name_of(entry->arch) << " " << name_of(entry->spec) << " " << name_of(entry->policy));
     check(*entry, {.tokens = 1, .experts = 256, .topk = 8, .hidden = 128});
-    check(*entry, {.tokens = 16, .experts = 8, .bias = true, .residual = true});
+    check(*entry, {.tokens = 16, .experts = 8, .bias = !keeps_h, .residual = true});
     check(*entry, {.tokens = 7, .experts = 16, .topk = 4, .first_expert = 5, .local_experts = 6});
     check(*entry, {.tokens = 9, .experts = 16, .topk = 4, .residual = true, .map = true});
     if (!entry->spec.quantised())
@@ -77,9 +79,26 @@ TEST_CASE("one block chooses the experts of few tokens and sorts the choices") {
       MoeCall call(entry->spec, beyond);
       CHECK(call.launch(facts_of(entry->arch), parts_of(entry)).starts_with("no_matching_entry: one block chooses"));
     }
+    if (beside_x) {
+      MoeCall wide(entry->spec, {.tokens = 1, .hidden = 8320});
+      CHECK(wide.launch(facts_of(entry->arch), parts_of(entry)).starts_with("no_matching_entry: blocks beside"));
+    }
     ++met;
   }
   CHECK(met > 0);
+}
+
+TEST_CASE("h may leave the first product in f32, to be quantised by a launch of its own") {
+  for (const MoeEntry* const entry : all_moe_entries()) {
+    if (entry->policy.h == MoeH::quantised || entry->policy.choosing != MoeChoosing::apart) continue;
+    INFO(name_of(entry->arch) << " " << name_of(entry->spec));
+    check(*entry, {.tokens = 1, .topk = 1});
+    check(*entry, {.tokens = 37, .topk = 3, .hidden = 384, .intermediate = 256, .residual = true, .gap = 1});
+    check(*entry, {.tokens = 21, .experts = 16, .intermediate = 192, .local_experts = 5, .interleaved = true});
+    check(*entry, {.tokens = 70, .id = [](std::int32_t, std::int32_t, std::int32_t) { return 3; }});
+    MoeCall with_bias(entry->spec, {.bias = true});
+    CHECK(with_bias.launch(facts_of(entry->arch), parts_of(entry)).starts_with("no_matching_entry: h in f32"));
+  }
 }
 
 TEST_CASE("any ids that are given are taken") {

@@ -38,6 +38,15 @@ constexpr MoeSpec mxfp4_of_gpt_oss = [] {
   s.fragments = B::facts.matrix == Matrix::mma;
   return s;
 }();
+/// The same weights, preshuffled on every chip, under rows of f16.
+template <class B>
+constexpr MoeSpec mxfp4_under_f16 = [] {
+  MoeSpec s = spec_of(DType::f16, DType::fp4_e2m1, Scaling::per_group);
+  s.scale_k = 32;
+  s.activation = ActivationKind::swigluoai;
+  s.routing = MoeRouting::given;
+  return s;
+}();
 template <class B>
 constexpr MoeSpec gates_of_gpt_oss = [] {
   MoeSpec s = spec_of(DType::f16, DType::f16, Scaling::none);
@@ -127,6 +136,7 @@ struct Rooms {
     (check<B, codes_of_i4<B>>({.bias = true}), ...);
     (check<B, codes_of_awq<B>>({.residual = true}), ...);
     (check<B, mxfp4_of_gpt_oss<B>>({.bias = true}), ...);
+    (check<B, mxfp4_under_f16<B>>({.topk = 3, .bias = true, .residual = true}), ...);
     (check<B, gates_of_gpt_oss<B>>({.bias = true, .interleaved = true}), ...);
     (check_mx<B>(), ...);
     (check_strips<B>(), ...);

@@ -25,7 +25,7 @@ TEST_CASE("layers of the wide list have entries for all their launches and are r
     if (entry->policy.results == MoeResults::slots) continue;  // the list has no products that scatter
     INFO(name_of(entry->arch) << " " << name_of(entry->spec) << " " << name_of(entry->policy));
     ++layers;
-    const bool few = entry->policy.choosing == MoeChoosing::together;  // up to 16 tokens
+    const bool few = entry->policy.choosing != MoeChoosing::apart;  // up to 16 tokens
     for (const MoeShape& shape :
          {MoeShape{.tokens = 1, .topk = 1}, MoeShape{.tokens = few ? 16 : 150, .bias = true},
           MoeShape{.tokens = 9, .topk = 3, .hidden = 384, .intermediate = 256, .residual = true}}) {

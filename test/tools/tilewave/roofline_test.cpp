@@ -191,6 +191,8 @@ TEST_CASE("work of an op by its definition") {
   CHECK(status_of([] { work_of("rope", "rows=1,q_heads=1,kv_heads=1,head_size=64,rotary=65"); }) == Exit::usage);
   CHECK(status_of([] { work_of("topk_gating", "rows=1,experts=8,topk=9"); }) == Exit::usage);
   CHECK(status_of([] { work_of("mqa_logits", "batch=1,context=2,mtp=3"); }) == Exit::usage);
+  CHECK(status_of([] { work_of("paged_attention", "batch=1,context=9,q_heads=8,kv_heads=3"); }) == Exit::usage);
+  CHECK(status_of([] { work_of("flash_attention", "batch=1,q_length=9,q_heads=8,kv_heads=3"); }) == Exit::usage);
   CHECK(status_of([] { work_of("activation", "rows=1,columns=8,gated=2"); }) == Exit::usage);
   for (const char* bad :
        {"", "m=16", "m=16,n=1,k=0", "m=16,n=1,k=1,q=1", "m=16,n=1,k=1,a=fp7", "m", "m=1,m=1,n=1,k=1", "m=-1,n=1,k=1"}) {

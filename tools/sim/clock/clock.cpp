@@ -27,6 +27,153 @@ Occupancy occupancy(const Context& c) {
   return {blocks, blocks == by_lds && by_lds < by_registers ? "LDS" : by_registers < by_waves ? "registers" : "waves"};
 }
 
+/// Runs the passes that time a launch, and keeps what each tells about the next.
+class LaunchTimer {
+ public:
+  LaunchTimer(const Context& context, const Chip& chip, const ClockOptions& options, int resident, double mhz)
+      : context_(context),
+        chip_(chip),
+        options_(options),
+        resident_(resident),
+        how_{.mhz = mhz, .budget = short_budget(), .resident = resident} {}
+
+  /// Runs a pass. Where blocks wait for each other every XCD is timed, to its end if it can be.
+  void run() {
+    try {
+      if (!how_.whole_chip && !work_) work_.emplace(context_, xcds(), options_.instructions);
+      for (bool again = true; again;) {
+        if (work_) how_.xcd = work_->xcd(), how_.blocks_differ = work_->differ();
+        if (how_.trace) *how_.trace = WaveTrace();
+        pass_ = run_pass(context_, chip_, how_);
+        again = work_ && !work_->differ() && pass_.blocks_done < pass_.blocks_all && pass_.blocks_done > 0 &&
+                pass_.most > pass_.least + pass_.least / 4;
+        if (again) work_->distinguish(context_, xcds());
+      }
+    } catch (const BlocksWait&) {
+      work_.reset();
+      how_.whole_chip = true, how_.blocks_differ = false;
+      how_.budget = options_.instructions * xcds();
+      pass_ = run_pass(context_, chip_, how_);
+    }
+    if (complete()) return;
+    if (work_ && (work_->differ() || pass_.blocks_done == 0)) pass_.block_instructions = work_->mean();
+    if (pass_.block_instructions == 0)
+      throw Error("no block ends in the instructions that are timed, and blocks wait for each other: time more");
+  }
+
+  /// Takes from a short pass how much of each region others will have fetched, and lets the next pass be a long one.
+  void prepare_long_pass(const Memory& memory, double mhz, WaveTrace* trace) {
+    all_ = static_cast<double>(pass_.block_instructions) * static_cast<double>(pass_.blocks_all);
+    block_instructions_ = pass_.block_instructions;
+    const double progress = progress_of_pass();
+    for (const Region& region : memory.regions()) {
+      const auto touched = pass_.touched.find(region.base);
+      if (touched == pass_.touched.end()) continue;
+      const double share = static_cast<double>(region.size) * progress / (chip_.xcds * touched->second);
+      how_.first[region.base] = options_.warm ? 0 : std::clamp(share, 1.0 / chip_.xcds, 1.0);
+    }
+    how_.mhz = mhz;
+    how_.trace = trace;
+    if (!how_.whole_chip) how_.budget = options_.instructions;
+  }
+
+  /// Throws Error if what was timed does not tell what the rest of the blocks take.
+  void check_rest_is_known() const {
+    if (complete() || !work_) return;
+    if (work_->shared())
+      throw Error("what a block of this launch does hangs on those before it: time more, all of it if need be");
+    if (work_->unknown() && (work_->differ() || pass_.blocks_done == 0))
+      throw Error("a block takes more than 16 times the instructions that are timed: time more");
+  }
+
+  /// Adds to the report the cycles of blocks that the pass did not time. Returns the share of the cycles in which the
+  /// XCD empties.
+  double add_rest(ClockReport& report) {
+    instructions_ = all_;
+    if (complete()) return 0;
+    return how_.blocks_differ ? add_differing_rest(report) : add_like_rest(report);
+  }
+
+  /// The clock that the chip holds. Work of the VALU alone lowers no clock (docs/reference/clock.md).
+  double held_mhz() const { return chip_.mhz_under(std::min(1.0, pass_.matrix_duty), std::min(1.0, pass_.valu_duty)); }
+  bool complete() const { return pass_.blocks_done == pass_.blocks_all; }
+  bool whole_chip() const { return how_.whole_chip; }
+  Pass& pass() { return pass_; }
+  /// The share of the instructions that were timed, of those of the blocks that the pass stands for.
+  double timed_share() const {
+    return complete() ? 1 : static_cast<double>(pass_.instructions) / std::max(instructions_, 1.0);
+  }
+  /// The work of the launch over that of the blocks that the pass stands for.
+  double launch_over_pass() const {
+    if (how_.whole_chip) return 1;
+    return work_ && work_->differ() ? work_->launch_over_xcd()
+                                    : static_cast<double>(context_.blocks()) / static_cast<double>(pass_.blocks_all);
+  }
+
+ private:
+  std::uint64_t xcds() const { return static_cast<std::uint64_t>(chip_.xcds); }
+  std::uint64_t short_budget() const {
+    constexpr std::uint64_t shows_waits = 20'000;  // instructions
+    return std::max(options_.instructions / 8, std::min(options_.instructions, shows_waits));
+  }
+  /// The part of all bytes that the pass has read: bytes, since blocks load first, or instructions where no block has
+  /// ended.
+  double progress_of_pass() const {
+    const double all_loaded = static_cast<double>(pass_.block_loaded) * static_cast<double>(pass_.blocks_all);
+    return std::min(1.0, all_loaded > 0 && !how_.blocks_differ
+                             ? static_cast<double>(pass_.loaded) / all_loaded
+                             : static_cast<double>(pass_.instructions) / std::max(all_, 1.0));
+  }
+  double add_differing_rest(ClockReport& report) {
+    Pass lone;
+    if (resident_ > 1 && !knows_lone_blocks(pass_)) {
+      how_.from = pass_.unfinished.empty() ? 0 : pass_.unfinished.front().index;
+      how_.resident = 1, how_.budget = short_budget(), how_.trace = nullptr;
+      lone = run_pass(context_, chip_, how_);
+    }
+    const std::vector<double> rates = rates_of(pass_, lone);
+    const Rest rest = rest_of(pass_, *work_, rates, static_cast<std::size_t>(chip_.cus));
+    instructions_ = static_cast<double>(pass_.instructions) + rest.instructions;
+    report.cycles += rest.clk;
+    const double full = *std::max_element(rates.begin(), rates.end()) * chip_.cus;
+    report.spread = work_->error() * rest.instructions / instructions_;
+    if (report.spread > 0.25) throw Error("blocks differ too much for those that were counted: time more instructions");
+    return std::max(0.0, rest.clk - rest.instructions / full) / report.cycles;
+  }
+  /// Blocks that are alike run in rounds of full CUs. A block that is alone on its CU in the last round is faster where
+  /// several share one.
+  double add_like_rest(ClockReport& report) const {
+    report.spread = pass_.spread;
+    const double slots = static_cast<double>(chip_.cus) * resident_ * (how_.whole_chip ? chip_.xcds : 1),
+                 blocks = static_cast<double>(pass_.blocks_all);
+    if (blocks <= slots) {
+      report.cycles += std::max(0.0, all_ - static_cast<double>(pass_.instructions)) / pass_.steady_rate;
+      return 0;
+    }
+    const double round = static_cast<double>(block_instructions_) * slots / pass_.steady_rate;
+    const double rounds = std::floor(blocks / slots), rest = blocks / slots - rounds;
+    report.cycles = round * (rounds + (rest > 0 ? std::max(rest, 1.0 / resident_) : 0));
+    return (report.cycles - all_ / pass_.steady_rate) / report.cycles;
+  }
+
+  const Context& context_;
+  const Chip& chip_;
+  const ClockOptions& options_;
+  int resident_;
+  PassOptions how_;
+  Pass pass_;
+  std::optional<BlockWork> work_;  // none where blocks wait for each other
+  std::uint64_t block_instructions_ = 0;
+  double all_ = 0, instructions_ = 0;  // of all of the XCD's blocks: as the short pass knew it, and the long one
+};
+
+std::string bound_of(const ClockReport& report, double tail) {
+  if (tail > 0.3) return "tail";
+  const auto most =
+      static_cast<std::size_t>(std::max_element(report.busy.begin(), report.busy.begin() + 6) - report.busy.begin());
+  return report.busy[most] > 0.55 ? std::string(bound_names[most]) : "latency";
+}
+
 }  // namespace
 
 ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& memory, const ClockOptions& options,
@@ -41,121 +188,37 @@ ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& 
   report.waves_per_simd = fits.blocks * static_cast<int>(context.waves()) / 4;
   report.limiter = fits.limiter;
   report.launch_us = chip.launch_us_of(static_cast<double>(context.blocks()));
-
-  // A short pass tells how much of what this XCD misses others have fetched, and about how busy the matrix units are. Where
-  // blocks wait for each other every XCD is timed, to its end if it can be.
   report.mhz = options.mhz > 0 ? options.mhz : chip.mhz;
-  constexpr std::uint64_t shows_waits = 20'000;  // instructions
-  const std::uint64_t short_budget = std::max(options.instructions / 8, std::min(options.instructions, shows_waits));
-  PassOptions how{.mhz = report.mhz, .budget = short_budget, .resident = fits.blocks};
-  Pass pass;
-  std::optional<BlockWork> work;  // none where blocks wait for each other
-  const auto xcds = static_cast<std::uint64_t>(chip.xcds);
-  const auto run = [&] {
-    try {
-      if (!how.whole_chip && !work) work.emplace(context, xcds, options.instructions);
-      for (bool again = true; again;) {
-        if (work) how.xcd = work->xcd(), how.blocks_differ = work->differ();
-        if (how.trace) *how.trace = WaveTrace();
-        pass = run_pass(context, chip, how);
-        again = work && !work->differ() && pass.blocks_done < pass.blocks_all && pass.blocks_done > 0 &&
-                pass.most > pass.least + pass.least / 4;
-        if (again) work->distinguish(context, xcds);
-      }
-    } catch (const BlocksWait&) {
-      work.reset();
-      how.whole_chip = true, how.blocks_differ = false;
-      how.budget = options.instructions * xcds;
-      pass = run_pass(context, chip, how);
-    }
-    if (pass.blocks_done == pass.blocks_all) return;
-    if (work && (work->differ() || pass.blocks_done == 0)) pass.block_instructions = work->mean();
-    if (pass.block_instructions == 0)
-      throw Error("no block ends in the instructions that are timed, and blocks wait for each other: time more");
-  };
-  run();
-  report.whole_chip = how.whole_chip;
-  const std::uint64_t block_instructions = pass.block_instructions;
-  const double all = static_cast<double>(block_instructions) * static_cast<double>(pass.blocks_all);
-  // The part of all bytes that it has read: bytes, since blocks load first, or instructions where no block has ended.
-  const double all_loaded = static_cast<double>(pass.block_loaded) * static_cast<double>(pass.blocks_all);
-  const double progress =
-      std::min(1.0, all_loaded > 0 && !how.blocks_differ ? static_cast<double>(pass.loaded) / all_loaded
-                                                         : static_cast<double>(pass.instructions) / std::max(all, 1.0));
-  for (const Region& region : memory.regions()) {
-    const auto touched = pass.touched.find(region.base);
-    if (touched == pass.touched.end()) continue;
-    const double share = static_cast<double>(region.size) * progress / (chip.xcds * touched->second);
-    how.first[region.base] = options.warm ? 0 : std::clamp(share, 1.0 / chip.xcds, 1.0);
-  }
-  // Work of the VALU alone lowers no clock (docs/reference/clock.md).
-  const auto held = [&] { return chip.mhz_under(std::min(1.0, pass.matrix_duty), std::min(1.0, pass.valu_duty)); };
-  if (options.mhz <= 0) report.mhz = held();
-  how.mhz = report.mhz;
-  how.trace = trace;
-  if (!how.whole_chip) how.budget = options.instructions;
-  run();
-  if (options.mhz <= 0) report.mhz = held();  // the longer pass knows better
 
-  report.complete = pass.blocks_done == pass.blocks_all;
-  if (!report.complete && work && work->shared())
-    throw Error("what a block of this launch does hangs on those before it: time more, all of it if need be");
-  if (!report.complete && work && work->unknown() && (work->differ() || pass.blocks_done == 0))
-    throw Error("a block takes more than 16 times the instructions that are timed: time more");
+  // A short pass tells how much of what this XCD misses others have fetched, and about how busy the matrix units are.
+  LaunchTimer timer(context, chip, options, fits.blocks, report.mhz);
+  timer.run();
+  report.whole_chip = timer.whole_chip();
+  if (options.mhz <= 0) report.mhz = timer.held_mhz();
+  timer.prepare_long_pass(memory, report.mhz, trace);
+  timer.run();
+  if (options.mhz <= 0) report.mhz = timer.held_mhz();  // the longer pass knows better
+
+  Pass& pass = timer.pass();
+  report.complete = timer.complete();
+  timer.check_rest_is_known();
   report.cycles = pass.cycles;
-  double tail = 0, instructions = all;  // of all of the XCD's blocks
-  if (!report.complete && how.blocks_differ) {
-    Pass lone;
-    if (fits.blocks > 1 && !knows_lone_blocks(pass)) {
-      how.from = pass.unfinished.empty() ? 0 : pass.unfinished.front().index;
-      how.resident = 1, how.budget = short_budget, how.trace = nullptr;
-      lone = run_pass(context, chip, how);
-    }
-    const std::vector<double> rates = rates_of(pass, lone);
-    const Rest rest = rest_of(pass, *work, rates, static_cast<std::size_t>(chip.cus));
-    instructions = static_cast<double>(pass.instructions) + rest.instructions;
-    report.cycles += rest.clk;
-    const double full = *std::max_element(rates.begin(), rates.end()) * chip.cus;
-    tail = std::max(0.0, rest.clk - rest.instructions / full) / report.cycles;
-    report.spread = work->error() * rest.instructions / instructions;
-    if (report.spread > 0.25) throw Error("blocks differ too much for those that were counted: time more instructions");
-  } else if (!report.complete) {
-    report.spread = pass.spread;
-    const double slots = static_cast<double>(chip.cus) * fits.blocks * (how.whole_chip ? chip.xcds : 1),
-                 blocks = static_cast<double>(pass.blocks_all);
-    if (blocks <= slots) {
-      report.cycles += std::max(0.0, all - static_cast<double>(pass.instructions)) / pass.steady_rate;
-    } else {
-      // Rounds of full CUs, then what is left over: a block alone on its CU is faster where several share one.
-      const double round = static_cast<double>(block_instructions) * slots / pass.steady_rate;
-      const double rounds = std::floor(blocks / slots), rest = blocks / slots - rounds;
-      report.cycles = round * (rounds + (rest > 0 ? std::max(rest, 1.0 / fits.blocks) : 0));
-      tail = (report.cycles - all / pass.steady_rate) / report.cycles;
-    }
-  }
-  report.timed_share = report.complete ? 1 : static_cast<double>(pass.instructions) / std::max(instructions, 1.0);
+  const double tail = timer.add_rest(report);
+  report.timed_share = timer.timed_share();
   if (!report.complete) {
     check_peaks(pass, report);
     // Stores are not waited for: what they write has to go through memory all the same.
-    const double hbm = chip.hbm_tbs * 1e6 / report.mhz / chip.xcds * (how.whole_chip ? chip.xcds : 1);
+    const double hbm = chip.hbm_tbs * 1e6 / report.mhz / chip.xcds * (timer.whole_chip() ? chip.xcds : 1);
     report.cycles = std::max(report.cycles, pass.traffic.posted / report.timed_share / hbm);
   }
   report.matrix_duty = pass.matrix_duty, report.issue_duty = pass.valu_duty;
   report.us = report.launch_us + report.cycles / report.mhz;
-  const double launch_over_xcd = how.whole_chip ? 1
-                                 : work && work->differ()
-                                     ? work->launch_over_xcd()
-                                     : static_cast<double>(context.blocks()) / static_cast<double>(pass.blocks_all);
-  const double scale = launch_over_xcd / std::max(report.timed_share, 1e-9);
+  const double scale = timer.launch_over_pass() / std::max(report.timed_share, 1e-9);
   report.tflops = pass.flops * scale / report.us * 1e-6;
   report.hbm_gbs = pass.traffic.hbm * scale / report.us * 1e-3;
   for (std::size_t i = 0; i < 6; ++i) report.busy[i] = pass.busy[i];
   report.busy[6] = tail;
-  const auto most = std::max_element(report.busy.begin(), report.busy.begin() + 6) - report.busy.begin();
-  report.bound = tail > 0.3 ? "tail"
-                 : report.busy[static_cast<std::size_t>(most)] > 0.55
-                     ? std::string(bound_names[static_cast<std::size_t>(most)])
-                     : "latency";
+  report.bound = bound_of(report, tail);
   report.ops = std::move(pass.ops);
   return report;
 }

@@ -2,8 +2,6 @@
 // The logs of a campaign, made from its state.
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "tools/tilewave/campaign/campaign.hpp"
 #include "tools/tilewave/campaign/feedback.hpp"
 #include "tools/tilewave/campaign/memory.hpp"

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "tools/tilewave/common/text.hpp"
 
 namespace tilewave::tool {

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <set>
 
 #include "tools/tilewave/common/json.hpp"

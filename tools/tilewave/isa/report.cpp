@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <regex>
-#include <set>
 
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/text.hpp"

@@ -76,6 +76,11 @@ class Shape {
   std::map<std::string, std::string> words_;
 };
 
+/// Each KV head has the same number of query heads.
+void check_heads(double q_heads, double kv_heads) {
+  if (std::fmod(q_heads, kv_heads) != 0) refuse("--shape: q_heads is no multiple of kv_heads");
+}
+
 Work attention(Shape& s) {
   const double batch = s.count("batch"), context = s.count("context"), hq = s.count("q_heads"),
                hkv = s.count("kv_heads"), d = s.count("head_size", 128), mtp = s.count("mtp", 1),
@@ -83,6 +88,7 @@ Work attention(Shape& s) {
   const std::string quant = s.word("quant", kv == 1 ? "per_tensor" : "none");
   if (quant != "none" && quant != "per_tensor" && quant != "per_token")
     refuse("--shape: quant is none, per_tensor or per_token");
+  check_heads(hq, hkv);
   if (mtp > context) refuse("--shape: mtp is larger than context");
   const double scales = quant == "per_token" ? 2 * batch * context * hkv * 4 : quant == "per_tensor" ? 8 : 0;
   const double visible =
@@ -98,6 +104,7 @@ Work flash_attention(Shape& s) {
                hkv = s.count("kv_heads"), keys = s.count("kv_length", queries), d = s.count("head_size", 128),
                dv = s.count("value_size", d), q = s.type("q", "bf16"), out = s.type("out", "bf16");
   const double kv = s.has("kv") ? s.type("kv", "") : q;
+  check_heads(hq, hkv);
   if (queries > keys) refuse("--shape: q_length is larger than kv_length");
   const double hidden = s.flag("causal", true) ? queries * (queries - 1) / 2 : 0;  // the last query sees all keys
   const double scales = 4 * ((kv == 1 ? 2 : 0) + (q == 1 ? 1 : 0));

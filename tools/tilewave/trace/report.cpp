@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "tools/tilewave/common/json.hpp"
 #include "tools/tilewave/common/text.hpp"
 #include "tools/tilewave/trace/profile.hpp"

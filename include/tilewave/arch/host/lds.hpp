@@ -214,9 +214,8 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
 
   using Half = Vec<std::uint32_t, 2>;
   template <DType type, int side>
-  requires(!facts_of(Id).mx) static void multiply_half(const Half& kv, const Half& rows,
-                                                       Vec<ProductSum<type>, side * side / 64>& sums,
-                                                       Where where = {}) {
+  static void multiply_half(const Half& kv, const Half& rows, Vec<ProductSum<type>, side * side / 64>& sums,
+                            Where where = {}) {
     static_assert(!is_fp8(type) || type == facts_of(Id).fp8, "fp8 is of the chip's flavour");
     const Half left[] = {kv}, right[] = {rows};
     detail::multiply_units<type, side>(left, right, sums, where);

@@ -38,9 +38,8 @@ struct AttentionCombine {
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
     const std::int32_t wanted = B::block_id() * P.rows + row_in_block();
-    const std::int32_t output_row =
-        min_of(wanted, a.output_rows -
-                           1);  // lanes beyond the last row compute it again, since all lanes of a wave work together
+    // Lanes beyond the last row compute it again, since all lanes of a wave work together.
+    const std::int32_t output_row = min_of(wanted, a.output_rows - 1);
     const std::int64_t row = a.heads.quotient(output_row), head = output_row - row * a.heads.divisor;
 
     const auto* x = static_cast<const Storage<S.x>*>(a.x) + row * a.x_strides.row + head * a.x_strides.head;

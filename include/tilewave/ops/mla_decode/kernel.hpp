@@ -8,6 +8,7 @@
 #include "tilewave/ops/mla_decode/specialised/kernel.hpp"
 #include "tilewave/ops/mla_decode/swapped/kernel.hpp"
 #include "tilewave/ops/mla_decode/tensor/kernel.hpp"
+#include "tilewave/ops/mla_decode/token_waves/kernel.hpp"
 
 namespace tilewave {
 
@@ -25,6 +26,10 @@ requires(P.path == MlaDecodePath::tensor) struct MlaDecodeKernel<B, S, P> {
 template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
 requires(P.path == MlaDecodePath::lds) struct MlaDecodeKernel<B, S, P> {
   using type = MlaDecodeLds<B, S, P>;
+};
+template <class B, MlaDecodeSpec S, MlaDecodePolicy P>
+requires(P.path == MlaDecodePath::token_waves) struct MlaDecodeKernel<B, S, P> {
+  using type = MlaDecodeTokenWaves<B, S, P>;
 };
 
 }  // namespace tilewave

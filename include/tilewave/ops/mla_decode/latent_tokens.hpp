@@ -47,10 +47,24 @@ struct LatentTokens {
   TILEWAVE_DEVICE Token token(std::int32_t t, std::int32_t page_number) const {
     const PagedAttentionArgs& a = args.attention;
     t = min_of(t, last);
-    const std::int32_t in_page = t - a.block_size.quotient(t) * a.block_size.divisor;
-    const auto* const page = static_cast<const char*>(a.k) + element * (page_number * a.k_strides.page);
-    const char* const row = page + element * (in_page * a.k_strides.token);
-    return {row, apart ? page + args.page_scales + in_page * apart_bytes : row + scale_byte};
+    return token({page_number, t - a.block_size.quotient(t) * a.block_size.divisor});
+  }
+
+  /// The page of a token, whose id is on its way, and the token's number in it.
+  struct Place {
+    std::int32_t page, in_page;
+  };
+  TILEWAVE_DEVICE Place place(std::int32_t t) const {
+    const FastDiv& block_size = args.attention.block_size;
+    t = min_of(t, last);
+    const std::int32_t column = block_size.quotient(t);
+    return {B::load(table + column), t - column * block_size.divisor};
+  }
+  TILEWAVE_DEVICE Token token(const Place& at) const {
+    const PagedAttentionArgs& a = args.attention;
+    const auto* const page = static_cast<const char*>(a.k) + element * (at.page * a.k_strides.page);
+    const char* const row = page + element * (at.in_page * a.k_strides.token);
+    return {row, apart ? page + args.page_scales + at.in_page * apart_bytes : row + scale_byte};
   }
 
   /// Returns the scale of unit u of a token, one of codes in groups.

@@ -15,11 +15,12 @@ namespace tilewave {
 /// The path of the cache to the products. `registers` loads it straight to registers, whatever its layout (all rooms).
 /// `tensor` brings it through shared memory for products of wave groups (sm90): by the tensor copy engine, or, if
 /// `gathered`, by lanes that copy token by token, or load and widen codes. `lds` brings it through LDS once, for scores
-/// and values (CDNA).
-enum class MlaDecodePath : int { registers, tensor, lds };
+/// and values (CDNA). `token_waves` does so for 16 rows, or 32 of fp8, by waves that have tokens, and a part of
+/// LDS, of their own (CDNA).
+enum class MlaDecodePath : int { registers, tensor, lds, token_waves };
 
 constexpr const char* name_of(MlaDecodePath p) {
-  constexpr const char* names[] = {"registers", "tensor", "lds"};
+  constexpr const char* names[] = {"registers", "tensor", "lds", "token_waves"};
   return names[static_cast<int>(p)];
 }
 
@@ -94,6 +95,16 @@ constexpr bool mla_lds_held(const ArchFacts& facts, const MlaDecodePolicy& p) {
   return !facts.direct_copies && p.rows <= 2 * mla_lds_wave_rows;
 }
 
+/// Path token_waves: tokens of a wave are those of a product of values, 32, or 16 of bf16 on gfx942.
+constexpr int mla_token_waves_tokens(const ArchFacts& facts, const MlaDecodeSpec& s, int waves) {
+  return waves * (facts.mx ? 32 : 32 / size_of(s.q));
+}
+
+/// Returns whether products of values take codes as they are, so that probabilities are fp8.
+constexpr bool mla_fp8_probabilities(const MlaDecodeSpec& s, const MlaDecodePolicy& p) {
+  return is_fp8(s.q) && (p.path == MlaDecodePath::lds || p.path == MlaDecodePath::token_waves);
+}
+
 /// Returns whether the copy engine brings tiles of path tensor, else lanes do.
 constexpr bool mla_decode_copies(const MlaDecodeSpec& s, const MlaDecodePolicy& p) {
   return p.path == MlaDecodePath::tensor && !p.gathered && (p.waves == 12 || is_fp8(s.kv));
@@ -115,6 +126,18 @@ constexpr Status mla_lds_status(ArchId arch, const MlaDecodeSpec& s, const MlaDe
   if (p.waves_per_simd != 1) return {bad, "lds: q and sums fill the registers of a SIMD"};
   if (p.gathered) return {bad, "lds: gathered is of path tensor"};
   if (mla_lds_stages(facts, s) < 3) return {bad, "lds: three stages of tiles exceed LDS"};
+  return {};
+}
+
+constexpr Status mla_token_waves_status(ArchId arch, const MlaDecodeSpec& s, const MlaDecodePolicy& p) {
+  constexpr StatusCode bad = StatusCode::bad_value;
+  if (facts_of(arch).family != Family::cdna) return {bad, "token_waves: sums of 512 columns are for CDNA's registers"};
+  if (p.rows != 16 && (p.rows != 32 || !is_fp8(s.q))) return {bad, "token_waves: a block has 16 rows, or 32 of fp8 q"};
+  if (p.waves != 4) return {bad, "token_waves: four waves share the tokens of a tile"};
+  if (p.tokens != mla_token_waves_tokens(facts_of(arch), s, p.waves))
+    return {bad, "token_waves: a wave has the tokens of a product of values, 32, or 16 of bf16 on gfx942"};
+  if (p.waves_per_simd != 1) return {bad, "token_waves: q, sums and a tile are more registers than half of a SIMD's"};
+  if (p.gathered) return {bad, "token_waves: gathered is of path tensor"};
   return {};
 }
 
@@ -164,6 +187,7 @@ constexpr Status mla_decode_policy_status(ArchId arch, const MlaDecodeSpec& s, c
     if (number < 1 || number > 1024) return {StatusCode::bad_value, "the numbers of a policy are 1 to 1024"};
   if (p.path == MlaDecodePath::tensor) return detail::mla_tensor_status(arch, s, p);
   if (p.path == MlaDecodePath::lds) return detail::mla_lds_status(arch, s, p);
+  if (p.path == MlaDecodePath::token_waves) return detail::mla_token_waves_status(arch, s, p);
   return detail::mla_registers_status(arch, s, p);
 }
 

@@ -31,8 +31,9 @@ struct MlaDecodeRegistry {
   static constexpr auto policies = mla_decode_policies;
   static constexpr auto takes = mla_decode_takes;
 
-  /// Returns true if policy a is better for the problem than b. Path tensor comes first, then a balanced schedule. Of
-  /// two blocks the larger one is better, and one of path lds, unless the rows leave half of it without work. A wave of
+  /// Returns true if policy a is better for the problem than b. Path tensor comes first, then a balanced schedule. Up
+  /// to 16 rows path token_waves is the fastest, and twice up to 32 where path lds has no blocks of them. Of two other
+  /// blocks the larger one is better, and one of path lds, unless the rows leave half of it without work. A wave of
   /// path lds has no less work for fewer rows, so its smallest block is never too large. Path tensor
   /// has blocks of their own for up to 32 rows, and for up to 16, which short calls take as well.
   static bool better(const Policy& a, const Policy& b, const Problem& p, const ArchFacts& facts) {
@@ -45,10 +46,14 @@ struct MlaDecodeRegistry {
       const bool a_fits = p.sequence_rows() <= a.rows, b_fits = p.sequence_rows() <= b.rows;
       return a_fits != b_fits ? a_fits : (a.rows < b.rows) == a_fits;
     }
+    if (of_path(MlaDecodePath::token_waves)) {
+      const Policy& other = a.path == MlaDecodePath::token_waves ? b : a;
+      const bool lds_fits = other.path == MlaDecodePath::lds && other.rows <= 32;
+      const bool best = p.sequence_rows() <= (lds_fits ? 16 : 32);
+      return (a.path == MlaDecodePath::token_waves) == best;
+    }
     const auto idle = [&](const Policy& of) {
-      // Path registers is the faster one for 16 rows where waves that copy words alone hold tiles.
-      if (of.path == MlaDecodePath::lds && of.rows == mla_lds_least_rows(facts))
-        return !facts.direct_copies && p.sequence_rows() <= 16;
+      if (of.path == MlaDecodePath::lds && of.rows == mla_lds_least_rows(facts)) return false;
       return of.rows >= 2 * max_of(p.sequence_rows(), 9);
     };
     if (idle(a) != idle(b)) return idle(b);

@@ -46,43 +46,62 @@ struct MoeCalls {
     return at;
   }
 
+  /// Experts of all tokens and their weights, chosen by the caller, the gating or the routing.
+  struct Choices {
+    const std::int32_t* ids;
+    const float* weights;
+    std::int64_t ids_stride, weights_stride;
+  };
+
   void choose_and_sort(const MoeProblem& p, const MoePolicy& policy, const MoeEntryBytes& bytes) {
+    const Choices given = p.spec.routing == MoeRouting::logits
+                              ? choose(p)
+                              : Choices{p.topk_ids, p.topk_weights, p.ids_stride, p.weights_stride};
+    const Choices local = make_local(p, given);
+    sort_choices(p, bytes, local);
+    add_up(p, policy, local);
+  }
+
+  Choices choose(const MoeProblem& p) {
+    gating.spec = {p.spec.logits};
+    gating.logits = p.logits, gating.bias = p.gating_bias;
+    gating.weights = take<float>(std::int64_t{p.tokens} * p.topk);
+    gating.indices = take<std::int32_t>(std::int64_t{p.tokens} * p.topk);
+    gating.score = p.score, gating.renormalise = p.renormalise, gating.scale = p.weight_scale;
+    gating.tokens = p.tokens, gating.experts = p.experts, gating.topk = p.topk;
+    gating.groups = p.expert_groups, gating.kept_groups = p.kept_groups, gating.group_score = p.group_score;
+    gating.logits_stride = p.logits_stride, gating.weights_stride = gating.indices_stride = p.topk;
+    return {gating.indices, gating.weights, p.topk, p.topk};
+  }
+
+  /// Fills in how ids become local. Where they are local as they are, the arguments serve MoeChoose alone.
+  Choices make_local(const MoeProblem& p, const Choices& given) {
     const std::int32_t slots = p.slots(), rows = p.rows();
-    const std::int32_t* ids = p.topk_ids;
-    const float* weights = p.topk_weights;
-    std::int64_t ids_stride = p.ids_stride, weights_stride = p.weights_stride;
-    if (p.spec.routing == MoeRouting::logits) {
-      gating.spec = {p.spec.logits};
-      gating.logits = p.logits, gating.bias = p.gating_bias;
-      gating.weights = take<float>(std::int64_t{p.tokens} * p.topk);
-      gating.indices = take<std::int32_t>(std::int64_t{p.tokens} * p.topk);
-      gating.score = p.score, gating.renormalise = p.renormalise, gating.scale = p.weight_scale;
-      gating.tokens = p.tokens, gating.experts = p.experts, gating.topk = p.topk;
-      gating.groups = p.expert_groups, gating.kept_groups = p.kept_groups, gating.group_score = p.group_score;
-      gating.logits_stride = p.logits_stride, gating.weights_stride = gating.indices_stride = p.topk;
-      ids = gating.indices, weights = gating.weights, ids_stride = weights_stride = p.topk;
-    }
-    if (p.routes()) {
-      route = {.ids = ids,
-               .weights = weights,
-               .expert_map = p.expert_map,
-               .local_ids = take<std::int32_t>(rows),
-               .slot_weights = take<float>(rows),
-               .ids_stride = ids_stride,
-               .weights_stride = weights_stride,
-               .count = rows,
-               .slots = FastDiv::by(max_of(1, slots)),
-               .topk = p.topk,
-               .experts = p.experts,
-               .first_expert = p.first_expert,
-               .local_experts = p.local_experts,
-               .shared_weight = p.shared_weight};
-      ids = route.local_ids, weights = route.slot_weights, ids_stride = weights_stride = slots;
-    }
-    const bool weighs_input = p.spec.weight == MoeWeight::input;
-    sort.topk_ids = ids, sort.ids_stride = ids_stride;
-    if (weighs_input) {
-      sort.topk_weights = weights, sort.weights_stride = weights_stride;
+    route = {.ids = given.ids,
+             .weights = given.weights,
+             .expert_map = p.expert_map,
+             .local_ids = nullptr,
+             .slot_weights = nullptr,
+             .ids_stride = given.ids_stride,
+             .weights_stride = given.weights_stride,
+             .count = rows,
+             .slots = FastDiv::by(max_of(1, slots)),
+             .topk = p.topk,
+             .experts = p.experts,
+             .first_expert = p.first_expert,
+             .local_experts = p.local_experts,
+             .shared_weight = p.shared_weight};
+    if (!p.routes()) return given;
+    route.local_ids = take<std::int32_t>(rows);
+    route.slot_weights = take<float>(rows);
+    return {route.local_ids, route.slot_weights, slots, slots};
+  }
+
+  void sort_choices(const MoeProblem& p, const MoeEntryBytes& bytes, const Choices& local) {
+    const std::int32_t slots = p.slots(), rows = p.rows();
+    sort.topk_ids = local.ids, sort.ids_stride = local.ids_stride;
+    if (p.spec.weight == MoeWeight::input) {
+      sort.topk_weights = local.weights, sort.weights_stride = local.weights_stride;
       sort.sorted_weights = take<float>(rows);
     }
     sort.sorted_ids = take<std::int32_t>(rows);
@@ -93,29 +112,34 @@ struct MoeCalls {
     sort.tokens = p.tokens, sort.topk = slots, sort.experts = p.resident();
     sort.capacity = rows;
     sort.workspace = take<char>(static_cast<std::int64_t>(bytes.sort)), sort.workspace_bytes = bytes.sort;
+  }
 
+  /// Fills in what adds up the results of each token's experts. Their rows are multiplied later.
+  void add_up(const MoeProblem& p, const MoePolicy& policy, const Choices& local) {
+    const std::int32_t slots = p.slots();
     sum.spec = {p.spec.out};
-    sum.weights = weighs_input ? nullptr : weights;
+    sum.weights = p.spec.weight == MoeWeight::input ? nullptr : local.weights;
     sum.residual = p.residual, sum.out = p.out;
     sum.rows = p.tokens, sum.columns = p.hidden, sum.topk = slots;
     if (policy.results == MoeResults::rows) {
-      sum.slots = sort.rows, sum.x_rows = rows;
+      sum.slots = sort.rows, sum.x_rows = p.rows();
       sum.x_stride = p.hidden;
     } else {  // An expert that a choice is of has a count: it serves as the mask of experts that are local.
       sort.group_counts = take<std::int32_t>(p.resident());
-      sum.topk_ids = ids, sum.expert_mask = sort.group_counts, sum.experts = p.resident();
+      sum.topk_ids = local.ids, sum.expert_mask = sort.group_counts, sum.experts = p.resident();
       sum.x_stride = std::int64_t{p.hidden} * slots, sum.x_slot_stride = p.hidden;
     }
     sum.residual_stride = p.residual_stride, sum.out_stride = p.out_stride;
   }
 
   /// Fills in what quantises rows to the operand of a product, and that operand.
-  void quantise(const MoeProblem& p, QuantProblem& quant, GemmProblem& product, const void* x, std::int64_t x_stride,
-                std::int32_t rows, std::int32_t columns, const float* given, const MoeEntryBytes& bytes) {
+  void quantise(const MoeProblem& p, QuantProblem& quant, GemmProblem& product, DType type, const void* x,
+                std::int64_t x_stride, std::int32_t rows, std::int32_t columns, const float* given,
+                const MoeEntryBytes& bytes) {
     const MoeSpec& s = p.spec;
     const Scaling scaling = moe_quant_scaling(s);
     const std::int64_t groups = ceil_div(columns, scale_group), stride = align_up(columns, 16);
-    quant.spec = {is_fp8(s.x) ? s.out : s.x, s.operand(), scaling};
+    quant.spec = {type, s.operand(), scaling};
     quant.x = x, quant.x_strides = {x_stride, 0};
     quant.out = take<char>(rows * stride), quant.out_strides = {stride, 0};
     quant.rows = rows, quant.columns = columns;
@@ -190,7 +214,7 @@ struct MoeCalls {
     if (s.activation == ActivationKind::swigluoai)
       first.swiglu_alpha = p.swiglu_alpha, first.swiglu_limit = p.swiglu_limit;
     if (s.quantises_x()) {
-      quantise(p, quant_x, first, p.x, p.x_stride, p.tokens, p.hidden, p.x_scale, bytes);
+      quantise(p, quant_x, first, s.x, p.x, p.x_stride, p.tokens, p.hidden, p.x_scale, bytes);
     } else {
       first.a = p.x, first.a_stride = p.x_stride, first.a_batch_stride = p.x_expert_stride;
       first.a_mx_scale = p.x_mx_scale;
@@ -208,8 +232,8 @@ struct MoeCalls {
       second.a_scale = first.out_scale, second.a_scale_stride = groups, second.a_scale_k_stride = 1;
     } else if (first.spec.out_scale == Scaling::per_tensor) {
       first.out_scale = const_cast<float*>(p.h_scale), second.a_scale = p.h_scale;
-    } else if (s.quantises_h()) {
-      quantise(p, quant_h, second, first.out, h_stride, static_cast<std::int32_t>(rows), p.intermediate, p.h_scale,
+    } else if (moe_quantises_h(s, policy)) {
+      quantise(p, quant_h, second, h, first.out, h_stride, static_cast<std::int32_t>(rows), p.intermediate, p.h_scale,
                bytes);
     }
     if (s.masked()) {

@@ -20,16 +20,16 @@ constexpr const char* name_of(MoeLaunch l) {
 /// and of the policy on how rows come to the first product.
 constexpr bool moe_has(const MoeProblem& p, const MoePolicy& policy, MoeLaunch l) {
   const MoeSpec& s = p.spec;
-  const bool together = policy.choosing == MoeChoosing::together;
+  const bool together = policy.choosing != MoeChoosing::apart;
   switch (l) {
     case MoeLaunch::choose: return together;
     case MoeLaunch::gating: return s.routing == MoeRouting::logits && !together;
     case MoeLaunch::route: return !s.masked() && p.routes() && !together;
     case MoeLaunch::sort: return !s.masked() && !together;
     case MoeLaunch::sum: return !s.masked();
-    case MoeLaunch::quant_x: return s.quantises_x();
+    case MoeLaunch::quant_x: return s.quantises_x() && policy.choosing != MoeChoosing::beside_x;
     case MoeLaunch::copy: return policy.rows == MoeRows::copied;
-    case MoeLaunch::quant_h: return s.quantises_h();
+    case MoeLaunch::quant_h: return moe_quantises_h(s, policy);
     case MoeLaunch::first:
     case MoeLaunch::second: return true;
   }

@@ -2,7 +2,8 @@
 // MoeChoose does for few tokens what topk_gating, MoeRoute and moe_sort do for many. Grid: one block. Its lanes choose
 // the experts as TopkGating does; then each has a choice and counts those that come before it, by expert, then by
 // token, then by slot. Bound: the latency of a read of logits and, as with all launches of few instructions, of the
-// instructions themselves, which come from memory after a model's other kernels.
+// instructions themselves, which come from memory after a model's other kernels. MoeChooseBesideX has further blocks,
+// which quantise x meanwhile.
 #pragma once
 
 #include "tilewave/ops/moe/calls.hpp"
@@ -94,38 +95,89 @@ constexpr TopkGatingPolicy moe_choose_policy(ArchId arch, const TopkGatingSpec& 
   return {};
 }
 
-/// Returns ok if one block may choose the experts of a problem's tokens and sort the choices, else no_matching_entry.
-inline Status moe_choose_status(const MoeProblem& p, const MoeCalls& calls, const ArchFacts& facts) {
-  const TopkGatingPolicy policy = moe_choose_policy(facts.id, calls.gating.spec);
-  if (p.spec.routing == MoeRouting::logits && !p.batch_invariant && p.tokens <= policy.rows &&
-      p.rows() <= policy.block_threads() && topk_gating_takes(policy, calls.gating)) {
-    return {};
-  }
-  return {StatusCode::no_matching_entry,
-          "one block chooses up to 8 of 256 experts for up to 16 tokens, by logits of 16 aligned bytes"};
+/// Returns the policy of the quantisation beside it: 256 lanes, which have a row of up to 8192 columns.
+constexpr QuantPolicy moe_beside_policy(ArchId arch, const QuantSpec& s) {
+  for (const QuantPolicy& p : quant_policies(arch, s))
+    if (p.lanes == 256 && p.rows == 1 && p.block_columns(s.x) == 8192 && p.held && p.wide(s.x)) return p;
+  return {};
 }
 
-/// Launches MoeChoose. Errors: no_matching_entry for a problem that it does not serve; launch_failed.
-template <class B, TopkGatingSpec logits>
-Status moe_choose_launch(const MoeProblem& p, const MoeCalls& calls, hipStream_t stream) {
-  constexpr TopkGatingPolicy policy = moe_choose_policy(B::facts.id, logits);
-  using Kernel = MoeChoose<B, logits, policy>;
-  if (const Status s = moe_choose_status(p, calls, B::facts); !s.ok()) return s;
-  MoeChooseArgs a{.gating = topk_gating_args(calls.gating, policy),
-                  .route = calls.route,
-                  .sorted_ids = calls.sort.sorted_ids,
-                  .sorted_weights = calls.sort.sorted_weights,
-                  .group_offsets = calls.sort.group_offsets,
-                  .rows = calls.sort.rows,
-                  .groups = p.resident()};
-  if (!p.routes()) {  // ids are local as they are
-    a.route = {};
-    a.route.ids = calls.gating.indices, a.route.weights = calls.gating.weights;
-    a.route.ids_stride = a.route.weights_stride = p.topk;
-    a.route.count = p.rows(), a.route.slots = FastDiv::by(p.topk);
-    a.route.topk = p.topk, a.route.experts = a.route.local_experts = p.experts;
+struct MoeChooseBesideXArgs {
+  MoeChooseArgs choose;
+  QuantArgs quant;
+};
+
+/// Block 0 chooses, and each of the others quantises a row of x.
+template <class B, TopkGatingSpec S, QuantSpec X>
+struct MoeChooseBesideX {
+  using Room = B;
+  using Args = MoeChooseBesideXArgs;
+  using Choose = MoeChoose<B, S, moe_choose_policy(B::facts.id, S)>;
+  using Quantise = Quant<B, X, moe_beside_policy(B::facts.id, X)>;
+  static_assert(Quantise::block_threads == Choose::block_threads, "all blocks of a launch have as many lanes");
+  static constexpr int block_threads = Choose::block_threads;
+  static constexpr int waves_per_simd = min_of(Choose::waves_per_simd, Quantise::waves_per_simd);
+  struct Shared {
+    typename Choose::Shared choose;
+    typename Quantise::Shared quant;
+  };
+
+  TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
+    if (B::block_id() == 0) return Choose::run(a.choose, shared.choose);
+    auto at = Quantise::Tile::lane_row(a.quant.extent, shared.quant);
+    at.row -= 1;
+    at.active = at.row < a.quant.extent.rows;
+    at.leader = at.active && at.lane == 0;
+    Quantise::convert(a.quant, at, shared.quant);
   }
-  return B::template launch<Kernel>({1, Kernel::block_threads}, a, stream);
+};
+
+/// Returns ok if one block may choose the experts of a problem's tokens and sort the choices, and others may quantise x
+/// where the layer does so meanwhile, else no_matching_entry.
+inline Status moe_choose_status(const MoeProblem& p, const MoeCalls& calls, const ArchFacts& facts) {
+  const TopkGatingPolicy policy = moe_choose_policy(facts.id, calls.gating.spec);
+  if (p.spec.routing != MoeRouting::logits || p.batch_invariant || p.tokens > policy.rows ||
+      p.rows() > policy.block_threads() || !topk_gating_takes(policy, calls.gating)) {
+    return {StatusCode::no_matching_entry,
+            "one block chooses up to 8 of 256 experts for up to 16 tokens, by logits of 16 aligned bytes"};
+  }
+  if (moe_few_choosing(facts.id, p.spec) != MoeChoosing::beside_x) return {};
+  const QuantProblem& x = calls.quant_x;
+  if (policy_takes(moe_beside_policy(facts.id, x.spec), x.spec.x, x.columns, quant_aligned(x))) return {};
+  return {StatusCode::no_matching_entry, "blocks beside the choice quantise up to 8192 columns"};
+}
+
+namespace detail {
+
+inline MoeChooseArgs moe_choose_args(const MoeProblem& p, const MoeCalls& calls, const TopkGatingPolicy& policy) {
+  return {.gating = topk_gating_args(calls.gating, policy),
+          .route = calls.route,
+          .sorted_ids = calls.sort.sorted_ids,
+          .sorted_weights = calls.sort.sorted_weights,
+          .group_offsets = calls.sort.group_offsets,
+          .rows = calls.sort.rows,
+          .groups = p.resident()};
+}
+
+}  // namespace detail
+
+/// Launches MoeChoose, or MoeChooseBesideX. Errors: no_matching_entry for a problem that it does not serve;
+/// launch_failed.
+template <class B, MoeSpec S>
+Status moe_choose_launch(const MoeProblem& p, const MoeCalls& calls, hipStream_t stream) {
+  constexpr TopkGatingSpec logits{S.logits};
+  constexpr TopkGatingPolicy policy = moe_choose_policy(B::facts.id, logits);
+  if (const Status s = moe_choose_status(p, calls, B::facts); !s.ok()) return s;
+  const MoeChooseArgs a = detail::moe_choose_args(p, calls, policy);
+  if constexpr (moe_few_choosing(B::facts.id, S) == MoeChoosing::beside_x) {
+    constexpr QuantSpec x{S.x, S.operand(), moe_quant_scaling(S)};
+    using Kernel = MoeChooseBesideX<B, logits, x>;
+    return B::template launch<Kernel>({1 + std::int64_t{p.tokens}, Kernel::block_threads},
+                                      {a, quant_args(calls.quant_x)}, stream);
+  } else {
+    using Kernel = MoeChoose<B, logits, policy>;
+    return B::template launch<Kernel>({1, Kernel::block_threads}, a, stream);
+  }
 }
 
 }  // namespace tilewave

@@ -161,6 +161,8 @@ namespace detail {
 
 /// Returns ok if a policy serves a problem, whose extents are good.
 inline Status moe_serves(const MoeProblem& p, const MoePolicy& policy, const ArchFacts& facts) {
+  if (policy.h == MoeH::f32 && p.w1.bias != nullptr)
+    return {StatusCode::no_matching_entry, "h in f32 has no bias, which would be f32 as well"};
   if (policy.choosing == MoeChoosing::apart || moe_is_empty(p)) return {};
   return moe_choose_status(p, MoeCalls(p, policy, moe_no_workspace(), {}), facts);
 }
@@ -172,8 +174,13 @@ inline bool moe_suits(const MoeProblem& p, const MoePolicy& policy, const ArchFa
   const std::int64_t enough = p.spec.fragments ? 12 : p.spec.quantised() ? 48 : 128;
   const bool many =
       moe_may_copy(facts.id, p.spec) && !p.batch_invariant && std::int64_t{p.rows()} >= enough * p.resident();
-  const bool few = !many && !moe_is_empty(p) && moe_serves(p, {.choosing = MoeChoosing::together}, facts).ok();
-  return many == (policy.rows == MoeRows::copied) && few == (policy.choosing == MoeChoosing::together);
+  const MoeChoosing by_few = moe_few_choosing(facts.id, p.spec);
+  const bool few = !many && !moe_is_empty(p) && moe_serves(p, {.choosing = by_few}, facts).ok();
+  // h in f32: docs/notebook/2026-11-28-moe-two-blocks.md.
+  const bool chooses = p.spec.routing == MoeRouting::logits;
+  const bool low = moe_may_keep_h(facts.id, p.spec) && p.w1.bias == nullptr && p.tokens <= 4 && (few || !chooses);
+  return many == (policy.rows == MoeRows::copied) && few == (policy.choosing != MoeChoosing::apart) &&
+         low == (policy.h == MoeH::f32);
 }
 
 /// Sets the entries of a plan's parts for a policy.

@@ -61,7 +61,7 @@ inline constexpr auto moe_entries = [] {
   constexpr auto policies = moe_policies(B::facts.id, S);
   std::array<MoeEntry, policies.size()> entries{};
   Status (*choose)(const MoeProblem&, const MoeCalls&, hipStream_t) = nullptr;
-  if constexpr (S.routing == MoeRouting::logits) choose = &moe_choose_launch<B, TopkGatingSpec{S.logits}>;
+  if constexpr (S.routing == MoeRouting::logits) choose = &moe_choose_launch<B, S>;
   for (std::size_t i = 0; i < policies.size(); ++i)
     entries[i] = {B::facts.id, B::emulated, S, policies[i], &moe_route_launch<B>, &moe_copy_launch<B>, choose};
   return entries;
@@ -72,8 +72,18 @@ inline constexpr auto& moe_wide_entries = moe_entries<B, S>;
 
 namespace detail {
 
-/// The entries of the parts of a layer, of which a spec leaves out some. Products are those of the usual policy, and of
-/// rows that are copied: others are chosen among lists that a program has.
+/// Returns the entries that quantise x or h of a type, or none.
+template <class B, MoeSpec S, DType type, bool any>
+constexpr auto moe_quants() {
+  if constexpr (any) {
+    return op_candidates<QuantRegistry, B, QuantSpec{type, S.operand(), moe_quant_scaling(S)}>;
+  } else {
+    return std::array<const QuantEntry*, 0>{};
+  }
+}
+
+/// The entries of the parts of a layer, of which a spec leaves out some. Products are those of the usual policy, of
+/// rows that are copied and of h in f32: others are chosen among lists that a program has.
 template <class B, MoeSpec S>
 struct MoePartsOf {
   static constexpr MoeSpec spec = S;
@@ -81,12 +91,29 @@ struct MoePartsOf {
   static constexpr auto products = [] {
     constexpr auto& first = gemm_candidates<B, moe_first_spec(S)>;
     constexpr auto& second = gemm_candidates<B, moe_second_spec(S)>;
-    constexpr auto& copied = gemm_candidates<B, moe_first_spec(S, moe_policies(B::facts.id, S).back())>;
-    constexpr std::size_t more = moe_may_copy(B::facts.id, S) ? copied.size() : 0;
-    std::array<const GemmEntry*, first.size() + second.size() + more> all{};
-    for (std::size_t i = 0; i < first.size(); ++i) all[i] = first[i];
-    for (std::size_t i = 0; i < second.size(); ++i) all[first.size() + i] = second[i];
-    for (std::size_t i = 0; i < more; ++i) all[first.size() + second.size() + i] = copied[i];
+    constexpr MoePolicy copies{.rows = moe_may_copy(B::facts.id, S) ? MoeRows::copied : MoeRows::gathered};
+    constexpr MoePolicy keeps{.h = moe_may_keep_h(B::facts.id, S) ? MoeH::f32 : MoeH::quantised};
+    constexpr auto& copied = gemm_candidates<B, moe_first_spec(S, copies)>;
+    constexpr auto& kept = gemm_candidates<B, moe_first_spec(S, keeps)>;
+    constexpr std::size_t of_copied = copies == MoePolicy{} ? 0 : copied.size();
+    constexpr std::size_t of_kept = keeps == MoePolicy{} ? 0 : kept.size();
+    std::array<const GemmEntry*, first.size() + second.size() + of_copied + of_kept> all{};
+    std::size_t count = 0;
+    for (const GemmEntry* e : first) all[count++] = e;
+    for (const GemmEntry* e : second) all[count++] = e;
+    for (std::size_t i = 0; i < of_copied; ++i) all[count++] = copied[i];
+    for (std::size_t i = 0; i < of_kept; ++i) all[count++] = kept[i];
+    return all;
+  }();
+  /// Those of x, or of h in 16 bits, and those of h in f32.
+  static constexpr auto quants = [] {
+    constexpr DType type = is_fp8(S.x) ? S.out : S.x;
+    constexpr bool of_16_bits = S.quantises_x() || S.quantises_h(), of_f32 = moe_may_keep_h(B::facts.id, S);
+    constexpr auto some = moe_quants<B, S, type, of_16_bits>();
+    constexpr auto more = moe_quants<B, S, DType::f32, of_f32>();
+    std::array<const QuantEntry*, some.size() + more.size()> all{};
+    for (std::size_t i = 0; i < some.size(); ++i) all[i] = some[i];
+    for (std::size_t i = 0; i < more.size(); ++i) all[some.size() + i] = more[i];
     return all;
   }();
   static MoeParts parts() {
@@ -98,10 +125,7 @@ struct MoePartsOf {
       all.sort = op_candidates<MoeSortRegistry, B, MoeSortSpec{}>;
       all.sum = op_candidates<MoeReduceRegistry, B, MoeReduceSpec{S.out}>;
     }
-    if constexpr (S.quantises_x() || S.quantises_h()) {
-      constexpr DType x = is_fp8(S.x) ? S.out : S.x;
-      all.quant = op_candidates<QuantRegistry, B, QuantSpec{x, S.operand(), moe_quant_scaling(S)}>;
-    }
+    all.quant = quants;
     return all;
   }
 };

@@ -142,9 +142,8 @@ struct MqaLogits {
       static_for<P.stages>([&](auto s) TILEWAVE_INLINE_LAMBDA {
         products(tile[s], n + s);
         B::sched_fence();  // else loads get registers of their own, and copies out of these wait for them
-        const Pages after =
-            pages(n + s + P.stages +
-                  1);  // pages come before the loads: to wait for the pages would wait for earlier loads as well
+        // Pages come before the loads: to wait for the pages would wait for earlier loads as well.
+        const Pages after = pages(n + s + P.stages + 1);
         load(tile[s], next, n + s + P.stages);
         next = after;
         B::sched_fence();

@@ -3,105 +3,14 @@
 // next to its mean, and waves merge theirs in one exchange (Chan, Golub, LeVeque 1979). It is next to the mean of
 // some of the wave's columns, so nothing cancels. In a row of one value it is that value to the bit, and the output is
 // 0. Grid: one block, or one cluster of P.blocks, per P.rows rows. The lanes of a row keep it in registers between the
-// statistics and the output (P.held), so it is read once and written once. Where blocks stay, they also keep weight and
-// bias in registers from row to row. Shared memory: a few floats per wave. Bound: memory.
+// statistics and the output (P.held), so it is read once and written once. Shared memory: a few floats per wave. Bound:
+// memory.
 #pragma once
 
 #include "tilewave/core/launch_arguments.hpp"
-#include "tilewave/ops/norm/policy.hpp"
-#include "tilewave/ops/norm/problem.hpp"
-#include "tilewave/tile/column_vector.hpp"
+#include "tilewave/ops/norm/columns.hpp"
 
 namespace tilewave {
-
-struct NormMean {
-  float* mean;
-};
-struct NormSmooth {
-  const void* smooth;
-};
-struct NormNoMean {};
-struct NormNoSmooth {};
-
-/// Kernels receive only what their spec can use, so that it comes with the launch.
-template <NormSpec S>
-struct NormArgs : std::conditional_t<S.kind == NormKind::layer, NormMean, NormNoMean>,
-                  std::conditional_t<S.scale != Scaling::none, NormSmooth, NormNoSmooth> {
-  const void* x;
-  RowExtent extent;
-  float eps;
-  RowStrides x_strides;
-  const void* residual;
-  void* residual_out;
-  RowStrides residual_strides, residual_out_strides;
-  const void* weight;
-  const void* bias;
-  float* rstd;
-  RowOutputArgs output;
-};
-
-/// Weight, bias and smooth scale of the next chunks. They are loaded `ahead` chunks early: a load behind a store would
-/// also wait for the store (CDNA counts both in vmcnt), and one chunk at a time would pay a latency for each.
-template <class B, NormSpec S, NormPolicy P>
-struct NormColumns {
-  using Args = NormArgs<S>;
-  using Tile = Row<B, S.x, P>;
-  static constexpr int unit = Tile::unit;
-  static constexpr bool quantised = S.scale != Scaling::none;
-  // RMSNorm rarely has a bias, so it waits for that behind its stores and keeps no registers for it.
-  static constexpr bool early_bias = S.kind == NormKind::layer || !P.wide(S.x);
-  static constexpr int registers =
-      ((1 + early_bias) * max_of(unit * size_of(S.weight), 4) + quantised * max_of(P.vec, 4)) / 4;
-  // The row takes its part of the registers that the claimed occupancy leaves, and the arithmetic gets 48.
-  static constexpr int left = B::facts.register_file_lanes / P.waves_per_simd - P.chunks * max_of(P.vec, 4) / 4 - 48;
-  static constexpr int ahead = max_of(1, min_of(P.chunks, left / registers));
-
-  ColumnVector<B, S.weight, unit> weight[ahead], bias[early_bias ? ahead : 1];
-  ColumnVector<B, S.x, unit> smooth[quantised ? ahead : 1];
-
-  /// Loads chunks [first, last). An absent bias is not loaded. Where the output is quantised, an absent bias and smooth
-  /// scale are empty windows instead, because clang spills around more branches.
-  TILEWAVE_DEVICE void load(const Args& a, const typename Tile::LaneRow& at, int first, int last, int from) {
-    load(weight, a.weight, a, at, first, last, from);
-    if constexpr (early_bias) {
-      if (quantised || a.bias != nullptr) load(bias, a.bias, a, at, first, last, from);
-    }
-    if constexpr (quantised) load(smooth, a.smooth, a, at, first, last, from);
-  }
-  /// Computes v = (v rstd + shift) weight + bias, times the smooth scale; these two are optional. RMSNorm has no shift.
-  TILEWAVE_DEVICE void apply(const Args& a, const typename Tile::LaneRow& at, int chunk, int from, float rstd,
-                             float shift, Vec<float, unit>& v) {
-    const Vec<float, unit> w = weight[chunk % ahead].values();
-    TILEWAVE_UNROLL
-    for (int e = 0; e < unit; ++e) {
-      v[e] *= rstd;
-      if constexpr (S.kind == NormKind::layer) v[e] += shift;
-      v[e] *= w[e];
-    }
-    if (a.bias != nullptr) {
-      if constexpr (!early_bias) load(bias, a.bias, a, at, chunk, chunk + 1, from);
-      const Vec<float, unit> b = bias[early_bias ? chunk % ahead : 0].values();
-      TILEWAVE_UNROLL
-      for (int e = 0; e < unit; ++e) v[e] += b[e];
-    }
-    if constexpr (quantised) {
-      if (a.smooth == nullptr) return;
-      const Vec<float, unit> s = smooth[chunk % ahead].values();
-      TILEWAVE_UNROLL
-      for (int e = 0; e < unit; ++e) v[e] *= s[e];
-    }
-  }
-
- private:
-  template <DType T, int n>
-  TILEWAVE_DEVICE static void load(ColumnVector<B, T, unit> (&to)[n], const void* from_data, const Args& a,
-                                   const typename Tile::LaneRow& at, int first, int last, int from) {
-    const auto window =
-        Tile::template shared_window<T>(from_data, from, from_data == nullptr ? from : a.extent.columns);
-    TILEWAVE_UNROLL
-    for (int c = first; c < last; ++c) to[c % n].load(window, Tile::column(at.lane, c));
-  }
-};
 
 template <class B, NormSpec S, NormPolicy P>
 struct Norm {
@@ -204,17 +113,8 @@ struct Norm {
       mean = center + mean_off;
       squares = B::template reduce<Tile::group_lanes>(squares, Sum{}) - off * mean_off;
     }
-    if constexpr (S.kind == NormKind::layer && Tile::all_waves > 1) {
-      Tile::template publish<0>(shared, at, Vec<float, 2>{{mean, squares}});
-      const auto mean_of = [&](int w) { return Tile::template published<0>(shared, at, 0, w); };
-      const auto count_of = [&](int w) { return static_cast<float>(Tile::columns_of_wave(w, columns)); };
-      const float near = mean_of(0);
-      mean = near + Tile::sum_over_waves([&](int w) { return (mean_of(w) - near) * count_of(w); }) * of_columns;
-      squares = Tile::sum_over_waves([&](int w) {
-        const float off = mean_of(w) - mean;
-        return Tile::template published<0>(shared, at, 1, w) + off * off * count_of(w);
-      });
-    }
+    if constexpr (S.kind == NormKind::layer && Tile::all_waves > 1)
+      merge_waves(at, columns, of_columns, shared, mean, squares);
     const float square = squares * of_columns + a.eps;
     // NaN where the squares leave f32: 0 would hide it
     const float rstd = square < infinity ? B::rsqrt(square) : square - square;
@@ -228,14 +128,7 @@ struct Norm {
 
     Output::template write<amax_value>(a.output, a.extent, at, shared, each,
                                        [&](int chunk, int from) TILEWAVE_INLINE_LAMBDA {
-                                         if constexpr (!all_ahead) {
-                                           if (chunk == 0) {
-                                             by_column.load(a, at, 0, Columns::ahead, from);
-                                           } else if (chunk + Columns::ahead - 1 < P.chunks) {
-                                             const int next = chunk + Columns::ahead - 1;
-                                             by_column.load(a, at, next, next + 1, from);
-                                           }
-                                         }
+                                         if constexpr (!all_ahead) load_ahead(a, at, chunk, from, by_column);
                                          Vec<float, unit> v = values(chunk);
                                          by_column.apply(a, at, chunk, from, rstd, shift, v);
                                          return v;
@@ -258,6 +151,20 @@ struct Norm {
   }
   TILEWAVE_DEVICE static void* row_of_sum(const Args& a, const LaneRow& at) {
     return Tile::row(a.residual_out, a.extent, at, a.residual_out_strides);
+  }
+  /// Turns a wave's mean and its squares about that mean into those of the row. Squares about the row's mean are those
+  /// about a wave's, and those of the difference of both means.
+  TILEWAVE_DEVICE static void merge_waves(const LaneRow& at, int columns, float of_columns, Shared& shared, float& mean,
+                                          float& squares) {
+    Tile::template publish<0>(shared, at, Vec<float, 2>{{mean, squares}});
+    const auto mean_of = [&](int w) { return Tile::template published<0>(shared, at, 0, w); };
+    const auto count_of = [&](int w) { return static_cast<float>(Tile::columns_of_wave(w, columns)); };
+    const float near = mean_of(0);
+    mean = near + Tile::sum_over_waves([&](int w) { return (mean_of(w) - near) * count_of(w); }) * of_columns;
+    squares = Tile::sum_over_waves([&](int w) {
+      const float off = mean_of(w) - mean;
+      return Tile::template published<0>(shared, at, 1, w) + off * off * count_of(w);
+    });
   }
   template <class Each, class Values>
   TILEWAVE_DEVICE static float center_of_wave(const LaneRow& at, int columns, Tile& x, const Each& each,
@@ -326,6 +233,15 @@ struct Norm {
   TILEWAVE_DEVICE static float per_column(int wave, int columns) {
     const int mine = Tile::columns_of_wave(wave, columns);
     return mine > 0 ? B::reciprocal(static_cast<float>(mine)) : 0.0f;
+  }
+  /// Loads weight and bias of the chunk that is `ahead` chunks further on; before the first chunk, of all up to it.
+  TILEWAVE_DEVICE static void load_ahead(const Args& a, const LaneRow& at, int chunk, int from, Columns& by_column) {
+    if (chunk == 0) {
+      by_column.load(a, at, 0, Columns::ahead, from);
+    } else if (chunk + Columns::ahead - 1 < P.chunks) {
+      const int next = chunk + Columns::ahead - 1;
+      by_column.load(a, at, next, next + 1, from);
+    }
   }
   /// Adds the residual to x and stores the sum.
   TILEWAVE_DEVICE static void add_residual(const Args& a, Tile& x, const LaneRow& at, int from) {

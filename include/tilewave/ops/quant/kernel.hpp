@@ -36,7 +36,10 @@ struct Quant {
   using Shared = typename Tile::template Shared<1>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const auto at = Tile::lane_row(a.extent, shared);
+    convert(a, Tile::lane_row(a.extent, shared), shared);
+  }
+  /// Converts the row of this lane.
+  TILEWAVE_DEVICE static void convert(const Args& a, const LaneRow& at, Shared& shared) {
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
     if constexpr (P.held) x.load(source, at, at.first, a.extent.columns);

@@ -10,8 +10,8 @@
 namespace tilewave {
 
 /// Returns the specs that every architecture serves. bf16 and f16 go to fp8 and i8 with every scale, f32 with one a
-/// row. Codes go back to bf16 with every scale, to f16 and f32 with one a row. Where there are MX formats, bf16 goes to
-/// all of them with mx scales.
+/// row, and on sm90 to fp8 with those of groups. Codes go back to bf16 with every scale, to f16 and f32 with one a row.
+/// Where there are MX formats, bf16 goes to all of them with mx scales.
 constexpr ValueList<QuantSpec> quant_specs(ArchId arch) {
   ValueList<QuantSpec> specs;
   for (const DType codes : {facts_of(arch).fp8, DType::i8}) {
@@ -24,6 +24,7 @@ constexpr ValueList<QuantSpec> quant_specs(ArchId arch) {
     specs.add({codes, DType::f16, Scaling::per_token});
     specs.add({codes, DType::f32, Scaling::per_token});
   }
+  if (arch == ArchId::sm90) specs.add({DType::f32, facts_of(arch).fp8, Scaling::per_group});
   if (facts_of(arch).mx) {
     for (const DType codes : {DType::fp4_e2m1, facts_of(arch).fp8, DType::fp6_e2m3, DType::fp6_e3m2})
       specs.add({DType::bf16, codes, Scaling::mx});

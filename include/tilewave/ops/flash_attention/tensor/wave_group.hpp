@@ -6,6 +6,7 @@
 #include "tilewave/ops/flash_attention/tensor/items.hpp"
 #include "tilewave/ops/flash_attention/tensor/output.hpp"
 #include "tilewave/ops/flash_attention/tensor/softmax.hpp"
+#include "tilewave/tile/element.hpp"
 
 namespace tilewave {
 
@@ -262,8 +263,9 @@ struct FlashAttentionWaveGroup {
       TILEWAVE_UNROLL
       for (int w = 0; w < 4; ++w) {
         words[w] = B::round_bf16(sums[2 * w], sums[2 * w + 1]);
-        sums[2 * w] -= low_of(words[w]);
-        sums[2 * w + 1] -= high_of(words[w]);
+        const Vec<float, 2> kept_pair = widen<B, DType::bf16, 2>({{words[w]}});
+        sums[2 * w] -= kept_pair[0];
+        sums[2 * w + 1] -= kept_pair[1];
       }
       *at = words;
     });
@@ -278,13 +280,11 @@ struct FlashAttentionWaveGroup {
   TILEWAVE_DEVICE static void add_kept(const Chunk& words, const Vec<float, 2>& factor, float* sums) {
     TILEWAVE_UNROLL
     for (int w = 0; w < 4; ++w) {
-      sums[2 * w] = fused(low_of(words[w]), factor[w % 2], sums[2 * w]);
-      sums[2 * w + 1] = fused(high_of(words[w]), factor[w % 2], sums[2 * w + 1]);
+      const Vec<float, 2> kept_pair = widen<B, DType::bf16, 2>({{words[w]}});
+      sums[2 * w] = fused(kept_pair[0], factor[w % 2], sums[2 * w]);
+      sums[2 * w + 1] = fused(kept_pair[1], factor[w % 2], sums[2 * w + 1]);
     }
   }
-  /// Return the floats of a word of two bf16.
-  TILEWAVE_DEVICE static float low_of(std::uint32_t word) { return __builtin_bit_cast(float, word << 16); }
-  TILEWAVE_DEVICE static float high_of(std::uint32_t word) { return __builtin_bit_cast(float, word & 0xffff0000u); }
   /// Waits until the copy engine has read the last output. If it was in q's place, that is free then.
   TILEWAVE_DEVICE void finish_output() {
     if (!storing) return;

@@ -20,7 +20,7 @@ inline double gemm_cost_int4(const GemmProblem& p, std::int32_t m, const GemmPol
   const double bytes = layers * p.n * code_bytes + count.rows * (row_bytes + double(p.n) * size_of(p.spec.out));
   const double memory = bytes / (0.85 * facts.hbm_bytes_per_second / 1e6);
   const double by_tiles = count.tiles * (min_of(policy.rows, m) * row_bytes + policy.columns * code_bytes);
-  const double l2 = by_tiles / gemm_cdna_costs(facts.id).l2;
+  const double l2 = by_tiles / gemm_cdna_costs(facts.id, p.spec).l2;
 
   const double blocks = count.tiles * splits, units = facts.compute_units, block_k = k / splits;
   const int waves = policy.waves() * policy.waves_k;

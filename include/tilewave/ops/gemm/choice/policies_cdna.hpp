@@ -109,6 +109,12 @@ constexpr GemmPolicies gemm_cdna_policies(ArchId arch, const GemmSpec& s) {
     }
   }
   if (transposed) return all;
+  // Groups of experts have some 16 to 64 rows (docs/notebook/2026-11-28-moe-cdna-tiles.md).
+  const bool low_groups = direct && blocks && s.groups == GemmGroups::contiguous && (wide || !s.gated);
+  if (low_groups) {
+    all.add(tile(64, wide ? 256 : 128, 3, 1, 4));
+    all.back().waves_per_simd = wide ? 1 : 2;
+  }
   // For few rows, a wave has 16 columns, and so 2 KiB of B under way in each step.
   const auto few_rows = [&](int rows, int columns, int stages) {
     GemmPolicy p{.rows = rows, .columns = columns, .stages = stages, .waves_rows = 1, .waves_columns = 4};
@@ -118,7 +124,11 @@ constexpr GemmPolicies gemm_cdna_policies(ArchId arch, const GemmSpec& s) {
   };
   const bool narrow = !blocks && !s.gated && s.out_scale != Scaling::per_group;
   few_rows(16, wide ? 256 : narrow ? 64 : 128, 4);
-  if (preshuffled && !s.gated) few_rows(32, 128, 4);
+  // Where 256 rows of one product by blocks would not fill the chip, 64 do, and they read B once where 16 or 32 rows
+  // read it again (docs/notebook/2026-11-28-gemm-cdna-beside-peers.md).
+  const bool low_blocks = direct && blocks && one;
+  if (preshuffled && !s.gated && !low_blocks && !low_groups) few_rows(32, 128, 4);
+  if (low_blocks) add_shared_k(tile(64, 128, 3, 1, 4));
   return all;
 }
 

@@ -175,6 +175,10 @@ constexpr GemmPolicies gemm_sm90_group_scaled_out(const GemmSpec& s) {
 /// Gate x up: a wave group has the gates and the ups of its columns.
 constexpr GemmPolicies gemm_sm90_gated(const GemmSpec& s) {
   Sm90Policies list{s};
+  if (s.scale == Scaling::per_block && s.out == DType::f32 && s.gathered) {  // h of few tokens, see MoeH::f32
+    list.add_two_blocks(16, 6, 128);
+    return list.all;
+  }
   if (s.weights != GemmWeights::preshuffled) {
     list.add({.rows = 128, .columns = 256});
     list.add({.rows = 128, .columns = 128, .splits = list.splits(4)});

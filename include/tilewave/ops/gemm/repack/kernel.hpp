@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Repacks weights of four bits into strips of sixteen rows, once, when they are loaded.
 // Grid: a block for each strip of each layer. It writes the strip's codes word after word, which are eight k of a row
-// each, and then the strip's scales, zero points and bias. Bound: memory.
+// each, and then the strip's scales, zero points and bias. Weights of bf16 are quantised on the way: a lane has the
+// values of one scale. Bound: memory.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
@@ -20,6 +21,24 @@ struct GemmRepackKernel {
   TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
     const std::int32_t strips = a.n / strip_rows, layer = B::block_id() / strips;
     const std::int32_t first_row = (B::block_id() - layer * strips) * strip_rows;
+    if constexpr (shipped == GemmShipped::bf16) {
+      quantise(a, layer, first_row);
+    } else {
+      repack(a, layer, first_row);
+    }
+    if (a.bias == nullptr || B::block_lane_id() >= strip_rows) return;
+    const std::int32_t to_row = first_row + B::block_lane_id();
+    const std::int64_t bias = std::int64_t{layer} * a.n;
+    if (size_of(a.bias_type) == 4) {
+      copy<std::uint32_t>(a, bias + shipped_row(a, to_row), bias + to_row);
+    } else {
+      copy<std::uint16_t>(a, bias + shipped_row(a, to_row), bias + to_row);
+    }
+  }
+
+ private:
+  /// Writes the codes, scales and zero points of a strip.
+  TILEWAVE_DEVICE static void repack(const Args& a, std::int32_t layer, std::int32_t first_row) {
     const std::int64_t codes = std::int64_t{layer} * (a.n / 8) * a.k;  // words in front of the layer's
     const auto* const from = static_cast<const std::uint32_t*>(a.codes) + codes;
     auto* const to = static_cast<std::uint32_t*>(a.out_codes) + codes + std::int64_t{first_row} * (a.k / 8);
@@ -48,17 +67,43 @@ struct GemmRepackKernel {
         if (a.out_zeros != nullptr) B::store(static_cast<std::int8_t*>(a.out_zeros) + out, zero_point(a, in));
       }
     }
-    if (a.bias == nullptr || B::block_lane_id() >= strip_rows) return;
-    const std::int32_t to_row = first_row + B::block_lane_id();
-    const std::int64_t bias = std::int64_t{layer} * a.n;
-    if (size_of(a.bias_type) == 4) {
-      copy<std::uint32_t>(a, bias + shipped_row(a, to_row), bias + to_row);
-    } else {
-      copy<std::uint16_t>(a, bias + shipped_row(a, to_row), bias + to_row);
+  }
+  /// Quantises the weights of a strip and writes their codes and scales.
+  TILEWAVE_DEVICE static void quantise(const Args& a, std::int32_t layer, std::int32_t first_row) {
+    const std::int32_t groups = a.k / a.scale_k;
+    const std::int64_t rows = std::int64_t{layer} * a.n;  // in front of the layer's
+    auto* const to = static_cast<std::uint32_t*>(a.out_codes) + (rows + first_row) * (a.k / 8);
+    auto* const scales = static_cast<std::uint16_t*>(a.out_scales) + rows * groups;
+    for (std::int32_t i = B::block_lane_id(); i < groups * strip_rows; i += block_threads) {
+      const std::int32_t group = i / strip_rows, in_strip = i % strip_rows, row = shipped_row(a, first_row + in_strip);
+      const auto* const pairs =  // of values
+          static_cast<const std::uint32_t*>(a.codes) + ((rows + row) * a.k + std::int64_t{group} * a.scale_k) / 2;
+      float largest = 0.0f;
+      for (int pair = 0; pair < a.scale_k / 2; ++pair) {
+        const std::uint32_t two = B::load(pairs + pair) & 0x7fff7fffu;  // magnitudes
+        largest = max_of(largest, max_of(bf16_to_f32(static_cast<std::uint16_t>(two)),
+                                         bf16_to_f32(static_cast<std::uint16_t>(two >> 16))));
+      }
+      const float exact = largest > 0.0f ? largest / 7.0f : 1.0f;
+      const std::uint16_t rounded = a.out_scale == DType::bf16 ? f32_to_bf16(exact) : f32_to_f16(exact);
+      B::store(scales + std::int64_t{group} * a.n + first_row + in_strip, rounded);
+      const float scale = a.out_scale == DType::bf16 ? bf16_to_f32(rounded) : f16_to_f32(rounded);
+      for (std::int32_t k = group * a.scale_k, pair = 0; pair < a.scale_k / 2; k += 8, pair += 4) {
+        std::uint32_t eight = 0;
+        TILEWAVE_UNROLL
+        for (int j = 0; j < 4; ++j) {
+          const std::uint32_t two = B::load(pairs + pair + j);
+          eight |= (code(two & 0xffffu, scale) | code(two >> 16, scale) << 4) << 8 * j;
+        }
+        B::store(to + k / 16 * words_per_line + in_strip * 2 + k % 16 / 8, spread(eight));
+      }
     }
   }
-
- private:
+  /// Returns the four bits of a value: the nearest whole number of scales, half a scale away from zero.
+  TILEWAVE_DEVICE static std::uint32_t code(std::uint32_t bf16, float scale) {
+    const float x = min_of(max_of(bf16_to_f32(static_cast<std::uint16_t>(bf16)) / scale, -8.0f), 7.0f);
+    return static_cast<std::uint32_t>(static_cast<std::int32_t>(x < 0.0f ? x - 0.5f : x + 0.5f)) & 15u;
+  }
   /// Returns the row of the checkpoint that becomes a row of the output.
   TILEWAVE_DEVICE static std::int32_t shipped_row(const Args& a, std::int32_t row) {
     if (!a.interleaved) return row;

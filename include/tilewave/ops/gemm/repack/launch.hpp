@@ -13,11 +13,11 @@ namespace detail {
 
 /// Checks types, extents and the tensors that `shipped` has.
 inline Status check_gemm_repack_form(const GemmRepackProblem& p) {
-  const bool mxfp4 = p.shipped == GemmShipped::mxfp4;
+  const bool mxfp4 = p.shipped == GemmShipped::mxfp4, bf16 = p.shipped == GemmShipped::bf16;
   const auto is_scale = [&](DType t) { return mxfp4 ? t == DType::e8m0 : t == DType::f16 || t == DType::bf16; };
-  if (p.shipped < GemmShipped::mxfp4 || p.shipped > GemmShipped::awq)
+  if (p.shipped < GemmShipped::mxfp4 || p.shipped > GemmShipped::bf16)
     return {StatusCode::bad_value, "shipped is none of GemmShipped"};
-  if (!is_scale(p.scale) || !is_scale(p.out_scale))
+  if ((!bf16 && !is_scale(p.scale)) || !is_scale(p.out_scale))
     return {StatusCode::unsupported_dtype, "scales of mxfp4 are e8m0, others f16 or bf16"};
   if (p.bias_type != DType::bf16 && p.bias_type != DType::f16 && p.bias_type != DType::f32)
     return {StatusCode::unsupported_dtype, "a bias is bf16, f16 or f32"};
@@ -36,8 +36,9 @@ inline Status check_gemm_repack_form(const GemmRepackProblem& p) {
     return {StatusCode::bad_extent, "k must stay below 2^30, and there are at most 2^31 - 1 strips"};
   if (p.zero_offset != 0 && (p.shipped != GemmShipped::gptq || p.zero_offset != 1))
     return {StatusCode::bad_value, "zero_offset is 0, or 1 for gptq"};
-  if (mxfp4 && (p.zeros != nullptr || p.out_zeros != nullptr))
-    return {StatusCode::bad_value, "mxfp4 has no zero points"};
+  if ((mxfp4 || bf16) && (p.zeros != nullptr || p.out_zeros != nullptr))
+    return {StatusCode::bad_value, "mxfp4 and bf16 have no zero points"};
+  if (bf16 && p.scales != nullptr) return {StatusCode::bad_value, "weights of bf16 have no scales yet"};
   return {};
 }
 
@@ -51,7 +52,9 @@ inline Status gemm_repack_check(const GemmRepackProblem& p, const ArchFacts&) {
     return {StatusCode::null_pointer, "zero points are read and written, or neither"};
   if ((p.bias == nullptr) != (p.out_bias == nullptr))
     return {StatusCode::null_pointer, "a bias is read and written, or neither"};
-  if (p.k > 0 && (p.codes == nullptr || p.scales == nullptr || p.out_codes == nullptr || p.out_scales == nullptr))
+  const bool bf16 = p.shipped == GemmShipped::bf16;
+  if (p.k > 0 &&
+      (p.codes == nullptr || (p.scales == nullptr && !bf16) || p.out_codes == nullptr || p.out_scales == nullptr))
     return {StatusCode::null_pointer, "codes, scales, out_codes or out_scales is null"};
   if (!is_aligned(p.codes, 4) || !is_aligned(p.zeros, 4) || !is_aligned(p.scales, size_of(p.scale)) ||
       !is_aligned(p.bias, size_of(p.bias_type)) || !is_aligned(p.out_bias, size_of(p.bias_type)))
@@ -62,8 +65,9 @@ inline Status gemm_repack_check(const GemmRepackProblem& p, const ArchFacts&) {
   const auto region = [](const void* at, DType type, std::int64_t count, std::int64_t each) {
     return Region(at, size_of(type), each, {{count, each}});
   };
-  const Region in[] = {region(p.codes, DType::i8, rows, p.k / 2), region(p.scales, p.scale, rows, groups),
-                       region(p.zeros, DType::i8, rows / 2, groups), region(p.bias, p.bias_type, rows, 1)};
+  const Region in[] = {region(p.codes, DType::i8, rows, bf16 ? std::int64_t{2} * p.k : p.k / 2),
+                       region(p.scales, p.scale, rows, groups), region(p.zeros, DType::i8, rows / 2, groups),
+                       region(p.bias, p.bias_type, rows, 1)};
   const Region out[] = {region(p.out_codes, DType::i8, rows, p.k / 2), region(p.out_scales, p.out_scale, rows, groups),
                         region(p.out_zeros, DType::i8, rows, groups), region(p.out_bias, p.bias_type, rows, 1)};
   for (int i = 0; i < 4; ++i) {
@@ -89,6 +93,7 @@ Status gemm_repack(const GemmRepackProblem& p, hipStream_t stream) {
     case GemmShipped::mxfp4: return launch.template operator()<GemmShipped::mxfp4>();
     case GemmShipped::gptq: return launch.template operator()<GemmShipped::gptq>();
     case GemmShipped::awq: return launch.template operator()<GemmShipped::awq>();
+    case GemmShipped::bf16: return launch.template operator()<GemmShipped::bf16>();
   }
   return {StatusCode::bad_value, "shipped is none of GemmShipped"};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Weights of four bits as checkpoints ship them, and where a repack puts them for a GEMM.
+// Weights as checkpoints ship them, and where a repack puts them, in four bits, for a GEMM.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,20 @@ namespace tilewave {
 ///   points [K / scale_k, N / 8] words of eight n.
 /// - awq: codes [K, N / 8] are words of eight n, in the order 0, 2, 4, 6, 1, 3, 5, 7. Scales are [K / scale_k, N], zero
 ///   points [K / scale_k, N / 8] words in the same order.
-enum class GemmShipped : int { mxfp4, gptq, awq };
+/// - bf16: weights that are not quantised yet, [N, K]. They become int4: `scale_k` values of a row have the scale that
+///   brings the largest of their magnitudes to 7, rounded to out_scale, and 1 where all are 0.
+enum class GemmShipped : int { mxfp4, gptq, awq, bf16 };
 
 constexpr const char* name_of(GemmShipped s) {
-  constexpr const char* names[] = {"mxfp4", "gptq", "awq"};
+  constexpr const char* names[] = {"mxfp4", "gptq", "awq", "bf16"};
   return names[static_cast<int>(s)];
 }
 
 /// Layers follow each other without gaps, in what is shipped and in what is written. All tensors are on the device.
 struct GemmRepackProblem {
   GemmShipped shipped = GemmShipped::mxfp4;
-  const void* codes = nullptr;   // 4-byte aligned
-  const void* scales = nullptr;  // of `scale`
+  const void* codes = nullptr;   // 4-byte aligned; bf16: the weights
+  const void* scales = nullptr;  // of `scale`; bf16: none
   const void* zeros = nullptr;   // gptq, awq: zero points; null where all codes have the zero point 8
   const void* bias = nullptr;    // optional: [layers][N] of `bias_type`
   /// gptq: the group of each k, if the checkpoint sorts K by activations (act-order). Such weights are refused: their

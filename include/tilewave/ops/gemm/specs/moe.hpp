@@ -36,7 +36,11 @@ constexpr ValueList<GemmSpec> gemm_moe_specs(ArchId arch) {
                             .out_scale = Scaling::per_group}})
     specs.add(s);
   if (facts_of(arch).matrix != Matrix::mma) return specs;
-  specs.add({.groups = contiguous, .activation = silu, .gated = true});  // of rows that were copied before
+  // These have rows that were copied before, and h that a launch of its own quantises.
+  specs.add({.groups = contiguous, .activation = silu, .gated = true});
+  GemmSpec f32_h{.a = fp8, .b = fp8, .out = DType::f32, .scale = block, .groups = contiguous, .gated = true};
+  f32_h.activation = silu, f32_h.gathered = true;
+  specs.add(f32_h);
   GemmSpec second{.b = DType::fp4_e2m1,
                   .scale = Scaling::per_group,
                   .weights = GemmWeights::fragments,

@@ -38,7 +38,8 @@ constexpr MlaDecodePolicies mla_decode_policies(ArchId arch, const MlaDecodeSpec
   const ArchFacts& facts = facts_of(arch);
   const bool cdna = facts.family == Family::cdna;
   for (const int rows : {128, 64, 32}) {
-    if (rows < mla_lds_least_rows(facts)) continue;
+    // 32 rows of fp8 q take path token_waves.
+    if (rows < mla_lds_least_rows(facts) || (rows == 32 && is_fp8(s.q))) continue;
     add({.path = MlaDecodePath::lds,
          .rows = rows,
          .tokens = mla_lds_tokens(facts, s),
@@ -47,11 +48,26 @@ constexpr MlaDecodePolicies mla_decode_policies(ArchId arch, const MlaDecodeSpec
          .waves_per_simd = 1});
   }
   // Wide blocks read the cache less often. On gfx950 they have the LDS for q of 64 rows, or of 32 twice. Path lds
-  // leaves them pages of odd sizes, and of codes under bf16 q nothing.
+  // leaves them pages of odd sizes, and of codes under bf16 q nothing. Up to 32 rows of codes take path token_waves.
   const bool wide_lds = cdna && facts.lds_bytes > 128 * 1024, lds = all.size() > 0;
   if (cdna && !lds) add({.rows = 64, .schedule = balanced, .waves_per_simd = 1});
-  if (!cdna || !lds || s.kv == s.q) add({.rows = 32, .schedule = balanced, .waves_per_simd = wide_lds ? 2 : 1});
-  add({.rows = 16, .schedule = balanced, .waves_per_simd = 2});
+  const auto token_waves = [&](int rows) {
+    add({.path = MlaDecodePath::token_waves,
+         .rows = rows,
+         .tokens = mla_token_waves_tokens(facts, s, 4),
+         .schedule = balanced,
+         .waves_per_simd = 1});
+  };
+  if (cdna && is_fp8(s.q)) {
+    token_waves(32);
+  } else if (!cdna || s.kv == s.q) {
+    add({.rows = 32, .schedule = balanced, .waves_per_simd = wide_lds ? 2 : 1});
+  }
+  if (cdna) {
+    token_waves(16);
+  } else {
+    add({.rows = 16, .schedule = balanced, .waves_per_simd = 2});
+  }
   add({.rows = 16, .waves_per_simd = 2});
   return all;
 }
