@@ -2,28 +2,38 @@
 // The names of specs and plans in times of sm90's products that are kept: docs/notebook/tuned, recorded_choices.txt.
 #pragma once
 
+#include <array>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "tilewave/arch/facts.hpp"
 #include "tilewave/ops/gemm/spec.hpp"
 
 namespace tilewave::bench {
 
-/// Returns the spec that rows call `name`: bf16, w4a16, fp8.block, or fp8.row or fp8.tensor, with `.fast` for fast sums.
-inline GemmSpec recorded_spec(const std::string& name) {
+struct RecordedSpec {
+  std::string_view name;
   GemmSpec spec;
-  if (name == "bf16") return spec;
-  if (name == "w4a16") {
-    spec.b = DType::i4, spec.scale = Scaling::per_group, spec.scale_k = 128;
-    spec.weights = GemmWeights::preshuffled;
-    return spec;
-  }
-  spec.a = spec.b = sm90_facts.fp8;
-  spec.scale = name == "fp8.block"              ? Scaling::per_block
-               : name.starts_with("fp8.tensor") ? Scaling::per_tensor
-                                                : Scaling::per_row;
-  if (name.ends_with(".fast")) spec.sums = GemmSums::fast;
-  return spec;
+};
+/// The specs of recorded times. Names of fp8 end in `.fast` for fast sums.
+inline constexpr std::array<RecordedSpec, 6> recorded_specs = [] {
+  constexpr DType fp8 = sm90_facts.fp8;
+  constexpr GemmSums fast = GemmSums::fast;
+  return std::array<RecordedSpec, 6>{
+      {{"bf16", {}},
+       {"fp8.tensor.fast", {.a = fp8, .b = fp8, .scale = Scaling::per_tensor, .sums = fast}},
+       {"fp8.row.fast", {.a = fp8, .b = fp8, .scale = Scaling::per_row, .sums = fast}},
+       {"fp8.block", {.a = fp8, .b = fp8, .scale = Scaling::per_block}},
+       {"fp8.row", {.a = fp8, .b = fp8, .scale = Scaling::per_row}},
+       {"w4a16", {.b = DType::i4, .scale = Scaling::per_group, .weights = GemmWeights::preshuffled, .scale_k = 128}}}};
+}();
+
+/// Returns the spec that rows call `name`. Throws if none has that name.
+inline const GemmSpec& recorded_spec(std::string_view name) {
+  for (const RecordedSpec& s : recorded_specs)
+    if (s.name == name) return s.spec;
+  throw std::invalid_argument("no spec of recorded times is called " + std::string(name));
 }
 
 /// Returns a plan's name as rows have it: without how many blocks may share K, which is no part of what was timed, and

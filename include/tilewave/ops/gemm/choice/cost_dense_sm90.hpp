@@ -59,7 +59,7 @@ inline double gemm_cost_int4_few_rows(const GemmProblem& problem, std::int32_t m
 
 /// Microseconds on an H200 by given constants: what a block's tiles take one after the other, beside what all blocks
 /// have from L2 and from memory, round by round, and what is there once. How the constants were fitted is in
-/// docs/notebook/2026-11-28-gemm-unseen-shapes.md.
+/// docs/notebook/2026-11-28-gemm-unseen-shapes.md and 2026-11-28-gemm-choice-anew.md.
 inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits,
                                     const GemmDenseCost& c, const detail::GemmPolicyCost& of) {
   const GemmSpec& spec = problem.spec;

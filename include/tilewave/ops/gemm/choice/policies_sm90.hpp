@@ -274,6 +274,9 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
   list.add({.rows = 64, .columns = 224, .waves_rows = 1});
   list.add({.rows = 128, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
   list.add({.rows = 96, .columns = 128, .swapped = true, .splits = 8});
+  // Rows a little above 128 under many columns, whose weights two bands would read (2026-11-28-gemm-choice-anew.md).
+  list.add({.rows = 160, .columns = 128, .swapped = true, .splits = 4});
+  list.add({.rows = 144, .columns = 192, .waves_rows = 3, .swapped = true});
   list.add_two_blocks(64, 6);
   if (s.a != DType::bf16) {
     list.add({.rows = 32, .columns = 128, .swapped = true, .splits = 8});
@@ -289,14 +292,13 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
   // Few columns under many rows: blocks that read the same rows of A share them.
   for (const int columns : {96, 128}) list.add({.rows = 64, .columns = columns, .waves_rows = 1, .cluster_columns = 2});
   list.add({.rows = 128, .columns = 96, .cluster_columns = 2});
-  list.add({.rows = 128, .columns = 128, .swapped = true, .cluster_columns = 2});
   list.all.add(sm90_few_columns);
   // So do those of few rows: of 96, blocks read as many bytes of A as of B and half as many again.
   for (const int rows : {64, 96})
     list.add({.rows = rows, .columns = 64, .waves_rows = 1, .swapped = true, .cluster_columns = 4});
   // Few rows of tiles likewise with rows of B.
   for (const int columns : {96, 112}) list.add({.rows = 64, .columns = columns, .waves_rows = 1, .cluster = 2});
-  for (const int columns : {112, 128}) list.add({.rows = 128, .columns = columns, .cluster = 2});
+  list.add({.rows = 128, .columns = 128, .cluster = 2});
   return list.all;
 }
 
