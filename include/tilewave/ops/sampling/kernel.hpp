@@ -87,13 +87,9 @@ struct Sampling {
     if constexpr (draws) {
       const auto parts = [&] { return Segment(logits, a.columns, shared, waves_of_row(a), 0); };
       const bool found = draw_weighed(a, row, values, parts, exchange, chosen, sums, drawn);
-      if (!values.filters_mass) {
-        if (found) finish(drawn);
-        return;
-      }
-      publish(exchange, found, drawn, &sums.enough);
-      if (drawn.logit == largest) {
-        if (leader) finish(drawn);
+      if (values.filters_mass) publish(exchange, found, drawn, &sums.enough);
+      if (!values.filters_mass || drawn.logit == largest) {
+        if (values.filters_mass ? leader : found) finish(drawn);
         return;
       }
       chosen.from = next_above(drawn.logit);
