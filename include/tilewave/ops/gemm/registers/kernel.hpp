@@ -217,18 +217,15 @@ struct GemmRegisterKernel {
         B::sched_fence();
       });
     }
-    for (; step + P.stages < end; step += P.stages) {
+    for (; step < end; step += P.stages) {
       static_for<P.stages>([&](auto s) TILEWAVE_INLINE_LAMBDA {
+        if (step + s >= end) return;
+        rows_a.clean(stage[s].a, step + s);
+        if constexpr (!preshuffled) rows_b.clean(stage[s].b, step + s);
         products(stage[s]);
         load.template operator()<false>(stage[s], step + s + P.stages);
       });
     }
-    static_for<P.stages>([&](auto s) TILEWAVE_INLINE_LAMBDA {
-      if (step + s >= end) return;
-      rows_a.clean(stage[s].a, step + s);
-      if constexpr (!preshuffled) rows_b.clean(stage[s].b, step + s);
-      products(stage[s]);
-    });
   }
 
   TILEWAVE_DEVICE static typename B::Source source_of_b(const GemmArgs& g, const GemmTile& tile,
