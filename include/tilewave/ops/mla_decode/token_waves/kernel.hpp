@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Decode of latent attention on CDNA for few query rows, with much of the cache under way.
 //
-// Grid: by the schedule of the policy (work.hpp). A block has sixteen query rows, query tokens times heads, and walks
-// their tokens in tiles of P.tokens, of which each of its four waves has a quarter, with all dimensions and a softmax
-// of its own. While a tile is multiplied, the next one is on its way to registers, from which it goes through the
-// wave's part of LDS. So waves meet only at the end of an item, where they add up their sums. Bound: reads of the
-// cache.
+// Grid: by the schedule of the policy (work.hpp). A block has P.rows query rows, query tokens times heads: sixteen, or
+// 32 of fp8 q. It walks their tokens in tiles of P.tokens, of which each of its four waves has a quarter, with all
+// dimensions and a softmax of its own. While a tile is multiplied, the next one is on its way to registers, from which
+// it goes through the wave's part of LDS. So waves meet only at the end of an item, where they add up their sums.
+// Bound: reads of the cache.
 #pragma once
 
 #include "tilewave/ops/mla_decode/token_waves/output.hpp"
