@@ -92,6 +92,16 @@ TEST_CASE("strides that are not whole, and outputs that overlap") {
   CHECK(refused([](P& p) { p.workspace = p.out, p.workspace_bytes = 16; }) == StatusCode::bad_value);
 }
 
+TEST_CASE("pages of more than 2^31 bytes overlap as others do") {
+  const MlaDecodeSpec apart{.kv = fp8, .layout = LatentLayout::groups_64, .head_size = 512};
+  const auto out_behind_kv = [](MlaDecodeProblem& p) {
+    p.block_size = 1 << 22, p.table_columns = 1;
+    p = MlaDecodeProblem::dense(p);
+    p.out = static_cast<std::byte*>(const_cast<void*>(p.kv)) + (std::int64_t{1} << 31);
+  };
+  CHECK(refused(out_behind_kv, apart) == StatusCode::bad_value);
+}
+
 TEST_CASE("a launch refuses another spec and a workspace that is too small") {
   for (const MlaDecodeEntry* entry : in_turn(all_mla_decode_entries())) {
     MlaCall call(entry->spec, {.lengths = {400}, .heads = 8});
