@@ -149,6 +149,23 @@ TEST_CASE("x that blocks quantise beside the choice of experts keeps its rules")
   }
 }
 
+TEST_CASE("a kept plan whose h is f32 takes no bias of the first product") {
+  for (const MoeEntry* const& e : all_moe_entries()) {
+    if (e->policy.h != MoeH::f32) continue;
+    MoeParts parts = all_moe_parts();
+    parts.layers = {&e, 1};
+    MoeCall call(e->spec, {.tokens = 5});
+    MoeProblem p = call.on_device();
+    MoePlan plan;
+    REQUIRE(moe_select(p, parts, facts_of(e->arch), plan).ok());
+    const bench::DeviceBuffer workspace(plan.workspace_bytes(p));
+    p.workspace = workspace.data(), p.workspace_bytes = workspace.bytes();
+    p.w1 = p.w1.with_bias(p.w2.data, 2 * p.intermediate);
+    CHECK(plan.launch(p, {}).code == C::no_matching_entry);
+    return;
+  }
+}
+
 TEST_CASE("specs that no room computes are refused by name") {
   const ArchFacts& facts = facts_of(ArchId::gfx950);
   const auto code = [&](void (*change)(MoeSpec&)) {

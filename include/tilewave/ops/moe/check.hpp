@@ -159,6 +159,13 @@ inline Status check_moe_strides(const MoeProblem& p) {
   return {};
 }
 
+/// Returns ok if h may leave the first product as a policy says, else no_matching_entry.
+inline Status moe_h_status(const MoeProblem& p, const MoePolicy& policy) {
+  if (policy.h == MoeH::f32 && p.w1.bias != nullptr)
+    return {StatusCode::no_matching_entry, "h in f32 has no bias, which would be f32 as well"};
+  return {};
+}
+
 /// Checks that neither out nor the workspace shares a byte with another tensor of the call. `calls`: with rows that are
 /// gathered. `workspace`: empty where it is not there yet.
 inline Status check_moe_overlap(const MoeProblem& p, const MoeCalls& calls, const Region& workspace) {
@@ -219,6 +226,7 @@ inline Status moe_check(const MoeProblem& p, const MoePolicy& policy, const Arch
   if (Status s = detail::check_moe_pointers(p); !s.ok()) return s;
   if (Status s = detail::check_moe_values(p); !s.ok()) return s;
   if (Status s = detail::check_moe_strides(p); !s.ok()) return s;
+  if (Status s = detail::moe_h_status(p, policy); !s.ok()) return s;
   const MoeCalls calls(p, policy, base, bytes);
   if (Status s = moe_check_calls(p, policy, calls, facts); !s.ok()) return s;
   const MoeCalls gathered(p, {policy.results}, base, bytes);  // its first product has x itself, which others copy
