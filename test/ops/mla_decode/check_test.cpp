@@ -143,6 +143,15 @@ TEST_CASE("path tensor says what it does not take") {
   CHECK(code(copies, p) == StatusCode::bad_stride);
 }
 
+TEST_CASE("an empty batch is taken, whatever its strides are") {
+  MlaCall call({}, {.lengths = {100}, .block_size = 16});
+  MlaDecodeProblem p = call.p;
+  p.batch = 0, p.q_head_stride = std::int64_t{1} << 62, p.token_stride = -8;
+  CHECK(mla_decode_check(p, sm90_facts).ok());
+  for (const MlaDecodePolicy& policy : mla_decode_policies(ArchId::sm90, {}))
+    CHECK(mla_decode_takes(policy, p, sm90_facts).ok());
+}
+
 TEST_CASE("path lds says what it does not take") {
   MlaCall call({}, {.lengths = {100}, .block_size = 20});
   constexpr MlaDecodePolicy lds = mla_decode_policies(ArchId::gfx950, {})[0];
