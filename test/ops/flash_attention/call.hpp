@@ -119,8 +119,9 @@ class FlashCall {
       host.k = q_.data() + k_from_ * size_of(spec.kv), host.v = q_.data() + v_from_ * size_of(spec.kv);
     }
     fill();
-    const auto floats = [&](std::vector<float>& to, bool there, std::int64_t count, char seed, float least) {
-      for (std::int64_t i = 0; there && i < count; ++i) to.push_back(least + std::abs(drawn(seed, int(i), 0)));
+    const auto floats = [](std::vector<float>& to, bool there, std::int64_t count, char seed, float least, int by = 1) {
+      for (std::int64_t i = 0; there && i < count; ++i)
+        to.push_back(i % by == 0 ? least + std::abs(drawn(seed, int(i), 0)) : std::numeric_limits<float>::quiet_NaN());
       return there ? to.data() : nullptr;
     };
     const bool scaled = spec.quant != Scaling::none, heads = spec.quant == Scaling::per_head;
@@ -128,11 +129,8 @@ class FlashCall {
                                 : heads                          ? (h.kv_heads - 1) * h.scale_head_stride + 1
                                                                  : 1;
     host.q_scale = floats(scale_[0], is_fp8(spec.q), heads ? h.q_heads : 1, 'a', 0.5f);
-    host.k_scale = floats(scale_[1], scaled, scales, 'b', 0.5f);
-    host.v_scale = floats(scale_[2], scaled, scales, 'c', 0.5f);
-    for (std::vector<float>* of : {&scale_[1], &scale_[2]})
-      for (std::size_t i = 0; heads && i < of->size(); ++i)
-        if (i % h.scale_head_stride != 0) (*of)[i] = std::numeric_limits<float>::quiet_NaN();
+    host.k_scale = floats(scale_[1], scaled, scales, 'b', 0.5f, heads ? 1 + s.scale_gap : 1);
+    host.v_scale = floats(scale_[2], scaled, scales, 'c', 0.5f, heads ? 1 + s.scale_gap : 1);
     host.out_scale = floats(scale_[3], is_fp8(spec.out), 1, 'd', 2.0f);
     host.sinks = floats(scale_[4], s.sinks, h.q_heads, 'e', 0.0f);
     host.alibi_slopes = floats(scale_[5], spec.alibi, h.q_heads, 'f', 0.1f);
