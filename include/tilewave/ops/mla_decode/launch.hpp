@@ -76,6 +76,7 @@ inline Status mla_lds_takes(const MlaDecodeProblem& p) {
 
 /// Returns ok if an entry of this policy takes a problem that mla_decode_check accepts, else what it refuses.
 inline Status mla_decode_takes(const MlaDecodePolicy& policy, const MlaDecodeProblem& p, const ArchFacts& facts) {
+  if (p.batch == 0) return {};  // strides of nothing may be anything
   if (policy.balanced() && p.split_tokens > 0) {
     return {StatusCode::no_matching_entry, "a balanced entry makes no batch-invariant cuts"};
   }

@@ -7,6 +7,7 @@
 
 #include "tilewave/attention/partial_sum.hpp"
 #include "tilewave/attention/sink.hpp"
+#include "tilewave/core/math.hpp"
 #include "tilewave/ops/paged_attention/work_queue.hpp"
 
 namespace tilewave {
@@ -134,7 +135,7 @@ struct BalancedCombine {
     constexpr float minus_infinity = -__builtin_inff();
     float top = minus_infinity, sum = 0.0f;
     TILEWAVE_UNROLL
-    for (int w = 0; w < waves; ++w) top = __builtin_fmaxf(top, shared.total[w][B::lane_id()].lse);
+    for (int w = 0; w < waves; ++w) top = Max{}(top, shared.total[w][B::lane_id()].lse);
     const float reference = top == minus_infinity ? 0.0f : top;
     total.scale(0.0f);
     TILEWAVE_UNROLL
