@@ -52,7 +52,7 @@
 #include "tilewave/ops/gemm/wave_tile/group_scales.hpp"
 #include "tilewave/ops/gemm/wave_tile/mx_scales.hpp"
 #include "tilewave/ops/gemm/wave_tile/walk_output.hpp"
-#include "tilewave/ops/gemm/wave_tile/wave_tile.hpp"
+#include "tilewave/ops/gemm/wave_tile/wide_output.hpp"
 
 namespace tilewave {
 
@@ -91,6 +91,7 @@ struct GemmLdsKernel {
     alignas(16) Chunk b[b_slots][b_bytes / sizeof(Chunk)];
   };
   static_assert(sizeof(Shared) <= lds_of_block, "slots and scales exceed a block's part of LDS");
+  using Output = GemmWideOutput<W, sizeof(Shared)>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const typename W::BlockWork work(a, B::block_id(), true);
@@ -113,8 +114,8 @@ struct GemmLdsKernel {
       });
     }
     if constexpr (S.mxfp4()) W::multiply(sums, RowsB::factor);
-    if constexpr (W::exchanges) B::lds_barrier();  // The rings are free from here on.
-    W::finish(a, work, reinterpret_cast<typename W::Exchange&>(shared.a), sums);
+    if (W::exchanges || Output::serves(a, work.tile)) B::lds_barrier();  // The rings are free from here on.
+    Output(a, work.tile, reinterpret_cast<typename Output::Shared&>(shared)).finish(work, sums);
   }
 
  private:

@@ -201,21 +201,28 @@ struct GemmWaveTile {
     float largest[exchanges ? 2 : 1][exchanges ? waves : 1][exchanges ? B::facts.wave_lanes : 1];
   };
 
-  /// Stores the sums of a wave: as partials if blocks share K, else as output. It takes row after row of products, and
-  /// moves the next row's sums up, so that one row's code serves all.
-  TILEWAVE_DEVICE static void finish(const Args& a, const BlockWork& work, Exchange& exchange, WaveSums& sums) {
+  /// Stores the sums of a wave: as partials if blocks share K, else by write(i) as row i of products, whose sums are
+  /// then sums[0]. It takes row after row of products, and moves the next row's sums up, so that one row's code serves
+  /// all.
+  template <class Write>
+  TILEWAVE_DEVICE static void finish_rows(const Args& a, const BlockWork& work, WaveSums& sums, const Write& write) {
     for (int i = 0; i < tiles_m; ++i) {
       if (P.splits > 1 && a.gemm.splits > 1) {
         static_for<tiles_n>([&](auto j)
                                 TILEWAVE_INLINE_LAMBDA { store_partial(a, work, i * tiles_n + j, sums[0][j]); });
       } else {
-        write_row(a, work.tile, i, exchange,
-                  [&](int j, int half) TILEWAVE_INLINE_LAMBDA { return sums[0][j + half * tiles_c]; });
+        write(i);
       }
       static_for<(tiles_m - 1) * tiles_n>([&](auto at) TILEWAVE_INLINE_LAMBDA {
         sums[at / tiles_n][at % tiles_n] = sums[at / tiles_n + 1][at % tiles_n];
       });
     }
+  }
+  TILEWAVE_DEVICE static void finish(const Args& a, const BlockWork& work, Exchange& exchange, WaveSums& sums) {
+    finish_rows(a, work, sums, [&](int i) TILEWAVE_INLINE_LAMBDA {
+      write_row(a, work.tile, i, exchange,
+                [&](int j, int half) TILEWAVE_INLINE_LAMBDA { return sums[0][j + half * tiles_c]; });
+    });
   }
 
   /// Adds up the partials of one product of all blocks that share its K, in the order of K. Loads of four blocks'
@@ -272,10 +279,8 @@ struct GemmWaveTile {
     }
   }
 
- private:
-  using FourSums = Vec<Sum, 4>;
   using Values = Vec<float, Map::sums>;
-
+  /// Returns what becomes of the sums of product j of row i.
   template <class SumsOf>
   TILEWAVE_DEVICE static Values values_of(const Args& a, const GemmTile& tile, int i, int j, const SumsOf& sums_of) {
     Values values[halves];
@@ -289,6 +294,10 @@ struct GemmWaveTile {
     });
     return values[0];
   }
+
+ private:
+  using FourSums = Vec<Sum, 4>;
+
   TILEWAVE_DEVICE static void store(const Args& a, const GemmTile& tile, int i, int j, const Values& values,
                                     float factor) {
     const std::int32_t row = tile.first_row + row_of(i);
