@@ -207,7 +207,11 @@ constexpr GemmPolicies gemm_sm90_grouped(const GemmSpec& s) {
     list.add({.rows = 128, .columns = 128});
   }
   list.add({.rows = 64, .columns = 128, .swapped = true});
-  if (s.a != DType::i8) list.add({.rows = 32, .columns = 128, .swapped = true});
+  if (s.scale == Scaling::per_block && s.groups == GemmGroups::contiguous) {
+    list.add({.rows = 16, .columns = 128, .waves_rows = 1, .swapped = true});
+  } else if (s.a != DType::i8) {
+    list.add({.rows = 32, .columns = 128, .swapped = true});
+  }
   return list.all;
 }
 

@@ -219,6 +219,12 @@ struct GemmTensorLayout {
     if constexpr (gathered) B::shared_written();
   }
 
+  /// Stages whose copies begin together. Groups of few rows read all of their weights from memory, 128 bytes of each
+  /// row a stage, and 256 bytes of a row at a time take up to 1 % less. A ring of few stages would run empty meanwhile
+  /// (docs/notebook/2026-11-28-moe-stages-in-pairs.md).
+  static constexpr int stages_at_once =
+      S.groups == GemmGroups::contiguous && P.swapped && !packed && P.stages >= 9 ? 2 : 1;
+
   static constexpr bool copies_b_early = !gathered && S.groups == GemmGroups::one;
   enum class Operands { both, only_a, only_b };
   /// Starts a stage's copies into a slot, of both operands or of one. All lanes of the fetching wave call this.
