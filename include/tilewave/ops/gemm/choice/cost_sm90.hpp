@@ -79,8 +79,10 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
     const double groups = gemm_groups_hit(problem, m);
     const GemmHeightCost cost = gemm_height_cost(m / groups, heights, of_fragments);
     count.tiles = groups * cost.tiles * ceil_div(problem.n, p.columns);
-    // A loop takes a little longer than that, and gathers fill three stages too slowly (2026-11-28-moe-heights.md).
-    fragment_cycles = cost.of_tiles / cost.tiles * 1.05;
+    // A loop takes a little longer than that, and gathers fill three stages too slowly (2026-11-28-moe-heights.md). One
+    // that multiplies three tiles a wave takes less (2026-11-28-moe-stages-in-pairs.md).
+    const double loop = p.rows > 16 ? 1.05 : p.waves_rows > 1 ? 1.04 : 0.99;
+    fragment_cycles = cost.of_tiles / cost.tiles * loop;
     if (spec.gathered && p.rows > 80) fragment_cycles *= 1 + 0.5 * min_of(1.0, m / groups / 128);
   }
   // Block scales: rows of a group, and its tiles.
