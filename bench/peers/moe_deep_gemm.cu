@@ -11,7 +11,6 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
-
 #include <deep_gemm/impls/sm90_fp8_gemm_1d2d.cuh>
 
 namespace {

@@ -9,9 +9,12 @@
 //        .../bench/peers/moe_marlin.cu -o marlin.so
 // The generator's list QUANT_CONFIGS may be cut to MXFP4 first, which saves most of the time. VLLM_TYPES is the
 // namespace of scalar types, which forks rename.
+// The host's part needs both, so the order stays.
+// clang-format off
 #include "moe/marlin_moe_wna16/kernel.h"
 #include "moe/marlin_moe_wna16/marlin_template.h"
 #include "moe/marlin_moe_wna16/host.inc"
+// clang-format on
 
 #ifndef VLLM_TYPES
 #define VLLM_TYPES vllm
