@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The engine that copies boxes of tensors, in the rooms that have it: edges, blocks that copy for each other, stores.
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "test/arch/tensor_room.hpp"
