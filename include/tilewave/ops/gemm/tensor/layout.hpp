@@ -220,6 +220,12 @@ struct GemmTensorLayout {
     if constexpr (gathered) B::shared_written();
   }
 
+  /// Stages whose copies begin together. Groups of few rows read all of their weights from memory, 128 bytes of each
+  /// row a stage, and 256 bytes of a row at a time take up to 1 % less. A ring of few stages would run empty meanwhile
+  /// (docs/notebook/2026-11-28-moe-stages-in-pairs.md).
+  static constexpr int stages_at_once =
+      S.groups == GemmGroups::contiguous && P.swapped && !packed && P.stages >= 9 ? 2 : 1;
+
   static constexpr bool copies_b_early = !gathered && S.groups == GemmGroups::one;
   /// Weights of 16 bits in a chain of products, where all rows of A are one tile: they are read once, and what the next
   /// kernels read stays in L2 (docs/notebook/2026-11-28-step-boxes.md).
