@@ -83,8 +83,7 @@ struct GemmLdsKernel {
   static constexpr int a_bytes = P.rows * RowsA::row_bytes, b_bytes = P.columns * RowsB::row_bytes;  // of a slot
   static constexpr bool extra_b_slot =
       direct && Scales::copies == 0 && lds_of_block >= (a_bytes + b_bytes) * a_slots + b_bytes;
-  static constexpr int b_slots = extra_b_slot ? a_slots + 1 : a_slots;
-  static constexpr int k_slices = RowsA::k_slices;  // of a step
+  static constexpr int b_slots = extra_b_slot ? a_slots + 1 : a_slots, k_slices = RowsA::k_slices;  // of a step
 
   struct Shared : Scales::template InLds<a_slots> {
     alignas(16) Chunk a[a_slots][a_bytes / sizeof(Chunk)];
