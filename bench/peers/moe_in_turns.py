@@ -24,8 +24,12 @@ PEERS = {"grouped_mm": "PyTorch's grouped products with choice, sort and sum, un
          "fused_moe": "fused_moe_kernel from --fused-moe, of int4 fused_moe_kernel_gptq_awq, twice, with quantisation, silu and sum; choices "
                       "are sorted before: neither choice nor sort is timed",
          "routed": "the same behind the choice and sort of --triton-kernels",
-         "triton_kernels": "the whole layer of --triton-kernels; MXFP4"}
-NEEDS = {"fused_moe": ("fused_moe",), "routed": ("fused_moe", "triton_kernels"), "triton_kernels": ("triton_kernels",)}
+         "triton_kernels": "the whole layer of --triton-kernels; MXFP4",
+         "marlin": "vLLM's Marlin of experts, a library of moe_marlin.cu, with activation and sum; choices are sorted before; MXFP4",
+         "deep_gemm": "DeepGEMM's contiguous groups, a library of moe_deep_gemm.cu, with quantisation, copies, activation and sum; places "
+                      "are found before; DeepSeek-V3"}
+NEEDS = {"fused_moe": ("fused_moe",), "routed": ("fused_moe", "triton_kernels"), "triton_kernels": ("triton_kernels",),
+         "marlin": ("marlin",), "deep_gemm": ("deep_gemm",)}
 WEIGHTS = ("bf16", "blocks", "mxfp4", "int4")  # MoeCall::weights
 
 
@@ -92,7 +96,7 @@ class Peers:
 
     def __init__(self, torch, options):
         self.torch, self.options = torch, options
-        self.triton = self.kernels = self.package = None
+        self.triton = self.kernels = self.package = self.marlin = self.deep_gemm = None
         if {"fused_moe", "routed", "triton_kernels"} & set(options.peers):
             import triton_moe
             self.triton = triton_moe
@@ -100,6 +104,12 @@ class Peers:
             self.kernels = self.triton.jit_functions(options.fused_moe)
         if {"routed", "triton_kernels"} & set(options.peers):
             self.package = self.triton.TritonKernels(options.triton_kernels)
+        if "marlin" in options.peers:
+            import moe_marlin
+            self.marlin = moe_marlin.Marlin(options.marlin)
+        if "deep_gemm" in options.peers:
+            import moe_deep_gemm
+            self.deep_gemm = moe_deep_gemm.DeepGemm(options.deep_gemm)
 
     def of(self, peer, layer):
         """A function that returns the layer's result, or why the peer is left out."""
@@ -111,6 +121,10 @@ class Peers:
             torch.compiler.reset()
             compiled = torch.compile(function, dynamic=False)
             return lambda: compiled(layer.x, layer.logits, *w.values)
+        if peer == "marlin":
+            return self.marlin.layer(layer, moe_layer.SWIGLU_ALPHA, moe_layer.SWIGLU_LIMIT)
+        if peer == "deep_gemm":
+            return self.deep_gemm.layer(layer)
         if peer == "triton_kernels":
             return self.package.layer(layer, moe_layer.SWIGLU_ALPHA, moe_layer.SWIGLU_LIMIT)
         function = self.triton.fused_moe(layer, self.kernels, self.options.configs)
@@ -126,6 +140,8 @@ def parse(arguments):
                         "fused_moe_triton_kernels.py")
     parser.add_argument("--configs", default="", help="folder of vLLM's tuned configs; without the file of a layer, its fallback is timed")
     parser.add_argument("--triton-kernels", default="", help="folder that has the package triton_kernels")
+    parser.add_argument("--marlin", default="", help="library of moe_marlin.cu")
+    parser.add_argument("--deep-gemm", default="", help="library of moe_deep_gemm.cu")
     turns.add_options(parser, PEERS, "grouped_mm", max_seconds=0.2)
     options = turns.checked(TOOL, parser.parse_args(arguments), PEERS)
     options.ours = [path for path in options.ours.split(",") if path]
@@ -133,7 +149,8 @@ def parse(arguments):
         for need in NEEDS.get(peer, ()):
             if not getattr(options, need):
                 common.fail(TOOL, f"--{need.replace('_', '-')}: names nothing, which --peers={peer} asks for")
-    for name, path in [("ours", path) for path in options.ours] + [("fused-moe", options.fused_moe)]:
+    files = {"fused-moe": options.fused_moe, "marlin": options.marlin, "deep-gemm": options.deep_gemm}
+    for name, path in [("ours", path) for path in options.ours] + list(files.items()):
         if path and not os.path.isfile(path):
             common.fail(TOOL, f"--{name}: no file '{path}'")
     if options.triton_kernels and not os.path.isdir(os.path.join(options.triton_kernels, "triton_kernels")):

@@ -105,6 +105,16 @@ class Layer:
     def hit(self):
         return self.ids.unique().numel()
 
+    def padded_groups(self, unit):
+        """Choices in the order of their experts, each group a multiple of `unit` long: (choices in order, their places, padded
+        lengths, padded length of all)."""
+        torch, flat = self.torch, self.ids.reshape(-1)
+        counts = torch.bincount(flat, minlength=self.config.experts)
+        padded = (counts + unit - 1) // unit * unit
+        order = torch.argsort(flat, stable=True)
+        gaps = (torch.cumsum(padded, 0) - padded) - (torch.cumsum(counts, 0) - counts)  # before a group
+        return order, gaps[flat[order]] + torch.arange(flat.numel(), device="cuda"), padded, int(padded.sum())
+
     def expert(self, expert, x):
         """The result of an expert for a token, in f64."""
         torch, w = self.torch, self.weights

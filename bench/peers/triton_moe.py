@@ -46,12 +46,12 @@ def silu_of_gates_quantised(gates, codes, scales, columns, GROUP: tl.constexpr):
 
 
 @triton.jit
-def sum_of_slots(results, out, columns, SLOTS: tl.constexpr, BLOCK: tl.constexpr):
+def sum_of_slots(results, out, columns, stride, SLOTS: tl.constexpr, BLOCK: tl.constexpr):
     row, at = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = at < columns
     total = tl.zeros((BLOCK,), dtype=tl.float32)
     for slot in tl.static_range(SLOTS):
-        total += tl.load(results + (row * SLOTS + slot) * columns + at, mask=inside, other=0.0).to(tl.float32)
+        total += tl.load(results + (row * SLOTS + slot) * stride + at, mask=inside, other=0.0).to(tl.float32)
     tl.store(out + row * columns + at, total.to(tl.bfloat16), mask=inside)
 
 
@@ -105,12 +105,7 @@ def fused_moe(layer, kernels, configs):
     kernel, zeros = kernels[name], [pairs_of_rows(of_one) for of_one in w.zeros]
     config = config_of(configs, c, c.rows)
     tall, rows = config["BLOCK_SIZE_M"], c.rows * c.topk
-    flat = layer.ids.reshape(-1)
-    counts = torch.bincount(flat, minlength=c.experts)
-    padded = (counts + tall - 1) // tall * tall
-    ends, total = torch.cumsum(padded, 0), int(padded.sum())
-    order = torch.argsort(flat, stable=True)
-    places = (ends - padded)[flat[order]] + torch.arange(rows, device="cuda") - (torch.cumsum(counts, 0) - counts)[flat[order]]
+    order, places, padded, total = layer.padded_groups(tall)
     sorted_ids = torch.full((total,), rows, dtype=torch.int32, device="cuda")
     sorted_ids[places] = order.int()
     expert_ids = torch.repeat_interleave(torch.arange(c.experts, device="cuda"), padded // tall).int()
@@ -161,7 +156,7 @@ def fused_moe(layer, kernels, configs):
         else:
             silu_of_gates[(rows, triton.cdiv(c.intermediate, 1024))](gates, h, c.intermediate, 1024)
         product(h, h_scale, 1, results, 1, True)
-        sum_of_slots[(c.rows, triton.cdiv(c.columns, 1024))](results, out, c.columns, slots, 1024)
+        sum_of_slots[(c.rows, triton.cdiv(c.columns, 1024))](results, out, c.columns, c.columns, slots, 1024)
         return out
 
     return run

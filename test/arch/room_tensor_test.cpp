@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The engine that copies boxes of tensors, in the rooms that have it: edges, blocks that copy for each other, stores.
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "test/arch/tensor_room.hpp"
@@ -77,6 +76,8 @@ struct CopyKernel {
       B::mbarrier_expect(&shared.full, static_cast<std::uint32_t>(args.box_units) * 16);
       if (id == 0 && args.side_by_side) {
         B::copy_side_by_side(shared.box, args.map, B::load(at + 1), B::load(at + 2), &shared.full);
+      } else if (id == 0 && B::block_id() % 2 == 1) {
+        B::copy_tensor_once(shared.box, args.map, B::load(at), B::load(at + 1), B::load(at + 2), &shared.full);
       } else if (id == 0) {
         B::copy_tensor(shared.box, args.map, B::load(at), B::load(at + 1), B::load(at + 2), &shared.full);
       }

@@ -82,6 +82,9 @@ class MoePeers(unittest.TestCase):
                                    ("--triton-kernels", ours, "--peers=triton_kernels", names.name),
                                    ("--triton-kernels", ours, "--peers=routed", f"--fused-moe={library}", names.name),
                                    ("--triton-kernels", ours, f"--triton-kernels={folder}", names.name),
+                                   ("--marlin", ours, "--peers=marlin", names.name),
+                                   ("--marlin", ours, "--marlin=/nonexistent", names.name),
+                                   ("--deep-gemm", ours, "--peers=deep_gemm", names.name),
                                    ("--state", ours, "--state=hot", names.name), ("--filter", ours, "--filter=(", names.name),
                                    ("--max-seconds", ours, "--max-seconds=0", names.name),
                                    ("no config is left", ours, "--filter=nothing", names.name), ("no config of", ours, __file__)):

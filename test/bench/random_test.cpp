@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "bench/harness/random.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <set>
 #include <vector>

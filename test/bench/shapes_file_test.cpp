@@ -7,7 +7,6 @@
 #include <random>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
 #include "bench/ops/softmax/sweep.hpp"
 #include "test/catch_compat.hpp"

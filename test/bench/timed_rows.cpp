@@ -2,7 +2,6 @@
 // Rows with times that are made up, written as every benchmark writes its own: `timed_rows TIMES --benchmark_...` has three,
 // of 1, 2 and 3 us, times TIMES. What reads the files needs no GPU.
 #include <cstdlib>
-#include <functional>
 #include <string>
 #include <vector>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Whatever numbers and addresses a problem has, an op answers with a status, and its arithmetic overflows nowhere.
 // UndefinedBehaviorSanitizer (preset host-asan) sees the second; here one sees the first.
-#include <cmath>
 #include <functional>
 #include <limits>
 #include <random>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "tilewave/core/math.hpp"
 
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>

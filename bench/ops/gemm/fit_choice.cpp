@@ -24,11 +24,11 @@ using bench::recorded_name, bench::recorded_spec;
 using PolicyCost = tilewave::detail::GemmPolicyCost;
 
 constexpr int shared_count = sizeof(GemmDenseCost) / sizeof(double);
-constexpr int policy_count = 6;  // start, stage, tile, merge, split, memory
+constexpr int policy_count = 7;  // start, stage, tile, merge, split, memory, crowd
 // How far a constant usually is from where it starts: the unit of steps, of differences and of the pull to the start.
-constexpr double shared_units[shared_count] = {.3, .6, .6, .6, .6, .6, .1, .5, .1, .1, .5,
-                                               .2, 15, .1, .4, 1,  .1, .1, .1, .1, .5};
-constexpr double policy_units[policy_count] = {.6, .03, .6, .6, .25, .06};
+constexpr double shared_units[shared_count] = {.3, .6, .6, .6, .6, .6, .1, .5, .1, .1, .5, .2, 15,
+                                               .1, .4, 1,  .1, .1, .1, .1, .5, .3, .5, .3, .1, .3};
+constexpr double policy_units[policy_count] = {.6, .03, .6, .6, .25, .06, .1};
 constexpr double pull = 1e-4, difference = .02;
 constexpr double level = 1.0 / 30;  // of an error that all plans of a shape have
 constexpr double outlier = .15;     // a logarithm that is farther off counts less
@@ -119,7 +119,7 @@ class Specs {
     std::vector<Shape> all;
     for (auto& [name, shape] : shapes) {
       shape.name = name;
-      if (shape.plans.size() > 3) all.push_back(shape);
+      if (shape.plans.size() > 1) all.push_back(shape);
     }
     return all;
   }
@@ -307,8 +307,9 @@ void write(const Constants& c) {
     return std::tie(a.rows, a.columns, a.waves_rows, a.form) < std::tie(b.rows, b.columns, b.waves_rows, b.form);
   });
   for (const PolicyCost& p : all)
-    std::printf("    {%d, %d, %d, GemmForm::%s, %.2f, %.4f, %.2f, %.2f, %.3f, %.3f},\n", p.rows, p.columns,
-                p.waves_rows, forms[static_cast<int>(p.form)], p.start, p.stage, p.tile, p.merge, p.split, p.memory);
+    std::printf("    {%d, %d, %d, GemmForm::%s, %.2f, %.4f, %.2f, %.2f, %.3f, %.3f, %.3f},\n", p.rows, p.columns,
+                p.waves_rows, forms[static_cast<int>(p.form)], p.start, p.stage, p.tile, p.merge, p.split, p.memory,
+                p.crowd);
 }
 
 }  // namespace

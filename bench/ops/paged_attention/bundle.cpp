@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "bench/ops/paged_attention/bundle.hpp"
 
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <stdexcept>
 #include <vector>
 

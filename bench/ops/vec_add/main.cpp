@@ -2,7 +2,6 @@
 // bench_ceiling: how fast memory can be read, copied, written and added up, and what a launch costs, one row per config
 // and policy. See docs/reference/benchmarking.md.
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "bench/harness/shapes.hpp"

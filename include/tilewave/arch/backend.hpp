@@ -259,8 +259,9 @@ concept TensorBackend = GroupBackend<B> &&
   { B::elected() } -> std::same_as<bool>;  // true in one lane of the wave, all of whose lanes call it together
   { B::prefetch_map(map) } -> std::same_as<void>;
   { B::copy_tensor(shared, map, 0, 0, 0, mbarrier) } -> std::same_as<void>;
-  { B::copy_tensor(shared, map, 0, 0, 0, mbarrier, 3u) } -> std::same_as<void>;  // into blocks 0 and 1 of the cluster
-  { B::copy_side_by_side(shared, map, 0, 0, mbarrier) } -> std::same_as<void>;   // whole rows, of boxes side by side
+  { B::copy_tensor(shared, map, 0, 0, 0, mbarrier, 3u) } -> std::same_as<void>;   // into blocks 0 and 1 of the cluster
+  { B::copy_tensor_once(shared, map, 0, 0, 0, mbarrier) } -> std::same_as<void>;  // L2 gives its lines up first
+  { B::copy_side_by_side(shared, map, 0, 0, mbarrier) } -> std::same_as<void>;    // whole rows, of boxes side by side
   { B::store_tensor(map, 0, 0, 0, shared) } -> std::same_as<void>;
   { B::stores_end() } -> std::same_as<void>;
   // one lane's: the word on the device, which is then one more, or 0 behind the last

@@ -6,6 +6,7 @@
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/attention/cache.hpp"
 #include "tilewave/core/dtype.hpp"
+#include "tilewave/core/math.hpp"
 
 namespace tilewave {
 
@@ -29,7 +30,7 @@ struct AttentionArithmetic {
     return type == DType::f16 && quant != Scaling::per_token ? 128.0f : 1.0f;
   }
 
-  TILEWAVE_DEVICE static float larger(float x, float y) { return __builtin_fmaxf(x, y); }
+  TILEWAVE_DEVICE static float larger(float x, float y) { return Max{}(x, y); }
   TILEWAVE_DEVICE static float sum(float x, float y) { return x + y; }
 
   /// The scale of K, or of V, that is common to all tokens of a KV head; 1 if there is none, or each token has its own.

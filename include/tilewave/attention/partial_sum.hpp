@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "tilewave/arch/backend.hpp"
+#include "tilewave/core/math.hpp"
 #include "tilewave/core/static_for.hpp"
 #include "tilewave/tile/element.hpp"
 #include "tilewave/tile/row_policy.hpp"
@@ -55,7 +56,7 @@ struct PartialSum {
     for (int i = 0; i < lane_weights; ++i) {
       const int p = i * lanes + lane();
       weight[i] = p < row.count ? B::load(row.lse + row.lse_offset(p)) : minus_infinity;
-      maximum = __builtin_fmaxf(maximum, weight[i]);
+      maximum = Max{}(maximum, weight[i]);
     }
     maximum = B::template reduce<lanes>(maximum, Max{});
     const float reference = maximum == minus_infinity ? 0.0f : maximum;  // 0 if no partial has weight

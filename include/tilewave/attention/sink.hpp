@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
+#include "tilewave/core/math.hpp"
 
 namespace tilewave {
 
@@ -18,7 +19,7 @@ struct JoinedSink {
 template <class B>
 TILEWAVE_DEVICE JoinedSink join_sink(float lse, float sink) {
   constexpr float minus_infinity = -__builtin_inff();
-  const float larger = __builtin_fmaxf(lse, sink), reference = larger == minus_infinity ? 0.0f : larger;
+  const float larger = Max{}(lse, sink), reference = larger == minus_infinity ? 0.0f : larger;
   const float tokens = B::exp2((lse - reference) * log2_e), sum = tokens + B::exp2((sink - reference) * log2_e);
   return {sum == 0.0f ? 0.0f : tokens / sum, sum == 0.0f ? minus_infinity : reference + B::log2(sum) * ln_2};
 }

@@ -20,8 +20,8 @@ nlohmann::ordered_json row_claims(const AttentionCombineSpec& s, const RowPolicy
           {"bytes_in_flight", 0},  // partials may be read again: not told from other loads
           {"wide_loads", held * batch * p.chunks},
           {"wide_stores", bytes == 16 ? stores : 0},
-          {"narrow_load_bytes", 4 * held},  // lse of a lane's partials
-          {"narrow_store_bytes", 4 + (bytes == 16 ? 0 : stores * bytes)},
+          {"narrow_load_bytes", 4 * held},                                 // lse of a lane's partials
+          {"narrow_store_bytes", 4 + (bytes == 16 ? 0 : stores * bytes)},  // lse, and what is no whole 16 bytes of out
           {"dpp", 2 * steps},
           {"exchanges", held * batch},  // of weights
           {"barriers", 0},

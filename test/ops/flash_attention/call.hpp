@@ -30,6 +30,7 @@ struct FlashShape {
   bool packed_qkv = false;                       // q, K and V of a token are one row
   bool by_counter = false;                       // blocks take work by a counter on the device
   bool workspace = false;                        // there is one, so that keys may be cut into splits
+  std::int32_t scale_gap = 0;                    // elements between scales of kv heads, which are NaN
   FlashValues q_of{}, k_of{}, v_of{};            // drawn at random if empty
   // Says what the bit mask lets query i of sequence b see; drawn at random if empty.
   std::function<bool(std::int32_t b, std::int64_t i, std::int64_t key)> sees{};
@@ -100,6 +101,7 @@ class FlashCall {
       k_from_ = std::int64_t{h.q_heads} * spec.head_size;
       v_from_ = k_from_ + std::int64_t{h.kv_heads} * spec.head_size;
     }
+    if (spec.quant == Scaling::per_head) h.scale_head_stride += s.scale_gap;
     host = h;
     const std::int64_t kv_tokens = paged    ? h.num_pages * h.block_size
                                    : ragged ? h.total_kv
@@ -117,17 +119,18 @@ class FlashCall {
       host.k = q_.data() + k_from_ * size_of(spec.kv), host.v = q_.data() + v_from_ * size_of(spec.kv);
     }
     fill();
-    const auto floats = [&](std::vector<float>& to, bool there, std::int64_t count, char seed, float least) {
-      for (std::int64_t i = 0; there && i < count; ++i) to.push_back(least + std::abs(drawn(seed, int(i), 0)));
+    const auto floats = [](std::vector<float>& to, bool there, std::int64_t count, char seed, float least, int by = 1) {
+      for (std::int64_t i = 0; there && i < count; ++i)
+        to.push_back(i % by == 0 ? least + std::abs(drawn(seed, int(i), 0)) : std::numeric_limits<float>::quiet_NaN());
       return there ? to.data() : nullptr;
     };
     const bool scaled = spec.quant != Scaling::none, heads = spec.quant == Scaling::per_head;
     const std::int64_t scales = spec.quant == Scaling::per_token ? h.num_pages * h.kv_heads * h.block_size
-                                : heads                          ? h.kv_heads
+                                : heads                          ? (h.kv_heads - 1) * h.scale_head_stride + 1
                                                                  : 1;
     host.q_scale = floats(scale_[0], is_fp8(spec.q), heads ? h.q_heads : 1, 'a', 0.5f);
-    host.k_scale = floats(scale_[1], scaled, scales, 'b', 0.5f);
-    host.v_scale = floats(scale_[2], scaled, scales, 'c', 0.5f);
+    host.k_scale = floats(scale_[1], scaled, scales, 'b', 0.5f, heads ? 1 + s.scale_gap : 1);
+    host.v_scale = floats(scale_[2], scaled, scales, 'c', 0.5f, heads ? 1 + s.scale_gap : 1);
     host.out_scale = floats(scale_[3], is_fp8(spec.out), 1, 'd', 2.0f);
     host.sinks = floats(scale_[4], s.sinks, h.q_heads, 'e', 0.0f);
     host.alibi_slopes = floats(scale_[5], spec.alibi, h.q_heads, 'f', 0.1f);

@@ -81,6 +81,21 @@ TEST_CASE("calls that are refused, by the field that is wrong") {
         }) == StatusCode::misaligned);
 }
 
+TEST_CASE("scales of heads are as many as heads, and a stride apart") {
+  constexpr FlashAttentionSpec spec{
+      .q = DType::fp8_e4m3fn, .kv = DType::fp8_e4m3fn, .out = DType::bf16, .quant = Scaling::per_head};
+  const FlashCall call(spec, {.q = {3}, .kv = {20}, .q_heads = 4, .kv_heads = 2, .scale_gap = 3});
+  const auto code = [&](const auto& spoil) {
+    FlashAttentionProblem p = call.p;
+    spoil(p);
+    return flash_attention_check(p, facts_of(ArchId::sm90)).code;
+  };
+  CHECK(code([](auto&) {}) == StatusCode::ok);
+  CHECK(code([](auto& p) { p.scale_head_stride = 0; }) == StatusCode::bad_stride);
+  CHECK(code([](auto& p) { p.lse = const_cast<float*>(p.q_scale) + 3; }) == StatusCode::bad_value);
+  CHECK(code([](auto& p) { p.lse = const_cast<float*>(p.k_scale) + 4; }) == StatusCode::bad_value);
+}
+
 TEST_CASE("a policy with a cluster is of path tensor and contiguous keys of 16 bits") {
   const FlashAttentionPolicy pair{.path = FlashAttentionPath::tensor,
                                   .rows = 128,

@@ -18,7 +18,7 @@ inline void check_spec(const FlashAttentionEntry& entry) {
   int turn = 0;
   for (const FlashLayout layout : layouts_of(entry.spec)) {
     FlashShape shape{.q = {3, 0, 37, 1}, .kv = {41, 9, 70, 0}, .q_heads = 4, .kv_heads = 2, .layout = layout};
-    shape.block_size = turn % 2 == 0 ? 16 : 48;
+    shape.block_size = turn % 2 == 0 ? 16 : 48, shape.scale_gap = turn;
     shape.causal = turn == 0, shape.sinks = turn == 0;
     if (turn == 1) shape.left = 21, shape.right = 6;
     ++turn;

@@ -5,6 +5,7 @@
 #include "entries/gemm.hpp"
 #include "test/ops/rows.hpp"
 #include "test/turns.hpp"
+#include "tilewave/ops/gemm/choice/tile_count.hpp"
 #include "tilewave/ops/gemm/registry.hpp"
 #include "tilewave/reference/gemm.hpp"
 
@@ -214,6 +215,27 @@ TEST_CASE("hundreds of groups have their own rows, most of them none") {
       CHECK(IdsCall(e.spec, s).run(e) == "");
     }
   });
+}
+
+// A launch has to have more tiles than the chip has places before blocks take several.
+TEST_CASE("blocks that go through several tiles side by side write each of them", "[full]") {
+  int walks = 0;
+  for (const GemmEntry* const e : all_gemm_moe_entries()) {
+    if (!detail::gemm_walks(e->spec, e->policy)) continue;
+    IdsShape s{.tokens = 90, .topk = 3, .n = 61 * 128, .k = 256, .rows = std::vector<std::int32_t>(74, 1)};
+    for (const int high : {0, 24, 48, 73}) s.rows[high] = 40;
+    s.weights = true;
+    for (const std::int32_t k : {128, 208}) {
+      s.k = k;
+      IdsCall call(e->spec, s);
+      const GemmProblem p = call.on_device();
+      REQUIRE(gemm_walk(p, p.m, e->policy, facts_of(e->arch)) == 2);  // and a block at the end has one
+      INFO(name_of(e->spec) << " " << name_of(e->policy) << ", k " << k);
+      CHECK(call.run(*e) == "");
+      ++walks;
+    }
+  }
+  CHECK(walks > 0);
 }
 
 TEST_CASE("problems whose rows have ids are refused by name") {

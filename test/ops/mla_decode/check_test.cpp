@@ -92,6 +92,16 @@ TEST_CASE("strides that are not whole, and outputs that overlap") {
   CHECK(refused([](P& p) { p.workspace = p.out, p.workspace_bytes = 16; }) == StatusCode::bad_value);
 }
 
+TEST_CASE("pages of more than 2^31 bytes overlap as others do") {
+  const MlaDecodeSpec apart{.kv = fp8, .layout = LatentLayout::groups_64, .head_size = 512};
+  const auto out_behind_kv = [](MlaDecodeProblem& p) {
+    p.block_size = 1 << 22, p.table_columns = 1;
+    p = MlaDecodeProblem::dense(p);
+    p.out = static_cast<std::byte*>(const_cast<void*>(p.kv)) + (std::int64_t{1} << 31);
+  };
+  CHECK(refused(out_behind_kv, apart) == StatusCode::bad_value);
+}
+
 TEST_CASE("a launch refuses another spec and a workspace that is too small") {
   for (const MlaDecodeEntry* entry : in_turn(all_mla_decode_entries())) {
     MlaCall call(entry->spec, {.lengths = {400}, .heads = 8});
@@ -131,6 +141,15 @@ TEST_CASE("path tensor says what it does not take") {
   p = call.p;
   p.block_size = 16, p.page_stride = 16 * 576 + 8;
   CHECK(code(copies, p) == StatusCode::bad_stride);
+}
+
+TEST_CASE("an empty batch is taken, whatever its strides are") {
+  MlaCall call({}, {.lengths = {100}, .block_size = 16});
+  MlaDecodeProblem p = call.p;
+  p.batch = 0, p.q_head_stride = std::int64_t{1} << 62, p.token_stride = -8;
+  CHECK(mla_decode_check(p, sm90_facts).ok());
+  for (const MlaDecodePolicy& policy : mla_decode_policies(ArchId::sm90, {}))
+    CHECK(mla_decode_takes(policy, p, sm90_facts).ok());
 }
 
 TEST_CASE("path lds says what it does not take") {

@@ -31,6 +31,19 @@ TEST_CASE("heads that fill no row tile, and more rows than a block has") {
   check_mla({.lengths = {150, 40}, .heads = 128, .block_size = 64}, any_spec);
 }
 
+TEST_CASE("waves of combine have several rows each") {
+  // 2240 rows are more than the chip holds waves for. Sequences have no partial results, one, two or three.
+  std::vector<std::int32_t> lengths(140);
+  for (int i = 0; i < 140; ++i) lengths[i] = i % 7 == 0 ? 130 : i % 50;
+  for (const MlaDecodeEntry* entry : all_mla_decode_entries()) {
+    const MlaDecodePolicy& policy = entry->policy;
+    if (!plain(entry->spec) || policy.path != MlaDecodePath::tensor || !policy.balanced() || policy.gathered) continue;
+    MlaCall call(entry->spec, {.lengths = lengths, .heads = 16, .block_size = 64, .sinks = true});
+    CHECK(call.host.output_rows() > mla_combine_held_waves(facts_of(entry->arch)));
+    CHECK(call.run(*entry) == "");
+  }
+}
+
 TEST_CASE("several query tokens are causal among themselves") {
   check_mla({.lengths = {70, 2, 1}, .heads = 16, .query_tokens = 2}, any_spec);
   check_mla({.lengths = {67, 3}, .heads = 11, .query_tokens = 4, .sinks = true}, plain);

@@ -54,16 +54,24 @@ TEST_CASE("bad problems of a layer are refused by name") {
            {"out is w1", C::bad_value, [](P& p) { p.out = const_cast<void*>(p.w1.data); }, "out overlaps"},
            {"out is the logits", C::bad_value, [](P& p) { p.out = const_cast<void*>(p.logits); }, "out overlaps"},
            {"kept groups without groups", C::bad_extent, [](P& p) { p.kept_groups = 2; }},
-           {"a weight scale that is infinite", C::bad_value, [](P& p) { p.weight_scale = INFINITY; }}});
+           {"a weight scale that is infinite", C::bad_value, [](P& p) { p.weight_scale = INFINITY; }},
+           {"a weight of no shared expert", C::bad_value, [](P& p) { p.shared_weight = 0.5f; }, "shared_weight"}});
   refused(layer_of(MoeRouting::given),
           {{"ids null", C::null_pointer, [](P& p) { p.topk_ids = nullptr; }},
            {"weights null", C::null_pointer, [](P& p) { p.topk_weights = nullptr; }},
            {"ids that overlap", C::bad_stride, [](P& p) { p.ids_stride = 1; }},
            {"a bias of gating", C::bad_value, [](P& p) { p.gating_bias = p.topk_weights; }},
+           {"a scale of given weights", C::bad_value, [](P& p) { p.weight_scale = 2.5f; }, "weight_scale"},
+           {"given weights renormalised", C::bad_value, [](P& p) { p.renormalise = true; }, "renormalise"},
+           {"groups of given experts", C::bad_value, [](P& p) { p.expert_groups = p.kept_groups = 2; }},
            {"ids off by a byte", C::misaligned, [](P& p) { p.topk_ids = moved(p.topk_ids, 1); }}});
-  refused(layer_of(MoeRouting::masked), {{"rows null", C::null_pointer, [](P& p) { p.expert_rows = nullptr; }},
-                                         {"capacity -1", C::bad_extent, [](P& p) { p.capacity = -1; }},
-                                         {"topk", C::bad_value, [](P& p) { p.topk = 2; }}});
+  refused(layer_of(MoeRouting::masked),
+          {{"rows null", C::null_pointer, [](P& p) { p.expert_rows = nullptr; }},
+           {"capacity -1", C::bad_extent, [](P& p) { p.capacity = -1; }},
+           {"2^31 places of all experts", C::bad_extent, [](P& p) { p.capacity = 1 << 28; }, "local_experts"},
+           {"topk", C::bad_value, [](P& p) { p.topk = 2; }}});
+  refused(layer_of(MoeRouting::logits), {{"rows of 2^53 elements", C::bad_extent,
+                                          [](P& p) { p.tokens = (1 << 24) - 1, p.hidden = 1 << 28; }, "2^50"}});
   refused(layer_of(MoeRouting::logits, true),
           {{"x_scale without use", C::bad_value, [](P& p) { p.x_scale = p.w1.scale; }, "finds the scales"},
            {"scales of w1 null", C::null_pointer, [](P& p) { p.w1.scale = nullptr; }}});
@@ -132,6 +140,30 @@ TEST_CASE("rows are copied where experts have many, and those that the layer rea
   CHECK(moe_check(p, copied, facts, moe_no_workspace(), {}).ok());
   p.x = moved(p.x, 8);
   CHECK(moe_check(p, copied, facts, moe_no_workspace(), {}).code == C::misaligned);
+}
+
+TEST_CASE("x that blocks quantise beside the choice of experts keeps its rules") {
+  for (const MoeEntry* e : all_moe_entries()) {
+    if (e->policy.choosing != MoeChoosing::beside_x) continue;
+    return refused(*e, {{"x_stride 0", C::bad_stride, [](P& p) { p.x_stride = 0; }}});
+  }
+}
+
+TEST_CASE("a kept plan whose h is f32 takes no bias of the first product") {
+  for (const MoeEntry* const& e : all_moe_entries()) {
+    if (e->policy.h != MoeH::f32) continue;
+    MoeParts parts = all_moe_parts();
+    parts.layers = {&e, 1};
+    MoeCall call(e->spec, {.tokens = 5});
+    MoeProblem p = call.on_device();
+    MoePlan plan;
+    REQUIRE(moe_select(p, parts, facts_of(e->arch), plan).ok());
+    const bench::DeviceBuffer workspace(plan.workspace_bytes(p));
+    p.workspace = workspace.data(), p.workspace_bytes = workspace.bytes();
+    p.w1 = p.w1.with_bias(p.w2.data, 2 * p.intermediate);
+    CHECK(plan.launch(p, {}).code == C::no_matching_entry);
+    return;
+  }
 }
 
 TEST_CASE("specs that no room computes are refused by name") {

@@ -13,6 +13,7 @@ ordered_json row_claims(const SamplingSpec&, const RowPolicy& p) {
   constexpr int wave = facts_of(arch).wave_lanes;
   constexpr int steps = 6;  // of a reduction, or of a running sum, over the lanes of a wave
   const bool alone = p.lanes == wave;
+  constexpr int answer = 4 + 4;  // token and log probability; of no logits, of a first draw, of the last of several
   // The largest of words, or sums of them: the largest logit, the key that lanes reach, and all lanes do; two sums of
   // 64 bits, each of two words; where counters and a chunk's lanes pass a number, which also takes two running sums.
   // What a chunk weighs; of several waves also the first three over these, and where their sums pass.
@@ -21,8 +22,8 @@ ordered_json row_claims(const SamplingSpec&, const RowPolicy& p) {
           {"bytes_in_flight", p.held && p.vec == 16 ? p.chunks * p.vec : 0},
           {"wide_loads", p.chunks},
           {"wide_stores", 0},
-          {"narrow_load_bytes", 64},   // parameters of a row: 4 of 4 bytes, 2 of 8
-          {"narrow_store_bytes", 24},  // token and log probability, in three places
+          {"narrow_load_bytes", 64},  // parameters of a row: 4 of 4 bytes, 2 of 8
+          {"narrow_store_bytes", 3 * answer},
           {"dpp", steps * (reductions + 3 * finds)},
           {"exchanges", 4 * finds},  // what is found: two words or four
           {"barriers", alone ? 1 : 6},

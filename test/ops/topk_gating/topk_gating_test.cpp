@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The tests compare every entry with the reference in double: any number of experts and choices, ties, -inf and NaN,
 // bias, groups.
-#include <numeric>
 
 #include "test/ops/topk_gating/call.hpp"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Code objects made here, with what a parser looks at and nothing else; listings as llvm-objdump and nvdisasm print them.
-#include <cstring>
 
 #include "test/catch_compat.hpp"
 #include "test/tools/tilewave/code_object.hpp"

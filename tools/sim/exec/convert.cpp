@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Conversions between integers and floats of 16 bits and more.
-#include <algorithm>
 #include <cmath>
 #include <limits>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Program flow, waits and 16-bit-immediate scalar instructions.
-#include <algorithm>
 
 #include "sim/exec/scalar.hpp"
 #include "sim/programs/code_object.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // LDS accesses, and the lane exchanges that go through the LDS crossbar.
-#include <algorithm>
 #include <bit>
 
 #include "sim/exec/vector_memory.hpp"

@@ -3,7 +3,6 @@
 #include "sim/exec/scalar.hpp"
 
 #include <algorithm>
-#include <limits>
 
 namespace tilewave::sim {
 namespace {

@@ -2,7 +2,6 @@
 // Formats of rocprofv3's decoded thread traces, version 3.0.0: ui_output_agent_<n>_dispatch_<n>.
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 

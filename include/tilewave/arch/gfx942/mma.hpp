@@ -3,7 +3,7 @@
 // lane's results are 4 kv values of one row. Products of tiles in LDS follow.
 #pragma once
 
-#include "tilewave/arch/lds.hpp"
+#include "tilewave/arch/gfx9/product.hpp"
 
 #if defined(__HIP__)
 
@@ -61,42 +61,9 @@ struct Product {
 
  private:
   template <DType type, int side>
-  TILEWAVE_DEVICE static Sums<type, side> product(Half kv, Half rows, const Sums<type, side>& sums) {
-    using Result = Sums<type, side>;
-    using Registers = ProductSum<type> __attribute__((ext_vector_type(side * side / 64)));
-    const auto c = __builtin_bit_cast(Registers, sums);
-    if constexpr (type == DType::bf16) {
-      using Shorts = short __attribute__((ext_vector_type(4)));
-      const auto a = __builtin_bit_cast(Shorts, kv), b = __builtin_bit_cast(Shorts, rows);
-      if constexpr (side == 16) {
-        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c, 0, 0, 0));
-      } else {
-        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(a, b, c, 0, 0, 0));
-      }
-    } else if constexpr (type == DType::f16) {
-      using Halves = _Float16 __attribute__((ext_vector_type(4)));
-      const auto a = __builtin_bit_cast(Halves, kv), b = __builtin_bit_cast(Halves, rows);
-      if constexpr (side == 16) {
-        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c, 0, 0, 0));
-      } else {
-        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_f32_32x32x8f16(a, b, c, 0, 0, 0));
-      }
-    } else if constexpr (type == DType::i8) {
-      const auto a = __builtin_bit_cast(long, kv), b = __builtin_bit_cast(long, rows);
-      if constexpr (side == 16) {
-        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_i32_16x16x32_i8(a, b, c, 0, 0, 0));
-      } else {
-        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_i32_32x32x16_i8(a, b, c, 0, 0, 0));
-      }
-    } else {
-      static_assert(type == DType::fp8_e4m3fnuz, "gfx942 multiplies bf16, f16, i8 and the fnuz flavour of fp8");
-      const auto a = __builtin_bit_cast(long, kv), b = __builtin_bit_cast(long, rows);
-      if constexpr (side == 16) {
-        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(a, b, c, 0, 0, 0));
-      } else {
-        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_f32_32x32x16_fp8_fp8(a, b, c, 0, 0, 0));
-      }
-    }
+  TILEWAVE_DEVICE static Sums<type, side> product(const Half& kv, const Half& rows, const Sums<type, side>& sums) {
+    static_assert(!is_fp8(type) || type == DType::fp8_e4m3fnuz, "gfx942 multiplies the fnuz flavour of fp8");
+    return gfx9::half_product<type, side>(kv, rows, sums);
   }
 };
 

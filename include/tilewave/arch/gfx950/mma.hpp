@@ -3,7 +3,7 @@
 // Products of tiles in LDS follow.
 #pragma once
 
-#include "tilewave/arch/lds.hpp"
+#include "tilewave/arch/gfx9/product.hpp"
 
 #if defined(__HIP__)
 
@@ -70,27 +70,8 @@ struct Product {
   template <DType type, int side>
   TILEWAVE_DEVICE static void multiply_half(const Vec<std::uint32_t, 2>& kv, const Vec<std::uint32_t, 2>& rows,
                                             Sums<type, side>& sums) {
-    using Result = Sums<type, side>;
-    using Registers = float __attribute__((ext_vector_type(side * side / 64)));
-    const auto c = __builtin_bit_cast(Registers, sums);
-    if constexpr (type == DType::bf16) {
-      using Shorts = short __attribute__((ext_vector_type(4)));
-      const auto a = __builtin_bit_cast(Shorts, kv), b = __builtin_bit_cast(Shorts, rows);
-      if constexpr (side == 16) {
-        sums = __builtin_bit_cast(Result, __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c, 0, 0, 0));
-      } else {
-        sums = __builtin_bit_cast(Result, __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(a, b, c, 0, 0, 0));
-      }
-    } else {
-      static_assert(type == DType::fp8_e4m3fn,
-                    "gfx950's products of 8 bytes are of bf16 and of the OCP flavour of fp8");
-      const auto a = __builtin_bit_cast(long, kv), b = __builtin_bit_cast(long, rows);
-      if constexpr (side == 16) {
-        sums = __builtin_bit_cast(Result, __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(a, b, c, 0, 0, 0));
-      } else {
-        sums = __builtin_bit_cast(Result, __builtin_amdgcn_mfma_f32_32x32x16_fp8_fp8(a, b, c, 0, 0, 0));
-      }
-    }
+    static_assert(!is_fp8(type) || type == DType::fp8_e4m3fn, "gfx950 multiplies the OCP flavour of fp8");
+    sums = gfx9::half_product<type, side>(kv, rows, sums);
   }
 
   /// This is v_mfma_scale_f32_*_f8f6f4.

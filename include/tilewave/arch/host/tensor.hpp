@@ -163,6 +163,10 @@ requires(facts_of(Id).tensor_copies) struct Tensors<Id> {
                           Where where = {}) {
     copy_tensor(shared, map, column, row, layer, barrier, std::uint32_t{1} << current_lane->wave->block->rank, where);
   }
+  static void copy_tensor_once(void* shared, const TensorMap& map, int column, int row, int layer, Mbarrier* barrier,
+                               Where where = {}) {
+    copy_tensor(shared, map, column, row, layer, barrier, where);
+  }
   static void copy_side_by_side(void* shared, const TensorMap& map, int row, int layer, Mbarrier* barrier,
                                 Where where = {}) {
     copy_tensor(shared, map, 0, row, layer, barrier, where);

@@ -77,6 +77,16 @@ struct Tensor {
         "l"(&map), "r"(shared_at(mbarrier)), "r"(column), "r"(row), "r"(layer)
         : "memory");
   }
+  TILEWAVE_DEVICE static void copy_tensor_once(void* shared, const TensorMap& map, int column, int row, int layer,
+                                               std::uint64_t* mbarrier) {
+    asm volatile(
+        "{ .reg .b64 evict_first;\n"
+        "  createpolicy.fractional.L2::evict_first.b64 evict_first, 1.0;\n"
+        "  cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+        "[%1, {%3, %4, %5}], [%2], evict_first; }" ::"r"(shared_at(shared)),
+        "l"(&map), "r"(shared_at(mbarrier)), "r"(column), "r"(row), "r"(layer)
+        : "memory");
+  }
   TILEWAVE_DEVICE static void copy_side_by_side(void* shared, const TensorMap& map, int row, int layer,
                                                 std::uint64_t* mbarrier) {
     asm volatile(

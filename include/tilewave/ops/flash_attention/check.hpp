@@ -164,7 +164,7 @@ inline Status check_flash_pointers(const FlashAttentionProblem& p) {
 
 /// The regions of memory that the tensors of a problem take.
 struct FlashAttentionRegions {
-  Region q, k, v, out, lse, table, mask, k_scale, v_scale;
+  Region q, k, v, out, lse, table, mask, q_scale, k_scale, v_scale;
 
   explicit FlashAttentionRegions(const FlashAttentionProblem& p) {
     const FlashAttentionSpec& s = p.spec;
@@ -180,6 +180,15 @@ struct FlashAttentionRegions {
     lse = Region(p.lse, sizeof(float), p.q_tokens(), {{p.q_heads, p.lse_head_stride}});
     const std::int64_t words = ceil_div<std::int64_t>(s.paged() ? p.table_columns * p.block_size : p.kv_length, 32);
     mask = Region(p.mask, sizeof(std::uint32_t), words, {{p.q_tokens(), p.mask_token_stride}});
+    const bool of_heads = s.quant == Scaling::per_head;
+    q_scale = vector_region(p.q_scale, DType::f32, of_heads ? p.q_heads : 1);
+    const auto kv_scale = [&](const float* data) {
+      if (s.quant != Scaling::per_token)
+        return Region(data, sizeof(float), 1, {{of_heads ? p.kv_heads : 1, p.scale_head_stride}});
+      return Region(data, sizeof(float), p.block_size,
+                    {{p.table_columns > 0 ? p.num_pages : 0, p.scale_page_stride}, {p.kv_heads, p.scale_head_stride}});
+    };
+    k_scale = kv_scale(p.k_scale), v_scale = kv_scale(p.v_scale);
     if (!s.paged()) {
       k = tokens(p.k, s.kv, s.head_size, p.k_strides, packed_kv, p.total_kv, p.kv_length, p.kv_heads);
       v = tokens(p.v, s.kv, s.value_size, p.v_strides, packed_kv, p.total_kv, p.kv_length, p.kv_heads);
@@ -200,20 +209,12 @@ struct FlashAttentionRegions {
                       {p.block_size / unit, of_v.unit},
                       {s.value_size, of_v.dim}});
     table = Region(p.block_table, sizeof(std::int32_t), p.table_columns, {{p.batch, p.table_row_stride}});
-    if (s.quant == Scaling::per_token) {
-      const auto scales = [&](const float* data) {
-        return Region(data, sizeof(float), p.block_size,
-                      {{pages, p.scale_page_stride}, {p.kv_heads, p.scale_head_stride}});
-      };
-      k_scale = scales(p.k_scale), v_scale = scales(p.v_scale);
-    }
   }
 };
 
 inline Status check_flash_regions(const FlashAttentionProblem& p) {
   const FlashAttentionRegions r(p);
   const auto list = [](const void* data, std::int64_t count) { return vector_region(data, DType::f32, count); };
-  const std::int64_t of_heads = p.spec.quant == Scaling::per_head ? p.kv_heads : 1;
   for (const Status& status :
        {check_read<"q">(r.q, "a stride of q is 0"), check_read<"k">(r.k, "a stride of k is 0"),
         check_read<"v">(r.v, "a stride of v is 0"), check_read<"block_table">(r.table, "table_row_stride is 0"),
@@ -227,11 +228,9 @@ inline Status check_flash_regions(const FlashAttentionProblem& p) {
                                              r.v,
                                              r.table,
                                              r.mask,
+                                             r.q_scale,
                                              r.k_scale,
                                              r.v_scale,
-                                             list(p.q_scale, 1),
-                                             list(p.k_scale, of_heads),
-                                             list(p.v_scale, of_heads),
                                              list(p.out_scale, 1),
                                              list(p.sinks, p.q_heads),
                                              list(p.alibi_slopes, p.q_heads),

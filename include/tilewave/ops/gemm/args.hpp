@@ -169,12 +169,18 @@ struct GemmTile {
 /// share operands. Their numbers go down a band of gemm_band rows of tiles before they go to the next column. So the
 /// tiles that all blocks have at a time form a square, whose operands stay in L2. Masked groups that share A lie side
 /// by side in it. With clusters, a tile here is P.rows x P.columns of each block of the cluster, one below the other;
-/// `rank` is the block's number in it.
+/// `rank` is the block's number in it. Where blocks go through `walk` tiles side by side, these count as one here.
 template <class B, GemmSpec S, GemmPolicy P>
 class GemmTiles {
  public:
-  TILEWAVE_DEVICE GemmTiles(const GemmArgs& a, std::int32_t first, std::int32_t stride, std::int32_t rank)
-      : a_(a), number_(first), stride_(stride), rank_(rank), tiles_n_(ceil_div(a.n, columns)) {
+  TILEWAVE_DEVICE GemmTiles(const GemmArgs& a, std::int32_t first, std::int32_t stride, std::int32_t rank,
+                            std::int32_t walk = 1)
+      : a_(a),
+        number_(first),
+        stride_(stride),
+        rank_(rank),
+        walk_(walks ? walk : 1),
+        tiles_n_(ceil_div(a.n, columns * walk_)) {
     if constexpr (S.groups == GemmGroups::one) {
       tiles_m_ = ceil_div(a.m, rows);
     } else {
@@ -223,6 +229,7 @@ class GemmTiles {
     tile.layer = layer_;
     tile.a_layer = S.groups == GemmGroups::contiguous ? 0 : layer_;
     std::int32_t row = (first_m + down) * rows, column = across * columns;
+    if constexpr (walks) column *= walk_;
     if constexpr (ends_whole) {
       if (!a_.in_place) {
         row = min_of(row, max_of(a_.m - rows, 0));
@@ -255,7 +262,7 @@ class GemmTiles {
   static constexpr int rows = P.rows * P.cluster, block_columns = gemm_tile_columns(S, P);
   static constexpr int columns = block_columns * P.cluster_columns;
   static constexpr int rows_of_band = gemm_band(P);
-  static constexpr bool contiguous = S.groups == GemmGroups::contiguous;
+  static constexpr bool contiguous = S.groups == GemmGroups::contiguous, walks = detail::gemm_walks(S, P);
   /// On sm90 the last tiles of a product are whole: they begin where they end with M and N, and what two tiles have is
   /// written twice with the same bits. Copies of rows that are not there took all blocks longer
   /// (docs/notebook/2026-11-28-gemm-unseen-shapes.md). Columns stay where scales belong to 128 of them.
@@ -327,14 +334,15 @@ class GemmTiles {
   }
 
   const GemmArgs& a_;
-  std::int32_t number_, stride_, rank_, tiles_n_, tiles_m_ = 0;
+  std::int32_t number_, stride_, rank_, walk_, tiles_n_, tiles_m_ = 0;
   std::int32_t layer_ = 0, tiles_before_ = 0, first_row_ = 0, row_end_ = 0;
 };
 
-/// Returns how many tiles GemmTiles finds at most. The grid depends on capacities only. A group has at most one tile
-/// that is not full.
-inline std::int64_t gemm_tiles(const GemmSpec& s, const GemmArgs& a, const GemmPolicy& p) {
-  const std::int64_t rows = p.rows * p.cluster, columns = ceil_div(a.n, gemm_tile_columns(s, p) * p.cluster_columns);
+/// Returns how many tiles, or walks of `walk` tiles, GemmTiles finds at most. The grid depends on capacities only. A
+/// group has at most one tile that is not full.
+inline std::int64_t gemm_tiles(const GemmSpec& s, const GemmArgs& a, const GemmPolicy& p, std::int32_t walk = 1) {
+  const std::int64_t rows = p.rows * p.cluster;
+  const std::int64_t columns = ceil_div(a.n, gemm_tile_columns(s, p) * p.cluster_columns * walk);
   if (s.groups == GemmGroups::contiguous) return (a.m / rows + min_of(a.layers, a.m)) * columns;
   return ceil_div<std::int64_t>(a.m, rows) * columns * a.layers;
 }

@@ -148,6 +148,12 @@ struct GemmEpilogue {
                                     const Vec<float, n>& values) {
     const std::int32_t of_out = gemm_row_of_out<B, S>(a, row);
     if (S.scattered && of_out < 0) return;
+    store_in_row(a, tile, of_out, column, values);
+  }
+  /// The same to a row of out.
+  template <int n>
+  TILEWAVE_DEVICE static void store_in_row(const GemmArgs& a, const GemmTile& tile, std::int32_t of_out,
+                                           std::int32_t column, const Vec<float, n>& values) {
     const std::int64_t at = tile.a_layer * a.out_layer_stride + of_out * a.out_stride + column;
     B::store(reinterpret_cast<Packed<S.out, n>*>(static_cast<Storage<S.out>*>(a.out) + at),
              narrow<B, S.out, n>(values));

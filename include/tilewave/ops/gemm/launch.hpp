@@ -84,6 +84,7 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
   const bool whole_boxes = transposed_a(S.layout) || P.cluster_columns > 1;
   const int a_box_rows = L::gathered ? 0 : whole_boxes ? P.rows / P.cluster_columns : min_of(P.rows, p.m);
   args.a_box_bytes = a_box_rows * P.cluster_columns * P.depth_bytes;
+  args.b_once = L::streams_b && p.b_ready && p.m <= P.rows;
   args.normalises = p.rms_norm, args.norm_eps = p.norm_eps;
   args.a_squares = p.a_squares, args.out_squares = p.out_squares;
   if constexpr (L::writes_cache) args.cache = gemm_cache_args(p);

@@ -90,6 +90,17 @@ constexpr bool gemm_rescales_sums(const GemmSpec& s, const GemmPolicy& p) {
   return s.b == DType::i4 && !is_fp8(s.a) && !s.rounds_weights() && p.path == GemmPath::tensor && p.depth_bytes == 128;
 }
 
+/// Says whether groups have few rows, as experts do that get tokens by chance.
+constexpr bool gemm_low_groups(const GemmSpec& s, const GemmPolicy& p) {
+  return p.path == GemmPath::direct && p.rows == 64 && s.groups != GemmGroups::one && s.scale == Scaling::per_block;
+}
+/// Says whether a block goes through several tiles of a group that lie side by side, and copies the next one's steps
+/// while it multiplies and writes (docs/notebook/2026-11-28-moe-cdna-walk.md). Groups have few rows there, so what
+/// begins and ends a tile would take as long as its steps.
+constexpr bool gemm_walks(const GemmSpec& s, const GemmPolicy& p) {
+  return gemm_low_groups(s, p) && s.groups == GemmGroups::contiguous && !s.gathered && s.out_scale == Scaling::none;
+}
+
 /// Says whether a lane's two rows of a product are a gate and its up: where a wave group has 64 rows of preshuffled
 /// weights of four bits, it has 32 gates and their ups (GemmInt4Rows::row_of).
 constexpr bool gemm_pairs_halves(const GemmSpec& s, const GemmPolicy& p) {

@@ -54,7 +54,7 @@ struct LatentCacheWriteProblem {
 };
 
 /// Row operations call a token's row, and each of its heads of q, a row.
-constexpr std::int32_t rows_of(const LatentCacheWriteProblem& p) { return p.tokens * (1 + p.q_heads); }
+constexpr std::int32_t rows_of(const LatentCacheWriteProblem& p) { return p.tokens + p.tokens * p.q_heads; }
 constexpr std::int32_t columns_of(const LatentCacheWriteProblem& p) { return p.spec.head_size; }
 
 }  // namespace tilewave

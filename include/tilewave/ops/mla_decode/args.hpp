@@ -96,10 +96,30 @@ constexpr std::size_t mla_decode_workspace_size(const MlaDecodeProblem& p, const
 /// Returns the number of tokens that one box of path tensor holds: those that lie together in a page and in a tile.
 constexpr std::int32_t mla_decode_box_rows(const MlaDecodeProblem& p) { return std::gcd(p.block_size, 64); }
 
-/// Returns the waves that share a row in the combine of a balanced launch. If there are few rows, each has many
-/// partials.
-constexpr std::int32_t mla_decode_combine_waves(const MlaDecodeProblem& p, const ArchFacts& facts) {
-  return p.output_rows() <= 2 * facts.compute_units ? paged_attention_combine_threads / facts.wave_lanes : 1;
+/// In the combine of path tensor a compute unit holds so many blocks. A wave has as many output rows as let the chip
+/// hold all of them, or a part of the partial results of one.
+inline constexpr int mla_combine_blocks_of_unit = 2, mla_combine_at_once = 4;  // partial results that a wave loads
+constexpr std::int32_t mla_combine_held_waves(const ArchFacts& facts) {
+  return mla_combine_blocks_of_unit * facts.compute_units * (paged_attention_combine_threads / facts.wave_lanes);
+}
+TILEWAVE_HOST_DEVICE constexpr std::int32_t mla_combine_rows(std::int32_t rows, std::int32_t row_waves,
+                                                             std::int32_t held_waves) {
+  return row_waves > 1 ? 1 : max_of(1, ceil_div(rows, held_waves));
+}
+/// Returns the waves that share a row in the combine of a balanced launch: all of a block if there are few rows, which
+/// have many partial results. On path tensor else as many as have some of them each, if the chip holds all at once.
+constexpr std::int32_t mla_decode_combine_waves(const MlaDecodeProblem& p, const MlaDecodePolicy& policy,
+                                                const ArchFacts& facts) {
+  const std::int32_t most = paged_attention_combine_threads / facts.wave_lanes;
+  if (p.output_rows() <= 2 * facts.compute_units) return most;
+  if (policy.path != MlaDecodePath::tensor) return 1;
+  const std::int64_t partials = mla_decode_parts(p, policy, facts) / max_of(1, p.batch);
+  std::int32_t waves = 1;
+  while (2 * waves <= most && waves * mla_combine_at_once < partials &&
+         2 * waves * p.output_rows() <= mla_combine_held_waves(facts)) {
+    waves *= 2;
+  }
+  return waves;
 }
 
 /// Returns the arguments of all kernels of an entry. The problem has passed all checks.
@@ -133,7 +153,7 @@ inline MlaDecodeArgs mla_decode_args(const MlaDecodeProblem& p, const MlaDecodeP
   a.out = p.out, a.lse = p.lse, a.out_row_stride = p.out_row_stride, a.out_head_stride = p.out_head_stride;
   a.partial_out = static_cast<float*>(p.workspace);
   if (p.workspace != nullptr) a.partial_lse = a.partial_out + mla_decode_partials(p, policy, facts) * latent_value_size;
-  a.combine_waves = FastDiv::by(mla_decode_combine_waves(p, facts));
+  a.combine_waves = FastDiv::by(mla_decode_combine_waves(p, policy, facts));
   return args;
 }
 

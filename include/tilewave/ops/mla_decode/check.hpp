@@ -109,10 +109,11 @@ inline Status check_mla_strides(const MlaDecodeProblem& p) {
                  {{tokens, p.q_row_stride}, {p.num_q_heads, p.q_head_stride}});
   const Region out(p.out, 2, latent_value_size, {{tokens, p.out_row_stride}, {p.num_q_heads, p.out_head_stride}});
   const Region lse = vector_region(p.lse, DType::f32, p.output_rows());
-  const Region kv = row.scales_apart() ? Region(p.kv, 1, p.block_size * (row.token_bytes() + LatentRow::apart_bytes),
-                                                {{pages, p.page_stride}})
-                                       : Region(p.kv, static_cast<int>(kv_size), row.token_bytes() / kv_size,
-                                                {{pages, p.page_stride}, {p.block_size, p.token_stride}});
+  const Region kv = row.scales_apart()
+                        ? Region(p.kv, 1, std::int64_t{p.block_size} * (row.token_bytes() + LatentRow::apart_bytes),
+                                 {{pages, p.page_stride}})
+                        : Region(p.kv, static_cast<int>(kv_size), row.token_bytes() / kv_size,
+                                 {{pages, p.page_stride}, {p.block_size, p.token_stride}});
   const Region table(p.block_table, 4, p.table_columns, {{p.batch, p.table_row_stride}});
   for (const Status& status :
        {check_read<"q">(q, "a stride of q is 0"), check_read<"kv">(kv, "page_stride or token_stride is 0"),

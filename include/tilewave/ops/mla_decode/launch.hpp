@@ -6,6 +6,7 @@
 
 #include "tilewave/core/hip.hpp"
 #include "tilewave/ops/mla_decode/check.hpp"
+#include "tilewave/ops/mla_decode/combine.hpp"
 #include "tilewave/ops/mla_decode/kernel.hpp"
 #include "tilewave/ops/paged_attention/merge/balanced_combine.hpp"
 #include "tilewave/ops/paged_attention/merge/combine.hpp"
@@ -35,7 +36,13 @@ inline MlaDecodeLaunches mla_decode_launches(const MlaDecodeProblem& p, const Ml
                                         .cluster = mla_decode_cluster(p, policy)},
                              .combine = {.grid = 0, .block = combine_waves * facts.wave_lanes}};
   if (mla_decode_partials(p, policy, facts) > 0) {
-    const std::int64_t waves = p.output_rows() * (balanced ? mla_decode_combine_waves(p, facts) : 1);
+    const std::int32_t row_waves = balanced ? mla_decode_combine_waves(p, policy, facts) : 1;
+    std::int64_t waves = p.output_rows() * row_waves;
+    if (balanced && policy.path == MlaDecodePath::tensor) {
+      const auto rows = static_cast<std::int32_t>(p.output_rows());
+      const std::int32_t of_wave = mla_combine_rows(rows, row_waves, mla_combine_held_waves(facts));
+      waves = std::int64_t{ceil_div(rows, of_wave)} * row_waves;
+    }
     launches.combine.grid = ceil_div<std::int64_t>(waves, combine_waves);
   }
   return launches;
@@ -76,6 +83,7 @@ inline Status mla_lds_takes(const MlaDecodeProblem& p) {
 
 /// Returns ok if an entry of this policy takes a problem that mla_decode_check accepts, else what it refuses.
 inline Status mla_decode_takes(const MlaDecodePolicy& policy, const MlaDecodeProblem& p, const ArchFacts& facts) {
+  if (p.batch == 0) return {};  // strides of nothing may be anything
   if (policy.balanced() && p.split_tokens > 0) {
     return {StatusCode::no_matching_entry, "a balanced entry makes no batch-invariant cuts"};
   }
@@ -112,8 +120,9 @@ Status mla_decode_launch(const MlaDecodeProblem& p, hipStream_t stream) {
                 "launches are planned for as many lanes as the decode kernel has");
   if (Status s = B::template launch<Decode>(launches.decode, args, stream); !s.ok() || launches.combine.grid == 0)
     return s;
-  using Combine = std::conditional_t<P.balanced(), BalancedCombine<B, MlaDecodeCombined<B, S, P>>,
-                                     PagedAttentionCombine<B, latent_value_size, DType::bf16>>;
+  using Balanced = std::conditional_t<P.path == MlaDecodePath::tensor, MlaDecodeCombine<B, MlaDecodeCombined<B, S, P>>,
+                                      BalancedCombine<B, MlaDecodeCombined<B, S, P>>>;
+  using Combine = std::conditional_t<P.balanced(), Balanced, PagedAttentionCombine<B, latent_value_size, DType::bf16>>;
   return B::template launch<Combine>(launches.combine, args.decode().attention, stream);
 }
 

@@ -41,7 +41,7 @@ struct MlaPrefillCalls {
   /// `base`: the workspace, or an address at which nothing lies, for the choice of entries. `up_bytes`: of workspace
   /// that the entries of products ask for.
   MlaPrefillCalls(const MlaPrefillProblem& p, void* base, std::size_t up_bytes)
-      : p_(p), next_(static_cast<char*>(base)), up_bytes_(up_bytes) {
+      : p_(p), next_(reinterpret_cast<std::uintptr_t>(base)), up_bytes_(up_bytes) {
     const std::int64_t chunks = p.chunks(), parts = 1 + chunks;
     const std::int64_t rows = max_of(p.total_q, p.chunk()), starts_of = std::int64_t{p.batch} + 1;
     starts = {.q_starts = p.q_starts,
@@ -71,7 +71,7 @@ struct MlaPrefillCalls {
       merge.out_strides = {p.out_token_stride, p.out_head_stride};
       if (p.lse != nullptr) merge.lse_strides = {1, p.lse_head_stride};
     }
-    workspace_bytes = static_cast<std::size_t>(next_ - static_cast<char*>(base));
+    workspace_bytes = static_cast<std::size_t>(next_ - reinterpret_cast<std::uintptr_t>(base));
   }
 
   /// Returns the calls of part 0, of the queries' own tokens, or of a chunk of earlier ones.
@@ -132,7 +132,7 @@ struct MlaPrefillCalls {
   template <class T>
   T* take(std::int64_t count) {
     T* const at = reinterpret_cast<T*>(next_);
-    next_ += align_up<std::int64_t>(count * static_cast<std::int64_t>(sizeof(T)), 256);
+    next_ += static_cast<std::uintptr_t>(align_up<std::int64_t>(count * static_cast<std::int64_t>(sizeof(T)), 256));
     return at;
   }
   /// Returns the elements of all keys and values of a token, and those of a token's partial results.
@@ -140,7 +140,7 @@ struct MlaPrefillCalls {
   std::int64_t out_row() const { return std::int64_t{p_.q_heads} * mla_value_size; }
 
   MlaPrefillProblem p_;
-  char* next_;
+  std::uintptr_t next_;  // no pointer: from a bad address it may wrap, before a check says so
   std::size_t up_bytes_;
   std::uint16_t *latent_ = nullptr, *keys_ = nullptr, *partial_ = nullptr;
   float* partial_lse_ = nullptr;

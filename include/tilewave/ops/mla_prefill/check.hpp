@@ -121,6 +121,7 @@ inline Status mla_prefill_check(const MlaPrefillProblem& p, const ArchFacts& fac
   if (Status s = detail::check_mla_prefill_extents(p); !s.ok()) return s;
   if (mla_prefill_is_empty(p)) return {};
   if (Status s = detail::check_mla_prefill_pointers(p); !s.ok()) return s;
+  if (Status s = detail::check_mla_prefill_regions(p, {}); !s.ok()) return s;  // calls multiply strides
   const MlaPrefillCalls calls(p, base, up_bytes);
   const auto needed = static_cast<std::int64_t>(calls.workspace_bytes);
   const Region workspace(base, 1, base != mla_prefill_no_workspace() ? needed : 0, {});

@@ -129,7 +129,9 @@ struct MlaPrefillPlan {
     return own.attend != nullptr && (p.chunks() == 0 || (chunk.attend != nullptr && merge != nullptr));
   }
   std::size_t up_bytes(const MlaPrefillProblem& p) const {
-    const MlaPrefillCalls calls(p, mla_prefill_no_workspace(), 0);
+    MlaPrefillProblem extents = p;  // strides change no size, and may not have been checked
+    extents.up_stride = extents.page_stride = extents.token_stride = 0;
+    const MlaPrefillCalls calls(extents, mla_prefill_no_workspace(), 0);
     const std::size_t bytes = own.up.workspace_bytes(calls.part(0).up);
     return p.chunks() > 0 ? max_of(bytes, chunk.up.workspace_bytes(calls.part(1).up)) : bytes;
   }

@@ -31,8 +31,8 @@ struct MoeCalls {
 
   /// `base`: the workspace, or an address at which nothing lies, for the choice of entries.
   MoeCalls(const MoeProblem& p, const MoePolicy& policy, void* base, const MoeEntryBytes& bytes)
-      : next_(static_cast<char*>(base)) {
-    const char* const begin = next_;
+      : next_(reinterpret_cast<std::uintptr_t>(base)) {
+    const std::uintptr_t begin = next_;
     if (!p.spec.masked()) choose_and_sort(p, policy, bytes);
     multiply(p, policy, bytes);
     workspace_bytes = static_cast<std::size_t>(next_ - begin);
@@ -42,7 +42,7 @@ struct MoeCalls {
   template <class T>
   T* take(std::int64_t count, std::int64_t size = sizeof(T)) {
     T* const at = reinterpret_cast<T*>(next_);
-    next_ += align_up<std::int64_t>(count * size, 256);
+    next_ += static_cast<std::uintptr_t>(align_up<std::int64_t>(count * size, 256));
     return at;
   }
 
@@ -256,7 +256,7 @@ struct MoeCalls {
     if (bytes.second > 0) second.workspace = shared, second.workspace_bytes = bytes.second;
   }
 
-  char* next_;
+  std::uintptr_t next_;  // no pointer: from a bad address it may wrap, before a check says so
 };
 
 }  // namespace tilewave

@@ -40,21 +40,20 @@ constexpr bool moe_is_empty(const MoeProblem& p) { return p.hidden == 0 || p.row
 
 namespace detail {
 
-inline Status check_moe_extents(const MoeProblem& p) {
+/// Checks where tokens lie by expert.
+inline Status check_moe_places(const MoeProblem& p) {
   constexpr StatusCode extent = StatusCode::bad_extent;
-  if (p.tokens < 0 || p.tokens >= 1 << sorted_token_bits) return {extent, "tokens must be 0 to 2^24 - 1"};
-  if (p.hidden < 0 || p.intermediate < 1) return {extent, "hidden is negative, or intermediate below 1"};
-  if (p.hidden > 1 << 30 || p.intermediate > (1 << 30) - 1)
-    return {extent, "hidden must be 2^30 or less, and intermediate below 2^30 - 1"};
-  if (p.local_experts < 0) return {extent, "local_experts is negative"};
-  if (p.spec.masked()) {
-    if (p.capacity < 0) return {extent, "capacity is negative"};
-    if (p.spec.mx() && (p.capacity % 32 != 0 || std::int64_t{p.capacity} * p.local_experts > 1 << 30))
-      return {extent, "with mx scales capacity is a multiple of 32, and all places are 2^30 or less"};
-    if (p.topk != 0 || p.experts != 0 || p.first_expert != 0 || p.expert_map != nullptr)
-      return {StatusCode::bad_value, "topk, experts, first_expert and expert_map are for tokens that are routed here"};
-    return {};
-  }
+  if (p.capacity < 0) return {extent, "capacity is negative"};
+  if (p.spec.mx() && p.capacity % 32 != 0) return {extent, "with mx scales capacity is a multiple of 32"};
+  if (std::int64_t{p.capacity} * p.local_experts > 1 << 30)
+    return {extent, "capacity times local_experts must be 2^30 or less"};
+  if (p.topk != 0 || p.experts != 0 || p.first_expert != 0 || p.expert_map != nullptr)
+    return {StatusCode::bad_value, "topk, experts, first_expert and expert_map are for tokens that are routed here"};
+  return {};
+}
+/// Checks how many experts and choices there are.
+inline Status check_moe_choices(const MoeProblem& p) {
+  constexpr StatusCode extent = StatusCode::bad_extent;
   if (p.capacity != 0 || p.expert_rows != nullptr)
     return {StatusCode::bad_value, "capacity and expert_rows are for tokens that lie by expert"};
   if (p.topk < 1 || p.topk > most_sorted_choices - p.spec.shared)
@@ -66,6 +65,21 @@ inline Status check_moe_extents(const MoeProblem& p) {
                               : p.first_expert < 0 || p.first_expert > p.experts - p.local_experts)
     return {StatusCode::bad_value, "local experts lie beyond all experts, or expert_map comes with a first_expert"};
   if (std::int64_t{p.tokens} * p.slots() > 1 << 30) return {extent, "tokens times slots must be 2^30 or less"};
+  return {};
+}
+
+inline Status check_moe_extents(const MoeProblem& p) {
+  constexpr StatusCode extent = StatusCode::bad_extent;
+  if (p.tokens < 0 || p.tokens >= 1 << sorted_token_bits) return {extent, "tokens must be 0 to 2^24 - 1"};
+  if (p.hidden < 0 || p.intermediate < 1) return {extent, "hidden is negative, or intermediate below 1"};
+  if (p.hidden > 1 << 30 || p.intermediate > (1 << 30) - 1)
+    return {extent, "hidden must be 2^30 or less, and intermediate below 2^30 - 1"};
+  if (p.local_experts < 0) return {extent, "local_experts is negative"};
+  if (Status s = p.spec.masked() ? check_moe_places(p) : check_moe_choices(p); !s.ok()) return s;
+  // The workspace has a few tensors of so many elements.
+  const std::int64_t rows = std::int64_t{p.rows()} * (p.spec.masked() ? p.local_experts : 1);
+  if (rows * max_of(p.hidden, p.intermediate) > std::int64_t{1} << 50)
+    return {extent, "rows of all experts times hidden or intermediate must be 2^50 or less"};
   return {};
 }
 
@@ -106,6 +120,20 @@ inline Status check_moe_pointers(const MoeProblem& p) {
   return {};
 }
 
+/// Checks that values which this spec would not look at are as they were.
+inline Status check_moe_values(const MoeProblem& p) {
+  const MoeProblem usual;
+  const bool as_they_were = p.score == usual.score && p.renormalise == usual.renormalise &&
+                            p.weight_scale == usual.weight_scale && p.expert_groups == usual.expert_groups &&
+                            p.kept_groups == usual.kept_groups && p.group_score == usual.group_score;
+  if (p.spec.routing != MoeRouting::logits && !as_they_were)
+    return {StatusCode::bad_value,
+            "score, renormalise, weight_scale and expert groups are for a layer that chooses experts"};
+  if (!p.spec.shared && p.shared_weight != usual.shared_weight)
+    return {StatusCode::bad_value, "shared_weight is for a spec with a shared expert"};
+  return {};
+}
+
 /// Checks that rows of ids and of weights that are given do not overlap: the workspace has none.
 inline Status check_moe_strides(const MoeProblem& p) {
   if (p.spec.routing == MoeRouting::given && p.tokens > 1 && (p.ids_stride < p.topk || p.weights_stride < p.topk))
@@ -128,6 +156,13 @@ inline Status check_moe_strides(const MoeProblem& p) {
       return {StatusCode::bad_stride, w == &w1 ? "rows or experts of w1 overlap: it has 2 * intermediate rows an expert"
                                                : "rows or experts of w2 overlap: it has hidden rows an expert"};
   }
+  return {};
+}
+
+/// Returns ok if h may leave the first product as a policy says, else no_matching_entry.
+inline Status moe_h_status(const MoeProblem& p, const MoePolicy& policy) {
+  if (policy.h == MoeH::f32 && p.w1.bias != nullptr)
+    return {StatusCode::no_matching_entry, "h in f32 has no bias, which would be f32 as well"};
   return {};
 }
 
@@ -174,7 +209,7 @@ inline Status moe_check_calls(const MoeProblem& p, const MoePolicy& policy, cons
        {of(MoeLaunch::gating, [&] { return topk_gating_check(calls.gating, facts); }),
         of(MoeLaunch::choose, [&] { return topk_gating_check(calls.gating, facts); }),
         of(MoeLaunch::sort, [&] { return moe_sort_check(calls.sort, facts); }),
-        of(MoeLaunch::quant_x, [&] { return quant_check(calls.quant_x, facts); }), gemm_check(calls.first, facts),
+        p.spec.quantises_x() ? quant_check(calls.quant_x, facts) : Status{}, gemm_check(calls.first, facts),
         of(MoeLaunch::quant_h, [&] { return quant_check(calls.quant_h, facts); }), gemm_check(calls.second, facts),
         of(MoeLaunch::sum, [&] { return moe_reduce_check(calls.sum, facts); })}) {
     if (!status.ok()) return status;
@@ -189,7 +224,9 @@ inline Status moe_check(const MoeProblem& p, const MoePolicy& policy, const Arch
   if (Status s = detail::check_moe_extents(p); !s.ok()) return s;
   if (moe_is_empty(p)) return {};
   if (Status s = detail::check_moe_pointers(p); !s.ok()) return s;
+  if (Status s = detail::check_moe_values(p); !s.ok()) return s;
   if (Status s = detail::check_moe_strides(p); !s.ok()) return s;
+  if (Status s = detail::moe_h_status(p, policy); !s.ok()) return s;
   const MoeCalls calls(p, policy, base, bytes);
   if (Status s = moe_check_calls(p, policy, calls, facts); !s.ok()) return s;
   const MoeCalls gathered(p, {policy.results}, base, bytes);  // its first product has x itself, which others copy

@@ -161,8 +161,7 @@ namespace detail {
 
 /// Returns ok if a policy serves a problem, whose extents are good.
 inline Status moe_serves(const MoeProblem& p, const MoePolicy& policy, const ArchFacts& facts) {
-  if (policy.h == MoeH::f32 && p.w1.bias != nullptr)
-    return {StatusCode::no_matching_entry, "h in f32 has no bias, which would be f32 as well"};
+  if (Status s = moe_h_status(p, policy); !s.ok()) return s;
   if (policy.choosing == MoeChoosing::apart || moe_is_empty(p)) return {};
   return moe_choose_status(p, MoeCalls(p, policy, moe_no_workspace(), {}), facts);
 }

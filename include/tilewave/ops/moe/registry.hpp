@@ -81,6 +81,27 @@ constexpr auto moe_quants() {
     return std::array<const QuantEntry*, 0>{};
   }
 }
+/// Returns the entries of the first product of a policy other than the usual one, or none.
+template <class B, MoeSpec S, MoePolicy P>
+constexpr auto moe_first_products() {
+  if constexpr (P == MoePolicy{}) {
+    return std::array<const GemmEntry*, 0>{};
+  } else {
+    return gemm_candidates<B, moe_first_spec(S, P)>;
+  }
+}
+
+/// Returns several lists of pointers to entries, in order, as one.
+template <class Entry, std::size_t... counts>
+constexpr auto joined_candidates(const std::array<const Entry*, counts>&... lists) {
+  std::array<const Entry*, (counts + ...)> all{};
+  std::size_t count = 0;
+  const auto add = [&](const auto& list) {
+    for (const Entry* e : list) all[count++] = e;
+  };
+  (add(lists), ...);
+  return all;
+}
 
 /// The entries of the parts of a layer, of which a spec leaves out some. Products are those of the usual policy, of
 /// rows that are copied and of h in f32: others are chosen among lists that a program has.
@@ -88,34 +109,16 @@ template <class B, MoeSpec S>
 struct MoePartsOf {
   static constexpr MoeSpec spec = S;
   static constexpr auto layers = candidates_of(moe_entries<B, S>);
-  static constexpr auto products = [] {
-    constexpr auto& first = gemm_candidates<B, moe_first_spec(S)>;
-    constexpr auto& second = gemm_candidates<B, moe_second_spec(S)>;
-    constexpr MoePolicy copies{.rows = moe_may_copy(B::facts.id, S) ? MoeRows::copied : MoeRows::gathered};
-    constexpr MoePolicy keeps{.h = moe_may_keep_h(B::facts.id, S) ? MoeH::f32 : MoeH::quantised};
-    constexpr auto& copied = gemm_candidates<B, moe_first_spec(S, copies)>;
-    constexpr auto& kept = gemm_candidates<B, moe_first_spec(S, keeps)>;
-    constexpr std::size_t of_copied = copies == MoePolicy{} ? 0 : copied.size();
-    constexpr std::size_t of_kept = keeps == MoePolicy{} ? 0 : kept.size();
-    std::array<const GemmEntry*, first.size() + second.size() + of_copied + of_kept> all{};
-    std::size_t count = 0;
-    for (const GemmEntry* e : first) all[count++] = e;
-    for (const GemmEntry* e : second) all[count++] = e;
-    for (std::size_t i = 0; i < of_copied; ++i) all[count++] = copied[i];
-    for (std::size_t i = 0; i < of_kept; ++i) all[count++] = kept[i];
-    return all;
-  }();
+  static constexpr MoePolicy copies{.rows = moe_may_copy(B::facts.id, S) ? MoeRows::copied : MoeRows::gathered};
+  static constexpr MoePolicy keeps{.h = moe_may_keep_h(B::facts.id, S) ? MoeH::f32 : MoeH::quantised};
+  static constexpr auto products =
+      joined_candidates(gemm_candidates<B, moe_first_spec(S)>, gemm_candidates<B, moe_second_spec(S)>,
+                        moe_first_products<B, S, copies>(), moe_first_products<B, S, keeps>());
   /// Those of x, or of h in 16 bits, and those of h in f32.
-  static constexpr auto quants = [] {
-    constexpr DType type = is_fp8(S.x) ? S.out : S.x;
-    constexpr bool of_16_bits = S.quantises_x() || S.quantises_h(), of_f32 = moe_may_keep_h(B::facts.id, S);
-    constexpr auto some = moe_quants<B, S, type, of_16_bits>();
-    constexpr auto more = moe_quants<B, S, DType::f32, of_f32>();
-    std::array<const QuantEntry*, some.size() + more.size()> all{};
-    for (std::size_t i = 0; i < some.size(); ++i) all[i] = some[i];
-    for (std::size_t i = 0; i < more.size(); ++i) all[some.size() + i] = more[i];
-    return all;
-  }();
+  static constexpr DType type = is_fp8(S.x) ? S.out : S.x;
+  static constexpr bool of_16_bits = S.quantises_x() || S.quantises_h(), of_f32 = moe_may_keep_h(B::facts.id, S);
+  static constexpr auto quants =
+      joined_candidates(moe_quants<B, S, type, of_16_bits>(), moe_quants<B, S, DType::f32, of_f32>());
   static MoeParts parts() {
     MoeParts all;
     all.layers = layers, all.products = products;

@@ -26,7 +26,8 @@ class FlashAttentionSoftmax {
     const auto keys_of = [&](std::int32_t row) TILEWAVE_INLINE_LAMBDA {
       return VisibleKeys::of(a, s, min_of(item.first_query + sections.row_heads.query_of(row), s.q_count - 1));
     };
-    const std::int32_t kv_head = a.gqa_ratio.quotient(item.head);
+    const std::int64_t scale_at =  // of K and V
+        S.quant == Scaling::per_head ? a.gqa_ratio.quotient(item.head) * a.scale_head_stride : 0;
     TILEWAVE_UNROLL
     for (int h = 0; h < rows; ++h) {
       visible_[h] = keys_of(row(h));
@@ -35,14 +36,12 @@ class FlashAttentionSoftmax {
       if constexpr (S.alibi) slope_[h] = B::load(a.alibi_slopes + head(h)) * log2_e;
       scale_[h] = a.scale_log2;
       if constexpr (is_fp8(S.q)) {
-        const bool heads = S.quant == Scaling::per_head;
+        const float q_scale = B::load(a.q_scale + (S.quant == Scaling::per_head ? head(h) : 0));
         // A scale of 0 would make 0 of -inf, which is NaN.
-        scale_[h] =
-            max_of(scale_[h] * B::load(a.q_scale + (heads ? head(h) : 0)) * B::load(a.k_scale + (heads ? kv_head : 0)),
-                   0x1p-120f);
+        scale_[h] = max_of(scale_[h] * q_scale * B::load(a.k_scale + scale_at), 0x1p-120f);
       }
     }
-    if constexpr (is_fp8(S.kv)) value_scale_ = B::load(a.v_scale + (S.quant == Scaling::per_head ? kv_head : 0));
+    if constexpr (is_fp8(S.kv)) value_scale_ = B::load(a.v_scale + scale_at);
     // All rows of the group see these keys.
     all_see_ = {keys_of(64 * group + 63).first, keys_of(64 * group).end};
   }

@@ -21,18 +21,20 @@ struct GemmCdnaCosts {
   // Blocks that share K: microseconds of the second launch, of each split in it, and its bytes a microsecond.
   double combine, combine_split, combine_memory;
   double ring = 0;  // microseconds that tiles through LDS begin later than those in registers
-  // The same of each round of tiles of contiguous groups. Where it is fitted, a step of few rows in registers takes
-  // what the rows ask for that the groups have.
-  double group_ring = 0;
+  // What begins and ends a round of tiles of contiguous groups, through LDS (a walk of tiles has it once) and in
+  // registers. Where it is fitted, a step of few rows in registers takes what the rows ask for that the groups have.
+  double group_ring = 0, group_begin = 0;
 };
 constexpr GemmCdnaCosts gemm_cdna_costs(ArchId arch, const GemmSpec& s) {
   constexpr GemmCdnaCosts gfx942{0.53, 0.90, 2.22, 0.2, 0.11, 1.23, 11.6e6, 28.6e6, 4.0e6, 1.6, 1.24, 0.44, 1.3e6};
   constexpr GemmCdnaCosts gfx950{0.44, 0.55, 1.02, 0.75, 0.27, 0.85, 19.7e6, 27e6, 5.5e6, 4.4, 2.6, 1.46, 8.8e6};
-  // By blocks on gfx950: docs/notebook/2026-11-28-gemm-cdna-beside-peers.md and 2026-11-28-moe-cdna-tiles.md.
+  // By blocks on gfx950: docs/notebook/2026-11-28-gemm-cdna-beside-peers.md and 2026-11-28-moe-cdna-walk.md.
   constexpr GemmCdnaCosts blocks{0.33, 0.48, 0.74, 0.75, 0.7, 0.27, 19.7e6, 27e6, 5.5e6, 4.5, 3.6, 0.25, 8.8e6, 2.2};
   if (arch == ArchId::gfx950 && s.scale == Scaling::per_block && s.groups != GemmGroups::masked) {
     GemmCdnaCosts of_groups = blocks;
-    of_groups.small_beside = 0.3, of_groups.memory = 7e6, of_groups.group_ring = 3.8;
+    of_groups.small_beside = 0.3, of_groups.memory = 7e6;
+    if (s.gated) of_groups.large_step = 0.85;
+    of_groups.group_ring = 3.8, of_groups.group_begin = 2.5;
     of_groups.combine = gfx950.combine, of_groups.combine_split = gfx950.combine_split;
     return s.groups == GemmGroups::one ? blocks : of_groups;
   }
@@ -71,7 +73,8 @@ inline double gemm_cost_cdna(const GemmProblem& p, std::int32_t m, const GemmPol
                                 : std::ceil(blocks / at_a_time);
   const double tile_rows = min_of<double>(policy.rows, double(m) * ceil_div(p.n, policy.columns) / count.tiles);
   const double by_rows = fitted && by_registers && count.tiles > units ? 0.4 + tile_rows / 8 : 1;
-  const double round = steps * step * by_rows * fp4_rate * large_area + (flows ? c.group_ring : 0);
+  const double begin = flows ? c.group_ring / gemm_walk(p, m, policy, facts) : fitted ? c.group_begin : 0;
+  const double round = steps * step * by_rows * fp4_rate * large_area + begin;
   const double computing = rounds * round;
   const double by_tiles = count.tiles * ((fitted ? tile_rows : policy.rows) * size + policy.columns * size_b) * p.k /
                           (by_registers || area >= 1 ? c.l2 : c.l2_small);

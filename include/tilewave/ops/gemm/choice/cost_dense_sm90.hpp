@@ -55,11 +55,42 @@ inline double gemm_cost_int4_few_rows(const GemmProblem& problem, std::int32_t m
          of.tile * work.passes + of.merge * (m - 1) / p.rows;
 }
 
+/// Says whether nothing is known of a plan: it was not timed where it is, or is never among the best.
+inline bool gemm_dense_unknown(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits,
+                               double tiles) {
+  const bool four_bit = problem.spec.four_bit();
+  // Blocks share K only where tiles leave some of them nothing to do.
+  if (splits > 1 && tiles * splits > 1.22 * sm90_facts.compute_units) return true;
+  // Many bands of few rows were not timed where columns are many.
+  if (p.swapped && m > max_of(256, 8 * p.rows) && problem.n > 512 && !(four_bit && p.rows >= 128)) return true;
+  // Nor were tiles that up to 32 rows leave empty for the most part, and wide ones of up to eight.
+  if (m <= 32 && p.rows > 64 && p.rows >= 2 * m && p.columns <= 128) return true;
+  return m <= 8 && !four_bit && (p.rows > 64 || p.columns > 128);
+}
+
+/// TB/s that all blocks together have from L2. Blocks that share rows of A have more where there are many bands of
+/// rows, whose columns of B are in L2: with one band, each block of a cluster waits for the memory of all.
+inline double gemm_l2_rate(const GemmPolicy& p, int splits, double bands, const GemmDenseCost& c) {
+  if (splits > 1) return c.l2_split;
+  if (p.cluster_columns > 1)
+    return (p.cluster_columns > 2 ? c.l2_rows_by_four : c.l2_rows) * (1 + c.rows_by_bands * (1 - 1 / bands));
+  return p.cluster > 1 ? c.l2_columns : c.l2;
+}
+
+/// Microseconds of the merge of blocks that share the K of a tile of `area` times 128 x 256, of whose rows a part is
+/// there. Clusters that fill more than half of the places that the chip has for them take longer.
+inline double gemm_merge_us(int splits, double area, double rows_there, double places_taken, const GemmDenseCost& c,
+                            const GemmPolicyCost& of) {
+  const double of_number[] = {0, c.by_three, 0, c.by_five, c.by_six, c.by_seven, c.by_eight};  // from two on
+  return of.merge + of.split * (splits - 1) - c.merge_rows * area * (1 - rows_there) +
+         of_number[min_of(splits, 8) - 2] + c.crowded * max_of(places_taken - 0.5, 0.0);
+}
+
 }  // namespace detail
 
 /// Microseconds on an H200 by given constants: what a block's tiles take one after the other, beside what all blocks
 /// have from L2 and from memory, round by round, and what is there once. How the constants were fitted is in
-/// docs/notebook/2026-11-28-gemm-unseen-shapes.md and 2026-11-28-gemm-choice-anew.md.
+/// docs/notebook/2026-11-28-gemm-unseen-shapes.md and 2026-11-28-gemm-choice-long-k.md.
 inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits,
                                     const GemmDenseCost& c, const detail::GemmPolicyCost& of) {
   const GemmSpec& spec = problem.spec;
@@ -70,13 +101,7 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
   const int element = size_of(spec.a);
   const double sms = sm90_facts.compute_units, n = problem.n, k = problem.k, layers = problem.batch;
   const double tiles = gemm_tile_count(problem, m, p).tiles, blocks = p.sharers() * splits;  // of a tile
-  // Blocks share K only where tiles leave some of them nothing to do.
-  if (splits > 1 && tiles * splits > 1.22 * sms) return 1e6;
-  // Many bands of few rows were not timed where columns are many.
-  if (p.swapped && m > max_of(256, 8 * p.rows) && problem.n > 512 && !(spec.four_bit() && p.rows >= 128)) return 1e6;
-  // Nor were tiles that up to 32 rows leave empty for the most part, and wide ones of up to eight.
-  if (m <= 32 && p.rows > 64 && p.rows >= 2 * m && p.columns <= 128) return 1e6;
-  if (m <= 8 && !spec.four_bit() && (p.rows > 64 || p.columns > 128)) return 1e6;
+  if (detail::gemm_dense_unknown(problem, m, p, splits, tiles)) return 1e6;
   const double slots = double(clusters_at_a_time(p.sharers() * splits) * p.waves_per_simd);
   const double steps = ceil_div(ceil_div(problem.k * element, p.depth_bytes), splits);
 
@@ -94,11 +119,7 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
   const double a_again = c.a_again + (1 - c.a_again) * min_of(1.0, c.a_readers / across);
   const double from_l2 = steps * (rows * p.depth_bytes / p.cluster_columns * a_again +
                                   p.columns * b_row / p.cluster * (m > p.rows ? 1.0 : c.b_once));
-  const double l2 = 1e6 * (splits > 1              ? c.l2_split
-                           : p.cluster_columns > 2 ? c.l2_rows_by_four
-                           : p.cluster_columns > 1 ? c.l2_rows
-                           : p.cluster > 1         ? c.l2_columns
-                                                   : c.l2);
+  const double l2 = 1e6 * detail::gemm_l2_rate(p, splits, ceil_div(m, p.rows * p.cluster), c);
   // Boxes of rows shared by a cluster do not end with A (gemm_launch), and rows beyond it take time of all blocks.
   const double absent = p.cluster_columns > 1 && m < p.rows ? (p.rows - m) / double(p.cluster_columns) : 0.0;
   // Where few columns lie under many rows, the same rows of A are read by blocks far from each other.
@@ -108,8 +129,8 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
   const double memory = bytes / (1e6 * c.memory * of.memory * tiles);  // of a tile
   const auto round = [&](double at_a_time, double part, bool last) {   // `part` of the steps of so many tiles
     const double active = at_a_time * blocks;
-    double tile = part * steps * stage;
-    if (p.waves_per_simd > 1 && active > sms) tile *= 1 + c.turns * min_of(1.0, active / sms - 1);
+    double tile = part * steps * stage * (1 + of.crowd * min_of(1.0, active / sms));
+    if (p.waves_per_simd > 1 && active > sms) tile *= 1 + c.second_block + c.turns * min_of(1.0, active / sms - 1);
     // Under pingpong a wave group's epilogue lies beside the products of the other.
     if (p.pingpong) {
       tile = last ? tile + of.tile : max_of(tile, (tile + of.tile) / 2);
@@ -120,7 +141,7 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
            (few_columns && splits == 1 ? 1 + c.few_columns : 1.0) *
                detail::beside_each_other(tile, part * active * from_l2 / l2, part * at_a_time * memory);
   };
-  double us = of.start;
+  double us = of.start + (p.sharers() > 1 ? c.clusters_start * min_of(1.0, tiles / slots) : 0.0);
   if (p.stream) {
     const GemmTail tail = gemm_tail(p, tiles, slots, steps);
     const double whole = std::floor(tiles / slots);
@@ -129,14 +150,7 @@ inline double gemm_model_dense_sm90(const GemmProblem& problem, std::int32_t m, 
   const double rounds = std::ceil(tiles / slots) - 1;  // before the last
   us += round(tiles - rounds * slots, 1.0, true);
   if (rounds > 0) us += rounds * round(slots, 1.0, false) + c.second_round;
-  if (splits > 1) {
-    const double odd = splits == 3   ? c.by_three
-                       : splits == 5 ? c.by_five
-                       : splits == 6 ? c.by_six
-                       : splits == 7 ? c.by_seven
-                                     : 0;
-    us += of.merge + of.split * (splits - 1) - c.merge_rows * area * (1 - rows / p.rows) + odd;
-  }
+  if (splits > 1) us += detail::gemm_merge_us(splits, area, rows / p.rows, tiles / slots, c, of);
   return us;
 }
 

@@ -79,8 +79,10 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
     const double groups = gemm_groups_hit(problem, m);
     const GemmHeightCost cost = gemm_height_cost(m / groups, heights, of_fragments);
     count.tiles = groups * cost.tiles * ceil_div(problem.n, p.columns);
-    // A loop takes a little longer than that, and gathers fill three stages too slowly (2026-11-28-moe-heights.md).
-    fragment_cycles = cost.of_tiles / cost.tiles * 1.05;
+    // A loop takes a little longer than that, and gathers fill three stages too slowly (2026-11-28-moe-heights.md). One
+    // that multiplies three tiles a wave takes less (2026-11-28-moe-stages-in-pairs.md).
+    const double loop = p.rows > 16 ? 1.05 : p.waves_rows > 1 ? 1.04 : 0.99;
+    fragment_cycles = cost.of_tiles / cost.tiles * loop;
     if (spec.gathered && p.rows > 80) fragment_cycles *= 1 + 0.5 * min_of(1.0, m / groups / 128);
   }
   // Block scales: rows of a group, and its tiles.
@@ -197,7 +199,9 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double reread_bytes = 0.4 * (row_bands - 1) * problem.n * problem.k * b_bytes * layers;
   const bool streams = spec.four_bit() || (p.swapped && p.rows <= 32) || (group_scales && p.waves_columns == 2);
   const double used = max_of(0.6, min_of(1.0, (streams ? 0.6 : 0.5) + 0.5 * bandwidth_share));
-  const double memory = (bytes + reread_bytes) / (4.4e6 * used) + (p.pingpong ? long_epilogue : epilogue) +
+  // Stages that are asked for in pairs (docs/notebook/2026-11-28-moe-stages-in-pairs.md).
+  const double pairs = contiguous && p.swapped && !spec.four_bit() && p.stages >= 9 ? 0.983 : 1.0;
+  const double memory = (bytes + reread_bytes) * pairs / (4.4e6 * used) + (p.pingpong ? long_epilogue : epilogue) +
                         (splits > 1 ? 4 * (rounds - 1) : 0.4 * (rounds_started - 1));
   const double us = 3.5 + passes + max_of(products, memory);
   // Streamed products took 3 to 6 % more beside whole tiles than this says, without a whole round 8 %.

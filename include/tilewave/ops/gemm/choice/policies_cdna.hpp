@@ -127,8 +127,12 @@ constexpr GemmPolicies gemm_cdna_policies(ArchId arch, const GemmSpec& s) {
   // Where 256 rows of one product by blocks would not fill the chip, 64 do, and they read B once where 16 or 32 rows
   // read it again (docs/notebook/2026-11-28-gemm-cdna-beside-peers.md).
   const bool low_blocks = direct && blocks && one;
-  if (preshuffled && !s.gated && !low_blocks && !low_groups) few_rows(32, 128, 4);
+  // On gfx942 64 x 64 of i8 takes less than 32 x 128 at 256 and 1024 rows, and 16 x 64 does at 17 and 32
+  // (docs/notebook/2026-11-28-gemm-cdna-output.md).
+  const bool low_i8 = !direct && preshuffled && one && s.a == DType::i8;
+  if (preshuffled && !s.gated && !low_blocks && !low_groups && !low_i8) few_rows(32, 128, 4);
   if (low_blocks) add_shared_k(tile(64, 128, 3, 1, 4));
+  if (low_i8) add_shared_k(tile(64, 64, 2, 2, 2));
   return all;
 }
 

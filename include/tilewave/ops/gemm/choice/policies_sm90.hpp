@@ -66,20 +66,25 @@ struct Sm90Policies {
 /// themselves (docs/notebook/2026-11-28-moe-fragments.md).
 constexpr GemmPolicies gemm_sm90_fragments(const GemmSpec& s) {
   Sm90Policies list{s};
-  const auto codes = [&](int rows, int columns, int blocks) {
-    GemmPolicy p{.rows = rows, .columns = columns, .depth_bytes = 256};
+  const auto codes = [&](int rows, int columns, int blocks, int wave_groups = 2) {
+    GemmPolicy p{.rows = rows, .columns = columns, .depth_bytes = 256, .waves_rows = wave_groups};
     p.swapped = true, p.splits = list.splits(8), p.waves_per_simd = blocks;
     p.stages = min_of(16, gemm_stages(s, p) / blocks);
     list.all.add(p);
   };
   const int columns = s.gated ? 256 : 128;
   codes(8, columns, 2);
-  codes(16, columns, 2);
   if (s.groups != GemmGroups::one) {  // as high as a group's rows ask for
+    if (s.gated) {
+      codes(16, columns, 2);
+    } else {  // waves that multiply three tiles of 64 rows read A's rows a third as often
+      codes(16, 192, 2, 1);
+    }
     codes(80, columns, 1);
     codes(s.gated ? 128 : 160, columns, 1);
     return list.all;
   }
+  codes(16, columns, 2);
   codes(64, columns, 1);
   if (s.gated) return list.all;
   codes(128, columns, 1);
@@ -207,7 +212,11 @@ constexpr GemmPolicies gemm_sm90_grouped(const GemmSpec& s) {
     list.add({.rows = 128, .columns = 128});
   }
   list.add({.rows = 64, .columns = 128, .swapped = true});
-  if (s.a != DType::i8) list.add({.rows = 32, .columns = 128, .swapped = true});
+  if (s.scale == Scaling::per_block && s.groups == GemmGroups::contiguous) {
+    list.add({.rows = 16, .columns = 128, .waves_rows = 1, .swapped = true});
+  } else if (s.a != DType::i8) {
+    list.add({.rows = 32, .columns = 128, .swapped = true});
+  }
   return list.all;
 }
 

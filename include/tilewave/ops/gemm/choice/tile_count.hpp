@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The number of tiles that a problem has with a policy, which every cost model counts first.
+// The number of tiles that a problem has with a policy, which every cost model counts first, and how many of them a
+// block takes.
 #pragma once
 
 #include <cmath>
 
 #include "tilewave/core/math.hpp"
+#include "tilewave/ops/gemm/args.hpp"
 #include "tilewave/ops/gemm/policy_status.hpp"
 #include "tilewave/ops/gemm/problem.hpp"
 
@@ -66,6 +68,24 @@ GemmHeightCost gemm_height_cost(double group_rows, const detail::GemmHeights& he
     mean.of_tiles += odds * (whole * cost(most) + cost(heights.rows[height]));
   }
   return {mean.tiles / all, mean.of_tiles / all};
+}
+
+/// Returns how many tiles side by side a block goes through (gemm_walks): some sixteen steps of K, and so few that each
+/// place on the chip has four blocks, where all groups have as many of m rows. Offsets in B and in its scales fit 31
+/// bits.
+inline std::int32_t gemm_walk(const GemmProblem& p, std::int32_t m, const GemmPolicy& policy, const ArchFacts& facts) {
+  const std::int32_t columns = gemm_tile_columns(p.spec, policy), n = gemm_out_columns(p), tiles_n = n / columns;
+  const std::int32_t steps = ceil_div(bytes_of(p.spec.a, p.k), policy.depth_bytes);
+  const bool plain = n % columns == 0 && p.bias == nullptr && p.residual == nullptr;
+  if (!detail::gemm_walks(p.spec, policy) || !plain || steps == 0) return 1;
+  constexpr std::int64_t reach = (std::int64_t{1} << 31) - 4096;
+  const std::int64_t row_bytes = (p.spec.in_strips() ? std::int64_t{p.k} : p.b_stride) * size_of(p.spec.b);
+  const std::int64_t of_b = reach / max_of<std::int64_t>(row_bytes * columns, 1);
+  const std::int64_t of_scales = reach / max_of<std::int64_t>(p.b_scale_stride, 1);
+  const double blocks = 4.0 * facts.compute_units * policy.waves_per_simd;
+  const double most = min_of(gemm_tile_count(p, m, policy).tiles / blocks, double(min_of(tiles_n, 16 / steps)));
+  const auto walk = static_cast<std::int32_t>(max_of(1.0, min_of(most, double(min_of(of_b, of_scales)))));
+  return ceil_div(tiles_n, ceil_div(tiles_n, walk));
 }
 
 }  // namespace tilewave

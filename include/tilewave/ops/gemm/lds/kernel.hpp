@@ -43,16 +43,16 @@
 // product                 4    5    6    7                     the same slice
 //     read LDS              b0   b1a0 a1   a2a3                  slice 0 of step s
 // slices 0, 1 and 2 follow as above, without copies
-//
-// The staged tile of 64 x 64 has two slots and only the first barrier. Its stores of step s + 1 and its loads of step s
-// + 2 are spread over all of step s, as copies are.
+// The staged tile of 64 x 64 has two slots and only the first barrier: stores and loads are spread over all of a step.
 #pragma once
 
 #include "tilewave/ops/gemm/lds/codes.hpp"
+#include "tilewave/ops/gemm/lds/order.hpp"
 #include "tilewave/ops/gemm/lds/transposed.hpp"
 #include "tilewave/ops/gemm/wave_tile/group_scales.hpp"
 #include "tilewave/ops/gemm/wave_tile/mx_scales.hpp"
-#include "tilewave/ops/gemm/wave_tile/wave_tile.hpp"
+#include "tilewave/ops/gemm/wave_tile/walk_output.hpp"
+#include "tilewave/ops/gemm/wave_tile/wide_output.hpp"
 
 namespace tilewave {
 
@@ -91,17 +91,31 @@ struct GemmLdsKernel {
     alignas(16) Chunk b[b_slots][b_bytes / sizeof(Chunk)];
   };
   static_assert(sizeof(Shared) <= lds_of_block, "slots and scales exceed a block's part of LDS");
+  using Output = GemmWideOutput<W, sizeof(Shared)>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const typename W::BlockWork work(a, B::block_id(), true);
     if (!work.exists) return;
     typename W::WaveSums sums;
     W::clear(sums);
+    if constexpr (W::walks) {
+      if (const std::int32_t walk = B::uniform(std::int32_t{a.walk}); walk > 1) {
+        const std::int32_t tiles = min_of(walk, ceil_div(a.gemm.n - work.tile.first_column, W::tile_columns));
+        of_rows(work.tile, [&](auto rows) TILEWAVE_INLINE_LAMBDA {
+          MainLoop<rows, true>(a, work.tile, shared, tiles).walk(a, work.tile, sums);
+        });
+        return;
+      }
+    }
     const auto steps = a.steps(work.split);
-    if (steps.first < steps.end) MainLoop(a, work.tile, shared).run(steps.first, steps.end, sums);
+    if (steps.first < steps.end) {
+      of_rows(work.tile, [&](auto rows) TILEWAVE_INLINE_LAMBDA {
+        MainLoop<rows, false>(a, work.tile, shared).run(steps.first, steps.end, sums);
+      });
+    }
     if constexpr (S.mxfp4()) W::multiply(sums, RowsB::factor);
-    if constexpr (W::exchanges) B::lds_barrier();  // The rings are free from here on.
-    W::finish(a, work, reinterpret_cast<typename W::Exchange&>(shared.a), sums);
+    if (W::exchanges || Output::serves(a, work.tile)) B::lds_barrier();  // The rings are free from here on.
+    Output(a, work.tile, reinterpret_cast<typename Output::Shared&>(shared)).finish(work, sums);
   }
 
  private:
@@ -110,15 +124,29 @@ struct GemmLdsKernel {
     Chunk a[W::tiles_m][Map::chunks_a], b[W::tiles_n][Map::chunks_b];
     typename Scales::SliceScales scales;
   };
-  static constexpr int products = W::tiles_m * W::tiles_n;  // of a wave for a k slice
-  // A wave reads so many units from LDS for a k slice, and copies so many for a step.
+  /// Calls multiply(rows of products that a wave has). Those without rows of a low group are left out.
+  template <class Multiply>
+  TILEWAVE_DEVICE static void of_rows(const GemmTile& tile, const Multiply& multiply) {
+    if constexpr (detail::gemm_low_groups(S, P)) {
+      static_assert(P.waves_rows == 1, "all waves have the same rows");
+      if (tile.row_end - tile.first_row <= W::side) {
+        multiply(Index<1>{});
+        return;
+      }
+    }
+    multiply(Index<W::tiles_m>{});
+  }
+  // A wave reads so many units of B from LDS for a k slice, and copies so many for a step.
   static constexpr int b_reads = W::tiles_n * Map::chunks_b;
-  static constexpr int reads = Scales::reads + b_reads + W::tiles_m * Map::chunks_a;
   static constexpr int a_copies = RowsA::copies + Scales::copies, b_copies = RowsB::copies,
                        copies = a_copies + b_copies;
-  static_assert(direct || a_slots == 2 || products >= 2, "one slot: reads stand beside the second half of products");
 
+  /// The main loop, with so many rows of products of a wave, over one tile or over those of a walk.
+  template <int tiles_m, bool walks>
   struct MainLoop {
+    static constexpr int products = tiles_m * W::tiles_n;  // of a wave for a k slice
+    static constexpr int reads = Scales::reads + b_reads + tiles_m * Map::chunks_a;
+    static_assert(direct || a_slots == 2 || products >= 2, "one slot: reads stand beside the second half of products");
     Shared& shared;
     RowsA rows_a;
     RowsB rows_b;
@@ -126,12 +154,13 @@ struct GemmLdsKernel {
     typename Scales::StepScales step_scales{};
     Fragments fragments[2] = {};  // of even and of odd k slices
 
-    TILEWAVE_DEVICE MainLoop(const Args& a, const GemmTile& tile, Shared& in)
+    TILEWAVE_DEVICE MainLoop(const Args& a, const GemmTile& tile, Shared& in, std::int32_t tiles = 1)
         : shared(in),
           rows_a(a.gemm.a, tile.a_layer * a.gemm.a_layer_stride, a.gemm.a_stride, typename W::TileRowsA(a.gemm, tile),
                  a.gemm.k, W::first_row()),
-          rows_b(make_rows_b(a.gemm, tile)),
-          scales(a, tile, in) {}
+          rows_b(make_rows_b(a.gemm, tile, tiles)),
+          scales(a, tile, in),
+          ahead_{.tiles = tiles} {}
 
     /// Adds the products of steps [first, end) to the sums.
     TILEWAVE_DEVICE void run(std::int32_t first, std::int32_t end, typename W::WaveSums& sums) {
@@ -150,16 +179,43 @@ struct GemmLdsKernel {
         b_slot = b_slot + 1 == b_slots ? 0 : b_slot + 1;
       }
       multiply_slice<1, 0, products>(sums, [](auto) TILEWAVE_INLINE_LAMBDA {});
-      scales.accumulate(step_scales, sums);
+      scales.template accumulate<tiles_m>(step_scales, sums);
       if constexpr (direct) B::template copies_wait<0>();
     }
 
+    /// Multiplies and writes the tiles of a walk. Their steps follow each other as those of one tile do: the last
+    /// products of a tile stand in the next one's first step, and behind them the tile is written.
+    TILEWAVE_DEVICE void walk(const Args& a, GemmTile tile, typename W::WaveSums& sums) {
+      static_assert(a_slots == b_slots, "A and B of a step are copied together");
+      const GemmWalkOutput<W> output(a.gemm, tile);
+      ahead_.steps = a.k_steps;
+      ahead_.next_b = B::uniform(rows_b.next_tile(gemm_row_of_b<S>(a.gemm, W::tile_columns, 0)));
+      ahead_.next_scale = B::uniform(scales.next_tile(a.gemm));
+      const std::int32_t steps = ahead_.tiles * a.k_steps;
+      std::int32_t left = steps, step = 0;
+      fill_slots(0);
+      B::loads_wait();  // Their values are used in the loop, where a wait for them would be one for copies, too.
+      for (int slot = 0;; slot = slot + 1 == a_slots ? 0 : slot + 1) {
+        begin_step<false, unknown>(step, slot, slot, sums);
+        if (step == 0 && left < steps) {
+          output.write(a, tile, tiles_m, sums);
+          W::clear(sums);
+          tile.first_column += W::tile_columns;
+        }
+        if (left-- == 0) break;
+        end_step<false, unknown>(step, slot, slot, sums);
+        step = step + 1 == a.k_steps ? 0 : step + 1;
+      }
+      B::template copies_wait<0>();
+    }
+
    private:
-    TILEWAVE_DEVICE static RowsB make_rows_b(const GemmArgs& g, const GemmTile& tile) {
+    detail::GemmAhead<B> ahead_;  // on a walk, what is copied next
+    TILEWAVE_DEVICE static RowsB make_rows_b(const GemmArgs& g, const GemmTile& tile, std::int32_t tiles) {
       if constexpr (S.four_bit()) {
         return RowsB(g, tile, W::first_column());
       } else {
-        return RowsB(g.b, tile.layer * g.b_layer_stride, g.b_stride, typename W::TileRowsB(g, tile), g.k,
+        return RowsB(g.b, tile.layer * g.b_layer_stride, g.b_stride, typename W::TileRowsB(g, tile, tiles), g.k,
                      W::first_column());
       }
     }
@@ -179,8 +235,8 @@ struct GemmLdsKernel {
           if constexpr (a_step >= 0) {
             static_for<a_copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { copy_a<i, false>(first + a_step, a_step); });
           }
-          static_for<b_copies>([&](auto i)
-                                   TILEWAVE_INLINE_LAMBDA { rows_b.template copy<i, false>(shared.b[s], first + s); });
+          static_for<b_copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { copy_b<i, false>(first + s, s); });
+          if constexpr (walks) ahead_.advance();
         });
       } else {
         static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { load<i, false>(first); });
@@ -195,36 +251,49 @@ struct GemmLdsKernel {
     /// slots, or unknown. Steps begin with one whose sums are scaled anew.
     template <bool whole, int number>
     TILEWAVE_DEVICE void run_step(std::int32_t step, int a_slot, int b_slot, typename W::WaveSums& sums) {
+      begin_step<whole, number>(step, a_slot, b_slot, sums);
+      end_step<whole, number>(step, a_slot, b_slot, sums);
+    }
+    /// Its part as far as the end of the step before.
+    template <bool whole, int number>
+    TILEWAVE_DEVICE void begin_step(std::int32_t step, int a_slot, int b_slot, typename W::WaveSums& sums) {
       constexpr bool one_slot = !direct && a_slots == 1;
       constexpr int storing = one_slot ? max_of(products / 2, 1) : 0;  // The first products stand beside stores.
       if constexpr (direct) B::template copies_wait<pending>();
       B::lds_barrier();
       if constexpr (one_slot) {  // All waves have read the slot, so it may be written again.
         multiply_slice<1, 0, storing>(sums, [&](auto product) TILEWAVE_INLINE_LAMBDA {
-          interleave<copies, storing, product>([&](auto i)
-                                                   TILEWAVE_INLINE_LAMBDA { store_then_load<i, whole>(step + 1, 0); });
+          detail::gemm_interleave<copies, storing, product>(
+              [&](auto i) TILEWAVE_INLINE_LAMBDA { store_then_load<i, whole>(step + 1, 0); });
         });
         B::lds_barrier();
       }
       if constexpr (!whole) clean_end(step, a_slot, b_slot);
       multiply_slice<1, storing, products>(sums, [&](auto product) TILEWAVE_INLINE_LAMBDA {
         constexpr int left = products - storing;
-        interleave<reads, left, product>(
+        detail::gemm_interleave<reads, left, product>(
             [&](auto i) TILEWAVE_INLINE_LAMBDA { read<i>(fragments[0], step, a_slot, b_slot, 0); });
         issue_copies<whole, product, left, 0>(step, a_slot, b_slot);
       });
-      const bool scaled_anew = number != unknown ? number % Scales::period == 0 : step % Scales::period == 0;
-      if (scaled_anew) scales.accumulate(step_scales, sums);
+      if (scaled_anew<number>(step)) scales.template accumulate<tiles_m>(step_scales, sums);
+    }
+    template <int number>
+    TILEWAVE_DEVICE static bool scaled_anew(std::int32_t step) {
+      return (number != unknown ? number : step) % Scales::period == 0;
+    }
+    template <bool whole, int number>
+    TILEWAVE_DEVICE void end_step(std::int32_t step, int a_slot, int b_slot, typename W::WaveSums& sums) {
       B::sched_fence();
-      if (scaled_anew) step_scales = scales.load(step, a_slot);
+      if (scaled_anew<number>(step)) step_scales = scales.load(step, a_slot);
       static_for<k_slices - 1>([&](auto slice) TILEWAVE_INLINE_LAMBDA {
         multiply_slice<slice % 2, 0, products>(sums, [&](auto product) TILEWAVE_INLINE_LAMBDA {
-          interleave<reads, products, product>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+          detail::gemm_interleave<reads, products, product>([&](auto i) TILEWAVE_INLINE_LAMBDA {
             read<i>(fragments[1 - slice % 2], step, a_slot, b_slot, slice + 1);
           });
           issue_copies<whole, product, products, slice + 1>(step, a_slot, b_slot);
         });
       });
+      if constexpr (walks) ahead_.advance();
     }
 
     /// Issues the copies that stand behind product `product` of `count`, while slice `slice` of the step is read. A
@@ -232,15 +301,15 @@ struct GemmLdsKernel {
     template <bool whole, int product, int count, int slice>
     TILEWAVE_DEVICE void issue_copies(std::int32_t step, int a_slot, int b_slot) {
       if constexpr (direct) {
-        interleave<copies, k_slices * count, slice * count + product>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+        detail::gemm_interleave<copies, k_slices * count, slice * count + product>([&](auto i) TILEWAVE_INLINE_LAMBDA {
           if constexpr (i < a_copies) {
             copy_a<i, whole>(step - 1 + a_slots, (a_slot + a_slots - 1) % a_slots);
           } else {
-            rows_b.template copy<i - a_copies, whole>(shared.b[(b_slot + b_slots - 1) % b_slots], step - 1 + b_slots);
+            copy_b<i - a_copies, whole>(step - 1 + b_slots, (b_slot + b_slots - 1) % b_slots);
           }
         });
       } else if constexpr (a_slots == 2) {
-        interleave<copies, k_slices * count, slice * count + product>(
+        detail::gemm_interleave<copies, k_slices * count, slice * count + product>(
             [&](auto i) TILEWAVE_INLINE_LAMBDA { store_then_load<i, whole>(step + 2, 1 - a_slot); });
       }
     }
@@ -248,9 +317,19 @@ struct GemmLdsKernel {
     template <int i, bool whole>
     TILEWAVE_DEVICE void copy_a(std::int32_t step, int slot) {
       if constexpr (i < RowsA::copies) {
-        rows_a.template copy<i, whole>(shared.a[slot], step);
+        rows_a.template copy<i, whole>(shared.a[slot], walks ? ahead_.step : step);
+      } else if constexpr (walks) {
+        scales.template copy<i - RowsA::copies>(ahead_.step, slot, ahead_.scale());
       } else {
         scales.template copy<i - RowsA::copies>(step, slot);
+      }
+    }
+    template <int i, bool whole>
+    TILEWAVE_DEVICE void copy_b(std::int32_t step, int slot) {
+      if constexpr (walks) {
+        rows_b.template copy<i, whole>(shared.b[slot], ahead_.step, ahead_.b());
+      } else {
+        rows_b.template copy<i, whole>(shared.b[slot], step);
       }
     }
     /// Stores unit i, which was loaded before, into its slot, and loads that of step `next` into its registers.
@@ -284,16 +363,6 @@ struct GemmLdsKernel {
         to.a[t][c] = rows_a.read(shared.a[a_slot], t, slice, c);
       }
     }
-    /// Copies a lane's units to the operand of a product. Two slices of fp6 share three units: an odd slice begins with
-    /// the last six words of its two.
-    template <DType type, int parity, int chunks>
-    TILEWAVE_DEVICE static void arrange(const Chunk (&units)[chunks], Chunk (&operand)[chunks]) {
-      TILEWAVE_UNROLL
-      for (int w = 0; w < 4 * chunks; ++w) {
-        const int from = is_fp6(type) && parity == 1 ? min_of(w + 2, 4 * chunks - 1) : w;
-        operand[w / 4][w % 4] = units[from / 4][from % 4];
-      }
-    }
     /// Issues products [from, to) of an even or odd slice, and calls between_products(index) behind each.
     template <int parity, int from, int to, class BetweenProducts>
     TILEWAVE_DEVICE void multiply_slice(typename W::WaveSums& sums, const BetweenProducts& between_products) {
@@ -303,8 +372,8 @@ struct GemmLdsKernel {
         constexpr int i = from + index, m = i / W::tiles_n, n = i % W::tiles_n;
         if constexpr (Map::by_lane) {
           Chunk a[Map::chunks_a], b[Map::chunks_b];
-          arrange<S.a, parity>(operands.a[m], a);
-          arrange<S.b, parity>(operands.b[n], b);
+          detail::gemm_arrange<S.a, parity>(operands.a[m], a);
+          detail::gemm_arrange<S.b, parity>(operands.b[n], b);
           Scales::template multiply<m, n>(operands.scales, b, a, into[m][n]);
         } else {
           Scales::template multiply<m, n>(operands.scales, operands.b[n], operands.a[m], into[m][n]);
@@ -313,12 +382,6 @@ struct GemmLdsKernel {
         between_products(index);
         B::sched_fence();
       });
-    }
-    /// Deals `count` actions out over the gaps behind so many products, and runs those of gap `at`.
-    template <int count, int gaps, int at, class Action>
-    TILEWAVE_DEVICE static void interleave(const Action& action) {
-      constexpr int from = count * at / gaps, to = count * (at + 1) / gaps;
-      static_for<to - from>([&](auto index) TILEWAVE_INLINE_LAMBDA { action(Index<from + index>{}); });
     }
     /// Clears what lies beyond K: elements that share 16 bytes with the last ones of a row, and scales.
     TILEWAVE_DEVICE void clean_end(std::int32_t step, int a_slot, int b_slot) {

@@ -40,10 +40,15 @@ struct GemmLdsRows : SharedTile<W, T, rows, false> {
     }
   }
 
-  /// Copies this lane's unit i of a step from memory to LDS. `whole`: all of the step lies within K.
+  /// Returns the bytes from a tile's rows to those of the tile on the right.
+  TILEWAVE_DEVICE std::int32_t next_tile(std::int32_t rows_between) const {
+    return static_cast<std::int32_t>(rows_between * stride);
+  }
+  /// Copies this lane's unit i of a step from memory to LDS, `tile` bytes behind the tile's. `whole`: all of the step
+  /// lies within K.
   template <int i, bool whole>
-  TILEWAVE_DEVICE void copy(Chunk* slot, std::int32_t step) const {
-    source.copy(slot + first + i * B::facts.wave_lanes, unit_offset<whole>(i, step), step_offset<whole>(step));
+  TILEWAVE_DEVICE void copy(Chunk* slot, std::int32_t step, std::int32_t tile = 0) const {
+    source.copy(slot + first + i * B::facts.wave_lanes, unit_offset<whole>(i, step), step_offset<whole>(step) + tile);
   }
   /// The same copy by way of registers: load now, store later.
   template <int i, bool whole>

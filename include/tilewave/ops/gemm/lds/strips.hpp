@@ -90,10 +90,13 @@ struct GemmLdsStrips : GemmStripsSlot<W, T, rows> {
     }
   }
 
-  /// Copies this lane's unit i of a step from memory to LDS. `whole`: all of the step lies within K.
+  /// Returns the bytes from a tile's strips to those of the tile on the right.
+  TILEWAVE_DEVICE std::int32_t next_tile(std::int32_t rows_between) const { return rows_between * k_bytes; }
+  /// Copies this lane's unit i of a step from memory to LDS, `tile` bytes behind the tile's. `whole`: all of the step
+  /// lies within K.
   template <int i, bool whole>
-  TILEWAVE_DEVICE void copy(Chunk* slot, std::int32_t step) const {
-    source.copy(slot + first + i * lanes, unit_offset<whole>(i, step), step_offset<whole>(i, step));
+  TILEWAVE_DEVICE void copy(Chunk* slot, std::int32_t step, std::int32_t tile = 0) const {
+    source.copy(slot + first + i * lanes, unit_offset<whole>(i, step), step_offset<whole>(i, step) + tile);
   }
   /// The same copy by way of registers: load now, store later.
   template <int i, bool whole>

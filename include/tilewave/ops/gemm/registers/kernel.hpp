@@ -204,7 +204,7 @@ struct GemmRegisterKernel {
           B::keep(into[m][n]);
         });
       });
-      scales.accumulate(stage.scales, sums);
+      scales.template accumulate<W::tiles_m>(stage.scales, sums);
     };
     Stage stage[P.stages];
     static_for<P.stages>([&](auto s) TILEWAVE_INLINE_LAMBDA { load.template operator()<false>(stage[s], step + s); });

@@ -43,6 +43,11 @@ struct GemmFetching {
       }
       TILEWAVE_ROLL
       for (; step < steps.end; ++step, ring.advance()) {
+        if (L::stages_at_once > 1 && (step - steps.first) % L::stages_at_once == 0) {
+          Ring last = ring;  // slots become free in order
+          last.advance(min_of(L::stages_at_once, steps.end - step) - 1);
+          B::mbarrier_wait(&shared.ring.empty[last.slot], last.round ^ 1);
+        }
         B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
         L::copy_stage(a, maps, tile, step, rank, shared, ring.slot);
       }

@@ -122,6 +122,7 @@ struct GemmTensorLayout {
     std::int32_t split_steps, longer_splits;  // steps of a split; the first ones have one more
     bool wide_stores;                         // the base and strides of out suit the copy engine
     bool normalises;                          // GemmProblem::rms_norm
+    bool b_once;                              // see streams_b
     std::int32_t a_box_bytes;                 // in a stage
     GemmArgs gemm;
     UserEpilogue epilogue;
@@ -219,7 +220,16 @@ struct GemmTensorLayout {
     if constexpr (gathered) B::shared_written();
   }
 
+  /// Stages whose copies begin together. Groups of few rows read all of their weights from memory, 128 bytes of each
+  /// row a stage, and 256 bytes of a row at a time take up to 1 % less. A ring of few stages would run empty meanwhile
+  /// (docs/notebook/2026-11-28-moe-stages-in-pairs.md).
+  static constexpr int stages_at_once =
+      S.groups == GemmGroups::contiguous && P.swapped && !packed && P.stages >= 9 ? 2 : 1;
+
   static constexpr bool copies_b_early = !gathered && S.groups == GemmGroups::one;
+  /// Weights of 16 bits in a chain of products, where all rows of A are one tile: they are read once, and what the next
+  /// kernels read stays in L2 (docs/notebook/2026-11-28-step-boxes.md).
+  static constexpr bool streams_b = copies_b_early && plain && size_of(S.a) == 2 && P.rows <= 64 && P.cluster == 1;
   enum class Operands { both, only_a, only_b };
   /// Starts a stage's copies into a slot, of both operands or of one. All lanes of the fetching wave call this.
   template <Operands of = Operands::both>
@@ -285,8 +295,13 @@ struct GemmTensorLayout {
     } else if constexpr (P.cluster == 1) {
       TILEWAVE_UNROLL
       for (int row = 0; row < P.columns; row += b_box) {
-        B::copy_tensor(of_b + row * row_chunks, maps.b[TileRows::half(row)], k,
-                       tile.first_column + TileRows::column(row), tile.layer, full);
+        const auto& map = maps.b[TileRows::half(row)];
+        const std::int32_t column = tile.first_column + TileRows::column(row);
+        if (streams_b && a.b_once) {
+          B::copy_tensor_once(of_b + row * row_chunks, map, k, column, tile.layer, full);
+        } else {
+          B::copy_tensor(of_b + row * row_chunks, map, k, column, tile.layer, full);
+        }
       }
     } else {
       B::copy_tensor(of_b + rank * b_box * row_chunks, maps.b[0], k, tile.first_column + rank * b_box, tile.layer, full,

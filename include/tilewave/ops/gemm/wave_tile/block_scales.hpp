@@ -43,6 +43,7 @@ struct GemmStepScales : GemmPlainProducts<W> {
   template <class Shared>
   TILEWAVE_DEVICE GemmStepScales(const typename W::Args&, const GemmTile&, Shared&) {}
   TILEWAVE_DEVICE StepScales load(std::int32_t, int = 0) const { return {}; }
+  template <int tiles_m>
   TILEWAVE_DEVICE void accumulate(const StepScales&, typename W::WaveSums&) {}
   TILEWAVE_DEVICE typename W::WaveSums& step_sums(typename W::WaveSums& sums) { return sums; }
 };
@@ -92,15 +93,21 @@ requires(W::spec.scale == Scaling::per_block) struct GemmStepScales<W, through_l
     W::clear(step_sums_);
   }
 
+  /// Returns how far the scales of B of the tile on the right lie behind a tile's, in elements.
+  TILEWAVE_DEVICE static std::int32_t next_tile(const GemmArgs& g) {
+    return static_cast<std::int32_t>(gemm_row_of_b<W::spec>(g, W::tile_columns, 0) / gemm_scale_block *
+                                     g.b_scale_stride);
+  }
+  /// Copy i for a step of the tile whose scales of B lie `tile` elements behind those of the block's first.
   template <int i>
-  TILEWAVE_DEVICE void copy(std::int32_t step, int slot) const {
+  TILEWAVE_DEVICE void copy(std::int32_t step, int slot, std::int32_t tile = 0) const {
     const std::int32_t at = min_of(step, steps_ - 1);
     float* const to = lds_[slot * W::waves][i];
     if constexpr (i == 0) {
       const typename B::Source source{a_ + at * a_k_stride_, B::Source::nowhere - 4};
       source.copy_word(to, static_cast<std::uint32_t>(a_offset_[0] * sizeof(float)), 0);
     } else {
-      const typename B::Source source{b_[0] + at * b_k_stride_, up_offset_ + 4u};
+      const typename B::Source source{b_[0] + tile + at * b_k_stride_, up_offset_ + 4u};
       source.copy_word(to, W::halves > 1 && B::lane_id() >= half_lanes ? up_offset_ : 0, 0);
     }
   }
@@ -124,10 +131,12 @@ requires(W::spec.scale == Scaling::per_block) struct GemmStepScales<W, through_l
     }
     return scales;
   }
-  /// Scales the sums of a step, adds them to the wave's and clears them for the next step.
+  /// Scales the sums of a step, adds them to the wave's and clears them for the next step. It takes `tiles_m` rows of
+  /// products.
+  template <int tiles_m>
   TILEWAVE_DEVICE void accumulate(const StepScales& scales, typename W::WaveSums& sums) {
     TILEWAVE_UNROLL
-    for (int i = 0; i < W::tiles_m; ++i) {
+    for (int i = 0; i < tiles_m; ++i) {
       TILEWAVE_UNROLL
       for (int j = 0; j < W::tiles_n; ++j) {
         const float scale = scales.a[i] * scales.b[j / W::tiles_c];

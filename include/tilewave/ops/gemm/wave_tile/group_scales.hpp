@@ -57,6 +57,7 @@ requires(W::spec.four_bit() && !W::spec.mxfp4()) struct GemmStepScales<W, throug
     return scales;
   }
   /// Scales the sums of a group, adds them to the wave's and clears them for the next.
+  template <int tiles_m>
   TILEWAVE_DEVICE void accumulate(const StepScales& scales, typename W::WaveSums& sums) {
     TILEWAVE_UNROLL
     for (int j = 0; j < W::tiles_n; ++j) {

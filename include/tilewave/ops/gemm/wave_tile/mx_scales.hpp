@@ -36,6 +36,7 @@ struct GemmMxProducts {
     const std::uint32_t kv_scales[] = {scales.b[n]}, row_scales[] = {scales.a[m]};
     B::template multiply_mx<W::spec.b, W::spec.a, W::side>(kv, rows, kv_scales, row_scales, sums);
   }
+  template <int tiles_m>
   TILEWAVE_DEVICE void accumulate(const StepScales&, typename W::WaveSums&) const {}
   TILEWAVE_DEVICE typename W::WaveSums& step_sums(typename W::WaveSums& sums) const { return sums; }
 };
@@ -218,6 +219,7 @@ requires(W::spec.scale == Scaling::mx) struct GemmStepScales<W, false> : GemmMxP
     for (int i = 0; i < W::tiles_n; ++i) codes.b[i] = step.b[i][slice] >> (rows_b_[i].shift + shift);
     return codes;
   }
+  template <int tiles_m>
   TILEWAVE_DEVICE void accumulate(const StepScales&, typename W::WaveSums&) const {}
 
  private:

@@ -56,6 +56,7 @@ struct GemmWaveTile {
   static constexpr int tile_columns = gemm_tile_columns(S, P);  // of C
   static constexpr int halves = TileRows::halves;               // gates and ups
   static constexpr int tiles_c = tiles_n / halves;              // products of C along a row, each with all its halves
+  static constexpr bool walks = detail::gemm_walks(S, P) && std::is_same_v<UserEpilogue, GemmIdentity>;
   static constexpr int step_k = P.depth_bytes * packing_of(S.a) / size_of(S.a);
 
   struct Args {
@@ -65,6 +66,7 @@ struct GemmWaveTile {
     std::int64_t tiles;    // of the grid, which has `splits` blocks for each
     std::int32_t k_steps;  // of P.depth_bytes bytes
     bool wide_rows;        // runs of four neighbours of a row of C are aligned, and are stored at once
+    std::uint8_t walk;     // gemm_walks: tiles side by side that a block goes through
 
     struct Steps {
       std::int32_t first, end;
@@ -82,7 +84,7 @@ struct GemmWaveTile {
   /// The tile and the split of a block. The chip deals block ids round robin to its XCDs, each of which has an L2 of
   /// its own. Tiles are numbered so that neighbours, which share operands, go to one XCD. How many tiles groups have is
   /// known on the device alone: there each XCD takes runs of neighbours in turn, so that all have as many whatever
-  /// tiles there are.
+  /// tiles there are. On a walk it is the first tile.
   struct BlockWork {
     std::int32_t tile_index, split;
     bool exists;  // The grid may be larger than the number of tiles.
@@ -100,7 +102,7 @@ struct GemmWaveTile {
         const bool whole = (round + 1) * tiles_of_round <= tiles;  // what is left behind the last whole round is dealt
         tile_index = whole ? round * tiles_of_round + xcd * run + turn - round * run : launch_index;
       }
-      GemmTiles<B, S, P> all(a.gemm, tile_index, 1, 0);
+      GemmTiles<B, S, P> all(a.gemm, tile_index, 1, 0, walks ? a.walk : 1);
       exists = all.next(tile);
       if (!exists) return;
       tile.layer = B::uniform(tile.layer);
@@ -115,6 +117,12 @@ struct GemmWaveTile {
   TILEWAVE_DEVICE static int wave() { return P.waves_k == 1 ? B::wave_id() : B::wave_id() % waves; }
   TILEWAVE_DEVICE static int first_row() { return wave() / P.waves_columns * wave_rows; }
   TILEWAVE_DEVICE static int first_column() { return wave() % P.waves_columns * wave_columns; }
+  /// The row of the tile of C that this lane has in row i of products.
+  TILEWAVE_DEVICE static int row_of(int i) { return first_row() + i * Map::rows + Map::row(B::lane_id()); }
+  /// The column of the tile of C of element e of this lane's sums of product j of a row.
+  TILEWAVE_DEVICE static int column_of(int j, int e) {
+    return first_column() / halves + j * Map::columns + Map::kv_row(B::lane_id(), e);
+  }
 
   /// The rows of an operand that a tile has, as a buffer. Reads beyond its end give 0.
   template <DType type, class TileRowsOf>
@@ -156,15 +164,17 @@ struct GemmWaveTile {
       return gemm_row_of_a<B, S>(args, first_of_tile + min_of(r, left - 1));
     }
   };
-  /// The rows of B's matrix that a tile has. They are neighbours, or runs of gates and of ups.
+  /// The rows of B's matrix that a tile has, or as far as its span a walk of tiles. They are neighbours, or runs of
+  /// gates and of ups.
   struct TileRowsB {
     const GemmArgs& args;
     std::int32_t first, left;  // left: columns of C from the first on
+    std::int32_t tiles;
 
-    TILEWAVE_DEVICE TileRowsB(const GemmArgs& a, const GemmTile& tile)
-        : args(a), first(gemm_row_of_b<S>(a, tile.first_column, 0)), left(a.n - tile.first_column) {}
+    TILEWAVE_DEVICE TileRowsB(const GemmArgs& a, const GemmTile& tile, std::int32_t of_walk = 1)
+        : args(a), first(gemm_row_of_b<S>(a, tile.first_column, 0)), left(a.n - tile.first_column), tiles(of_walk) {}
     TILEWAVE_DEVICE std::int32_t span() const {
-      return gemm_row_of_b<S>(args, min_of(left, tile_columns) - 1, halves - 1) + 1;
+      return gemm_row_of_b<S>(args, min_of(left, tiles * tile_columns) - 1, halves - 1) + 1;
     }
     TILEWAVE_DEVICE bool has(int r) const { return TileRows::column(r) < left; }
     TILEWAVE_DEVICE std::int32_t row(int r) const {
@@ -191,21 +201,28 @@ struct GemmWaveTile {
     float largest[exchanges ? 2 : 1][exchanges ? waves : 1][exchanges ? B::facts.wave_lanes : 1];
   };
 
-  /// Stores the sums of a wave: as partials if blocks share K, else as output. It takes row after row of products, and
-  /// moves the next row's sums up, so that one row's code serves all.
-  TILEWAVE_DEVICE static void finish(const Args& a, const BlockWork& work, Exchange& exchange, WaveSums& sums) {
+  /// Stores the sums of a wave: as partials if blocks share K, else by write(i) as row i of products, whose sums are
+  /// then sums[0]. It takes row after row of products, and moves the next row's sums up, so that one row's code serves
+  /// all.
+  template <class Write>
+  TILEWAVE_DEVICE static void finish_rows(const Args& a, const BlockWork& work, WaveSums& sums, const Write& write) {
     for (int i = 0; i < tiles_m; ++i) {
       if (P.splits > 1 && a.gemm.splits > 1) {
         static_for<tiles_n>([&](auto j)
                                 TILEWAVE_INLINE_LAMBDA { store_partial(a, work, i * tiles_n + j, sums[0][j]); });
       } else {
-        write_row(a, work.tile, i, exchange,
-                  [&](int j, int half) TILEWAVE_INLINE_LAMBDA { return sums[0][j + half * tiles_c]; });
+        write(i);
       }
       static_for<(tiles_m - 1) * tiles_n>([&](auto at) TILEWAVE_INLINE_LAMBDA {
         sums[at / tiles_n][at % tiles_n] = sums[at / tiles_n + 1][at % tiles_n];
       });
     }
+  }
+  TILEWAVE_DEVICE static void finish(const Args& a, const BlockWork& work, Exchange& exchange, WaveSums& sums) {
+    finish_rows(a, work, sums, [&](int i) TILEWAVE_INLINE_LAMBDA {
+      write_row(a, work.tile, i, exchange,
+                [&](int j, int half) TILEWAVE_INLINE_LAMBDA { return sums[0][j + half * tiles_c]; });
+    });
   }
 
   /// Adds up the partials of one product of all blocks that share its K, in the order of K. Loads of four blocks'
@@ -262,17 +279,8 @@ struct GemmWaveTile {
     }
   }
 
- private:
-  using FourSums = Vec<Sum, 4>;
   using Values = Vec<float, Map::sums>;
-
-  /// The row of the tile of C that this lane has in row i of products.
-  TILEWAVE_DEVICE static int row_of(int i) { return first_row() + i * Map::rows + Map::row(B::lane_id()); }
-  /// The column of the tile of C of element e of this lane's sums of product j of a row.
-  TILEWAVE_DEVICE static int column_of(int j, int e) {
-    return first_column() / halves + j * Map::columns + Map::kv_row(B::lane_id(), e);
-  }
-
+  /// Returns what becomes of the sums of product j of row i.
   template <class SumsOf>
   TILEWAVE_DEVICE static Values values_of(const Args& a, const GemmTile& tile, int i, int j, const SumsOf& sums_of) {
     Values values[halves];
@@ -286,6 +294,10 @@ struct GemmWaveTile {
     });
     return values[0];
   }
+
+ private:
+  using FourSums = Vec<Sum, 4>;
+
   TILEWAVE_DEVICE static void store(const Args& a, const GemmTile& tile, int i, int j, const Values& values,
                                     float factor) {
     const std::int32_t row = tile.first_row + row_of(i);

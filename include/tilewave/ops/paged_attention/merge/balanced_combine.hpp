@@ -7,6 +7,7 @@
 
 #include "tilewave/attention/partial_sum.hpp"
 #include "tilewave/attention/sink.hpp"
+#include "tilewave/core/math.hpp"
 #include "tilewave/ops/paged_attention/work_queue.hpp"
 
 namespace tilewave {
@@ -88,7 +89,7 @@ struct BalancedCombine {
     if (a.lse != nullptr && B::lane_id() == 0) B::store(a.lse + row, total.lse);
   }
 
- private:
+ protected:
   /// Where the partials of a row lie. An empty sequence has none, and a row that one block had to itself has one.
   TILEWAVE_DEVICE static Partials partials_of(const Args& a, std::int32_t out_row, std::int32_t head) {
     const std::int32_t sequence = out_row / a.query_tokens, token = out_row - sequence * a.query_tokens;
@@ -134,7 +135,7 @@ struct BalancedCombine {
     constexpr float minus_infinity = -__builtin_inff();
     float top = minus_infinity, sum = 0.0f;
     TILEWAVE_UNROLL
-    for (int w = 0; w < waves; ++w) top = __builtin_fmaxf(top, shared.total[w][B::lane_id()].lse);
+    for (int w = 0; w < waves; ++w) top = Max{}(top, shared.total[w][B::lane_id()].lse);
     const float reference = top == minus_infinity ? 0.0f : top;
     total.scale(0.0f);
     TILEWAVE_UNROLL
@@ -152,6 +153,7 @@ struct BalancedCombine {
     total.lse = sum == 0.0f ? minus_infinity : reference + B::log2(sum) * ln_2;
   }
 
+ private:
   /// The block w that has a stage: floor(w T / W) <= stage < floor((w + 1) T / W) with T stages and W blocks.
   TILEWAVE_DEVICE static std::int64_t block_of(const Args& a, std::int64_t stage, std::int64_t total) {
     return ((stage + 1) * working_blocks(a, total) - 1) / total;

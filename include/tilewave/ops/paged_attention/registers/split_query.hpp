@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tilewave/ops/paged_attention/registers/layout.hpp"
+#include "tilewave/tile/element.hpp"
 
 namespace tilewave {
 
@@ -69,9 +70,7 @@ struct SplitQuery {
     }
   }
   /// The two bf16 of a word.
-  TILEWAVE_DEVICE static Vec<float, 2> pair_of(std::uint32_t word) {
-    return {{__builtin_bit_cast(float, word << 16), __builtin_bit_cast(float, word & 0xffff0000u)}};
-  }
+  TILEWAVE_DEVICE static Vec<float, 2> pair_of(std::uint32_t word) { return widen<B, DType::bf16, 2>({{word}}); }
 };
 
 }  // namespace tilewave
