@@ -46,6 +46,9 @@ struct GemmFewRowsKernel {
   /// Codes are counts of subnormals, but under rows of f16, which have no room for the factors, and under two panels of
   /// rows, which have no registers for them (docs/notebook/2026-11-28-gemm-int4-peers.md).
   static constexpr bool by_counts = S.a != DType::f16 && panels == 1;
+  /// Says whether A's first rows are asked for in front of the ring's codes, behind which they come last. Single groups
+  /// with four strips take longer then (docs/notebook/2026-11-28-gemm-int4-one-batch.md).
+  static constexpr bool rows_first = S.a == DType::bf16 && !S.zero_points && (groups > 1 || strips < 4);
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const std::int32_t row_tile = a.blocks.quotient(B::block_id());
     const std::int32_t block = B::block_id() - row_tile * a.blocks.divisor;  // of the tile of rows
@@ -58,14 +61,15 @@ struct GemmFewRowsKernel {
     const int wave_of_block = B::wave_id(), wave = wave_of_block % waves, group = wave_of_block / waves;
 
     if (!a.b_ready) B::wait_for_previous();
+    Rows rows(a, tile);
+    if (rows_first && !a.b_ready && a.stages > 0) rows.load(a, wave);
     Copies copies(a, tile, passes, wave, group);
     B::promised_reads(a.b_ready);
     TILEWAVE_ROLL
     for (int i = 0; i < P.stages; ++i) copies.next(a, shared.ring[wave_of_block][i]);
     B::promised_reads(false);
     if (a.b_ready) B::wait_for_previous();
-    Rows rows(a, tile);
-    if (a.stages > 0) rows.load(a, wave);
+    if ((!rows_first || a.b_ready) && a.stages > 0) rows.load(a, wave);
     const int read_unit = B::opaque(slot_unit(B::lane_id() % 4, B::lane_id() / 4));
     std::int32_t stage_of_k = wave;
     int slot = 0, buffer = 0;
