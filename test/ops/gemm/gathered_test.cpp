@@ -220,7 +220,9 @@ TEST_CASE("hundreds of groups have their own rows, most of them none") {
 // A launch has to have more tiles than the chip has places before blocks take several.
 TEST_CASE("blocks that go through several tiles side by side write each of them", "[full]") {
   int walks = 0;
+  bool of_chip = false;
   for (const GemmEntry* const e : all_gemm_moe_entries()) {
+    of_chip |= e->arch == ArchId::gfx950;
     if (!detail::gemm_walks(e->spec, e->policy)) continue;
     IdsShape s{.tokens = 90, .topk = 3, .n = 61 * 128, .k = 256, .rows = std::vector<std::int32_t>(74, 1)};
     for (const int high : {0, 24, 48, 73}) s.rows[high] = 40;
@@ -235,7 +237,7 @@ TEST_CASE("blocks that go through several tiles side by side write each of them"
       ++walks;
     }
   }
-  CHECK(walks > 0);
+  CHECK((walks > 0) == of_chip);
 }
 
 TEST_CASE("problems whose rows have ids are refused by name") {
