@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -48,7 +49,9 @@ inline double half_step(DType type, double value) {
                           : type == DType::fp6_e3m2     ? 0x1p-5
                                                         : 0;
   if (value == 0 || !std::isfinite(value)) return smallest;
-  return std::max(smallest, std::ldexp(1.0, std::ilogb(value) - bits));
+  // The exponent alone: a power of two. ldexp and ilogb took an eighth of the time in which GEMM is verified.
+  const auto exponent = std::bit_cast<std::uint64_t>(value) & 0x7ff0'0000'0000'0000;
+  return std::max(smallest, std::bit_cast<double>(exponent) * std::bit_cast<double>(std::uint64_t(1023 - bits) << 52));
 }
 
 }  // namespace tilewave::bench
