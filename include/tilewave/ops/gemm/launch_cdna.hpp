@@ -48,13 +48,13 @@ Status gemm_launch_lds(const GemmProblem& p, typename GemmKernel<B, S, P, Epilog
   if (Status s = check_gemm_reach(p, P); !s.ok()) return s;
   const int splits = args.gemm.splits;
   args.k_steps = ceil_div(bytes_of(S.a, p.k), P.depth_bytes);
+  const auto in_fours = [](std::int64_t elements) { return elements % 4 == 0; };
+  args.wide_rows = is_aligned(p.out, 4 * size_of(S.out)) && (gemm_out_rows(p) == 1 || in_fours(p.out_stride)) &&
+                   (gemm_a_layers(p) == 1 || in_fours(p.out_batch_stride));
   if constexpr (Kernel::W::walks) {
     args.walk = static_cast<std::uint8_t>(args.wide_rows ? gemm_walk(p, p.m, P, B::facts) : 1);
     args.tiles = gemm_tiles(S, args.gemm, P, args.walk);
   }
-  const auto in_fours = [](std::int64_t elements) { return elements % 4 == 0; };
-  args.wide_rows = is_aligned(p.out, 4 * size_of(S.out)) && (gemm_out_rows(p) == 1 || in_fours(p.out_stride)) &&
-                   (gemm_a_layers(p) == 1 || in_fours(p.out_batch_stride));
   const std::size_t needed = gemm_partial_bytes(P, args.tiles, splits);
   if (Status s = check_workspace(p.workspace, p.workspace_bytes, needed); !s.ok()) return s;
   args.partial = static_cast<float*>(p.workspace);
